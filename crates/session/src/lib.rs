@@ -5,7 +5,7 @@
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
-//!   [`Ledger`], [`verify_lockstep`] two replays with each other.
+//!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -95,7 +95,8 @@ pub use rehal_replay::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
-    Tolerance, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
+    verify_lockstep, watch_memory,
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};

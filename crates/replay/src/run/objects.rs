@@ -48,21 +48,21 @@ impl Objects {
         reference: &BufferRef<u32>,
         table: &[BufferRef<u32>],
     ) -> Result<(u32, u64, u64)> {
+        // Ranges of the buffer, which is a part of its allocation if it has redzones.
+        let within = |index: u32, part: &Buffer| {
+            let range = part.resolve(reference.offset, reference.length)?;
+            let start = get(&self.buffers, index)?.allocation_offset();
+            Ok((index, range.offset - start, range.length))
+        };
         let slot = match reference.binding {
-            Binding::Direct(buffer) => {
-                let range = get(&self.buffers, buffer)?.resolve(reference.offset, reference.length)?;
-                return Ok((buffer, range.offset, range.length));
-            }
+            Binding::Direct(buffer) => return within(buffer, get(&self.buffers, buffer)?),
             Binding::Slot(slot) => slot,
         };
         let Some(BufferRef { binding: Binding::Direct(buffer), offset, length }) = table.get(slot as usize)
         else {
             return Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")));
         };
-        let bound = get(&self.buffers, *buffer)?.resolve(*offset, *length)?;
-        let part = get(&self.buffers, *buffer)?.subspan(bound.offset, bound.length)?;
-        let range = part.resolve(reference.offset, reference.length)?;
-        Ok((*buffer, range.offset, range.length))
+        within(*buffer, &get(&self.buffers, *buffer)?.subspan(*offset, *length)?)
     }
 
     /// The bytes of memory that releasing an object may free.

@@ -330,6 +330,10 @@ impl<'r> Run<'r, '_, '_> {
             return Ok(ControlFlow::Break(()));
         }
         perform(self)?;
+        if let QueueOp::Alloca { created, .. } = op {
+            let buffer = get(&self.state.objects.buffers, created)?.clone();
+            self.allocated(created, &buffer)?;
+        }
         self.notify(stepped, &resolved, |it, operation| it.after_operation(operation))
     }
 

@@ -145,6 +145,12 @@ fn header(bytes: &[u8]) -> Result<Header, FormatError> {
         let found = format!("{:08x}", header.checksum.get());
         return error(Fault::Corrupt, 64, "checksum", &format!("{checksum:08x}"), found);
     }
+    if header.flags.get() & !layout::HAS_DISPATCHES != 0 {
+        return error(Fault::Unsupported, 12, "flags", "0 or 1", header.flags.to_string());
+    }
+    if header.reserved.get() != 0 {
+        return error(Fault::Corrupt, 68, "reserved", "0", header.reserved.to_string());
+    }
     Ok(header)
 }
 
@@ -182,9 +188,19 @@ impl<'l> Entries<'l> {
             return Ok(None);
         };
         self.check_sum(&header, entry)?;
+        if header.reserved.get() != 0 {
+            return Err(self.corrupt(36, "reserved", "0", header.reserved.to_string()));
+        }
         let kind = match header.kind.get() {
             layout::ENTRY_DISPATCH => EntryKind::Dispatch,
             layout::ENTRY_READ => EntryKind::Read,
+            layout::ENTRY_END if entry.len() < rest.len() => {
+                let found = format!("{} more bytes", rest.len() - entry.len());
+                return Err(self.corrupt(0, "end", "the end of the file", found));
+            }
+            layout::ENTRY_END if header.range_count.get() != 0 || entry.len() as u64 != least => {
+                return Err(self.corrupt(0, "length", "40 bytes without ranges", length.to_string()));
+            }
             layout::ENTRY_END if header.occurrence.get() == self.count => {
                 self.state = State::Complete;
                 return Ok(None);
@@ -250,6 +266,12 @@ impl<'l> Entries<'l> {
         let Ok((header, rest)) = RangeHeader::ref_from_prefix(&entry[start..]) else {
             return Err(short(start, "range"));
         };
+        if header.flags.get() & !layout::HAS_SUMMARY != 0 {
+            return Err(self.corrupt(start + 36, "flags", "0 or 1", header.flags.to_string()));
+        }
+        if header.reserved.get() != 0 {
+            return Err(self.corrupt(start + 96, "reserved", "0", header.reserved.to_string()));
+        }
         let count = header.piece_count.get() as usize;
         let Ok((rows, rest)) = <[PieceRow]>::ref_from_prefix_with_elems(rest, count) else {
             return Err(short(start + 32, "piece_count"));
