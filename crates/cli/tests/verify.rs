@@ -120,6 +120,20 @@ fn memory_errors_have_status_2() {
 }
 
 #[test]
+fn a_recording_with_digests_is_verified_by_itself() {
+    let scratch = Scratch::new();
+    let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let output = format!("--device_replay_output={path}");
+    let program =
+        ["iree-run-module", &module, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &output];
+    print(&[&program[..], &["--device_replay_ledger=reads"]].concat());
+    assert_eq!(print(&verify(&[], &path)), "the same: 0 dispatches and 1 host read\n");
+    print(&[&program[..], &["--device_replay_ledger=off"]].concat());
+    assert!(fail(&verify(&[], &path)).contains("nothing to compare with"));
+}
+
+#[test]
 fn what_cannot_be_told_has_status_1() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     let against = ledger(&scratch, &[]);

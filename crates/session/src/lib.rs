@@ -87,9 +87,10 @@ pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOpe
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, PlannedBinding,
-    PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
-    ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution, Validation,
+    FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
+    PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
+    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution,
+    Validation,
 };
 
 pub use rehal_tune::{

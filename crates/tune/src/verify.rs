@@ -71,6 +71,11 @@ pub struct Verification {
     pub stray_write_count: u64,
     /// The first writes outside of bindings, in the order of the replay.
     pub stray_writes: Vec<StrayWrite>,
+    /// Number of bytes of host reads that were never written, if memory is watched: padding that the program ignores, or results
+    /// that no dispatch computed.
+    pub unwritten_read_bytes: u64,
+    /// The first host read with such bytes.
+    pub first_unwritten_read: Option<Place>,
     /// Why it cannot be told whether the rest is the same.
     pub undecided: Vec<String>,
 }

@@ -139,6 +139,8 @@ const UNDECIDED: u8 = 1;
 enum Other {
     Ledger(PathBuf),
     Replay(DeviceOptions),
+    /// What the recorder added to the capture.
+    Recorded,
     /// The same replay with other contents of new memory.
     Memory,
 }
@@ -157,6 +159,12 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let outcome = match other {
+        Other::Recorded => {
+            let ledger = Ledger::of_capture(&plan)?.ok_or_else(nothing_to_compare)?;
+            let replay = replay(flags, plan, &devices, Side::Verified)?;
+            let mut steps = Steps(CrashReports::install());
+            verify_against(&replay, &ledger, &options, &mut [&mut steps])?
+        }
         Other::Ledger(path) => {
             let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
             let ledger = Ledger::open(&path).advise(advice)?;
@@ -203,15 +211,11 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
     match flags.get(&AGAINST) {
         Some(_) if !uris.is_empty() => {
             let error = Error::invalid_argument("--against and --other_device are both given");
-            Err(error.advise("leave out one of them: a replay is compared with a ledger or with another replay"))
+            Err(error
+                .advise("leave out one of them: a replay is compared with a ledger or with another replay"))
         }
         Some(path) => Ok(Other::Ledger(path)),
-        None if uris.is_empty() && !has_substitution => {
-            Err(Error::invalid_argument("nothing to compare with: a capture has no expected results").advise(
-                "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
-                 --other_device, or another executable with --replay_executable_substitution; or use --watch_memory",
-            ))
-        }
+        None if uris.is_empty() && !has_substitution => Ok(Other::Recorded),
         None => {
             let mut other = devices.clone();
             if !uris.is_empty() {
@@ -220,6 +224,14 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
             Ok(Other::Replay(other))
         }
     }
+}
+
+fn nothing_to_compare() -> Error {
+    Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
+        "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
+         --other_device, or another executable with --replay_executable_substitution; use --watch_memory; or record with \
+         --device_replay_ledger=reads",
+    )
 }
 
 /// Which replay of a verification.

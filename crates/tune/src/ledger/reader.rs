@@ -1,11 +1,13 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, ElementType, Error, Fault, FormatError, MappedFile, Range, Result};
+use rehal_capture::layout::ReadDigest;
+use rehal_capture::{Capture, OpenOptions, OperationCode, PayloadType, Record, RecordType};
 use rehal_replay::Plan;
 use zerocopy::FromBytes;
 
-use super::CaptureIdentity;
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
+use super::{CaptureIdentity, writer};
 use crate::NumberSummary;
 
 /// An open ledger. Its header is checked; entries are checked as they are read, in the order of the replay.
@@ -92,6 +94,35 @@ impl Ledger {
         Ok(Self { bytes: LedgerBytes::Memory(bytes), header })
     }
 
+    /// The ledger that the recorder of a capture added to it; `None` if it has none.
+    pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
+        let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
+        let (mut digests, mut last) = (Vec::new(), None);
+        // The plan was made from verified records.
+        for record in capture.records_unverified() {
+            let record = record?;
+            let ordinal = record.ordinal();
+            let is_digest = (record.record_type(), record.payload_type())
+                == (RecordType::SESSION, PayloadType::READ_DIGEST);
+            match last.filter(|_| is_digest) {
+                Some(mapped) => digests.push((mapped, *read_digest(&record, mapped)?)),
+                None if is_digest => {
+                    let message =
+                        format!("record #{ordinal} has the digest of a host read, but does not follow one");
+                    return Err(Error::data_loss(message));
+                }
+                None => {}
+            }
+            let is_map = record.operation() == OperationCode::BUFFER_MAP_RANGE;
+            last = u32::try_from(ordinal).ok().filter(|_| is_map);
+        }
+        if digests.is_empty() {
+            return Ok(None);
+        }
+        // A capture that was never closed may lack the digests of its last reads.
+        Self::from_bytes(writer::of_digests(plan, &digests, capture.is_closed())).map(Some)
+    }
+
     /// Whether it has an entry for each dispatch.
     pub fn has_dispatches(&self) -> bool {
         self.header.flags.get() & layout::HAS_DISPATCHES != 0
@@ -123,6 +154,15 @@ impl Ledger {
         };
         Entries { bytes, at: size_of::<Header>(), count: 0, state: State::Open }
     }
+}
+
+/// The payload of the record behind the map with ordinal `mapped`.
+fn read_digest<'c>(record: &Record<'c>, mapped: u32) -> Result<&'c ReadDigest> {
+    let payload = record.payload;
+    ReadDigest::ref_from_bytes(payload).map_err(|_| {
+        let length = payload.len();
+        Error::data_loss(format!("the digest of the host read of record #{mapped} has {length} bytes"))
+    })
 }
 
 fn header(bytes: &[u8]) -> Result<Header, FormatError> {

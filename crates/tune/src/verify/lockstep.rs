@@ -34,9 +34,9 @@ pub(super) fn run(
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
         let leader = scope.spawn(move || lead(expected, states, next_reply, poison.map(|it| it[0])));
-        let follower =
-            Follower { states: next_state, replies, judge: Judge::new(options), written: Written::default() };
-        let followed = follow(actual, follower, observers, poison.map(|it| it[1]));
+        let judge = Judge::new(options);
+        let follower = Follower { states: next_state, replies, judge, written: Written::default(), poison };
+        let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
             leader.join().unwrap_or_else(|_| Err(Error::new(StatusCode::Internal, "a replay panicked")));
@@ -149,9 +149,8 @@ fn follow(
     replay: &Replay,
     mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
-    poison: Option<u8>,
 ) -> Result<Verification> {
-    let mut poison = poison.map(Poison);
+    let mut poison = follower.poison.map(|[_, own]| Poison(own));
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
@@ -167,9 +166,28 @@ struct Follower<'o> {
     replies: SyncSender<Reply>,
     judge: Judge<'o>,
     written: Written,
+    /// What new memory contains on the two sides.
+    poison: Option<[u8; 2]>,
 }
 
 impl Follower<'_> {
+    /// Bytes of a host read that were never written are not compared: programs map whole allocations. They are counted.
+    fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
+        let Some(poison) = self.poison else { return };
+        let mut count = 0;
+        for (expected, actual) in expected.iter_mut().zip(actual) {
+            if [*expected, *actual] == poison {
+                *expected = *actual;
+                count += 1;
+            }
+        }
+        if count != 0 {
+            let outcome = &mut self.judge.outcome;
+            outcome.unwritten_read_bytes += count;
+            outcome.first_unwritten_read.get_or_insert_with(|| place.clone());
+        }
+    }
+
     fn reply(&self, bindings: Vec<WrittenBinding>) -> Result<()> {
         let reply = Reply { is_stopped: self.judge.is_stopped, bindings };
         self.replies.send(reply).map_err(|_| left())
@@ -308,10 +326,11 @@ impl Observer for Follower<'_> {
         }
         let place = Place::of_read(read);
         let actual = read.memory.bytes(read.memory.whole())?;
-        let expected = match self.states.recv().map_err(|_| left())? {
+        let mut expected = match self.states.recv().map_err(|_| left())? {
             State::Read { record, bytes } if record == place.record && bytes.len() == actual.len() => bytes,
             _ => return Err(Self::out_of_step(place.record)),
         };
+        self.skip_unwritten(&place, &mut expected, &actual);
         let evidence = Evidence {
             known: vec![Known { offset: 0, expected: &expected, actual: &actual }],
             expected_bytes: Some(&expected),

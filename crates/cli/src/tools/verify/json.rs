@@ -19,6 +19,8 @@ pub(super) fn text(outcome: &Verification) -> String {
         "tolerated_count": outcome.tolerated_count,
         "different_count": outcome.different_count,
         "undecided": outcome.undecided,
+        "unwritten_read_bytes": outcome.unwritten_read_bytes,
+        "first_unwritten_read": outcome.first_unwritten_read.as_ref().map(|place| place.record),
         "stray_write_count": outcome.stray_write_count,
         "stray_writes": outcome.stray_writes.iter().map(stray_write).collect::<Vec<_>>(),
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),

@@ -47,6 +47,13 @@ pub(super) fn memory(outcome: &Verification) -> String {
         let count = counted(outcome.different_count, "dispatch or host read", "dispatches and host reads");
         text.push_str(&format!("{count} depend on bytes that were never written\n"));
     }
+    if let Some(first) = &outcome.first_unwritten_read {
+        let bytes = counted(outcome.unwritten_read_bytes, "byte", "bytes");
+        text.push_str(&format!(
+            "{bytes} of host reads, first of {}, were never written: padding, or results that are missing\n",
+            place(first)
+        ));
+    }
     for stray in &outcome.stray_writes {
         text.push_str(&format!("\n{}\n  {}\n", place(&stray.place), stray_write(stray)));
     }
