@@ -5,7 +5,7 @@ use std::ops::Range;
 use rehal_base::{Error, Result};
 
 use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
-use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS};
+use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS, VectorWork};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
@@ -399,6 +399,50 @@ fn pack_run<const W: usize>(
     matrix: Elements<'_, [u8; W]>,
     tiled: &mut ElementsMut<'_, [u8; W]>,
 ) -> bool {
+    platform::with_vectors(PackRun { run, matrix, tiled })
+}
+
+/// Unpacks a run of tiles; see [`pack_run`].
+fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
+    platform::with_vectors(UnpackRun { run, tiled, matrix })
+}
+
+struct PackRun<'a, 'b, const W: usize> {
+    run: &'a Run,
+    matrix: Elements<'a, [u8; W]>,
+    tiled: &'a mut ElementsMut<'b, [u8; W]>,
+}
+
+impl<const W: usize> VectorWork for PackRun<'_, '_, W> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, _fuses: bool) -> bool {
+        pack_specialized(self.run, self.matrix, self.tiled)
+    }
+}
+
+struct UnpackRun<'a, 'b, T> {
+    run: &'a Run,
+    tiled: Elements<'a, T>,
+    matrix: &'a mut ElementsMut<'b, T>,
+}
+
+impl<T: Copy> VectorWork for UnpackRun<'_, '_, T> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, _fuses: bool) -> bool {
+        unpack_specialized(self.run, self.tiled, self.matrix)
+    }
+}
+
+#[inline(always)]
+fn pack_specialized<const W: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> bool {
     let [line_step, step] = matrix.strides();
     let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
     match run.tile {
@@ -454,28 +498,33 @@ fn pack_blocks<const W: usize, const E: usize>(
 }
 
 /// Lines of `N` elements that are contiguous in the matrix too.
+#[inline(always)]
 fn pack_lines<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
-    for (tile, [line, element]) in run.tiles() {
+    for (tile, at) in run.tiles() {
         let tile = tiled.line(tile, run.tile[0] * N).as_chunks_mut::<N>().0;
-        for (index, to) in tile.iter_mut().enumerate() {
-            to.copy_from_slice(matrix.line([line + index, element], N));
+        for (to, from) in tile.iter_mut().zip(matrix.block(at, run.tile[0])) {
+            *to = *from;
         }
     }
 }
 
 /// Tiles of `N` lines of two elements: two runs of the matrix, interleaved.
+#[inline(always)]
 fn interleave<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
     let matrix = matrix.transposed();
     for (tile, [line, element]) in run.tiles() {
-        let tile = tiled.line(tile, 2 * N).as_chunks_mut().0;
-        let elements = matrix.line([element, line], N).iter().zip(matrix.line([element + 1, line], N));
-        for (line, (first, second)) in tile.iter_mut().zip(elements) {
-            *line = [*first, *second];
+        let mut rows = matrix.block::<N>([element, line], 2);
+        let (tiles, _) = tiled.line(tile, 2 * N).as_chunks_mut::<2>().0.as_chunks_mut::<N>();
+        if let (Some(first), Some(second), [tile]) = (rows.next(), rows.next(), tiles) {
+            // From copies, which vectors can hold.
+            let (first, second) = (*first, *second);
+            *tile = std::array::from_fn(|at| [first[at], second[at]]);
         }
     }
 }
 
 /// Tiles of one line of `N` elements: the columns of `N` rows of the matrix.
+#[inline(always)]
 fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
     let (matrix, [line, element]) = (matrix.transposed(), run.matrix);
     let rows: [&[T]; N] = std::array::from_fn(|row| matrix.line([element + row, line], run.count));
@@ -487,6 +536,7 @@ fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled:
 }
 
 /// Tiles of `N` lines of two elements: pairs of columns of `N` rows of the matrix.
+#[inline(always)]
 fn transpose_pairs<T: Copy, const N: usize>(
     run: &Run,
     matrix: Elements<'_, T>,
@@ -502,8 +552,8 @@ fn transpose_pairs<T: Copy, const N: usize>(
     }
 }
 
-/// Unpacks a run of tiles; see [`pack_run`].
-fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
+#[inline(always)]
+fn unpack_specialized<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
     let step = matrix.strides()[1];
     match run.tile[1] {
         16 if step == 1 => unpack_lines::<T, 16>(run, tiled, matrix),
@@ -514,10 +564,12 @@ fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsM
     true
 }
 
+#[inline(always)]
 fn unpack_lines<T: Copy, const N: usize>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) {
-    for (tile, [line, element]) in run.tiles() {
-        for (index, from) in tiled.line(tile, run.tile[0] * N).as_chunks::<N>().0.iter().enumerate() {
-            matrix.line([line + index, element], N).copy_from_slice(from);
+    for (tile, at) in run.tiles() {
+        let tile = tiled.line(tile, run.tile[0] * N).as_chunks::<N>().0;
+        for (to, from) in matrix.block(at, run.tile[0]).zip(tile) {
+            *to = *from;
         }
     }
 }
