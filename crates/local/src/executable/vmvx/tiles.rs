@@ -450,14 +450,14 @@ fn pack_specialized<const W: usize>(
         [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
         [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
         [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
-            let rest = pack_blocks::<W, 2>(run, matrix, tiled);
+            let rest = pack_blocks::<W, 2, 64>(run, matrix, tiled);
             transpose_pairs::<_, 16>(&rest, matrix, tiled);
         }
         [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
         [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
         [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
         [1, 16] if is_transposed && W == 4 => {
-            let rest = pack_blocks::<W, 4>(run, matrix.transposed(), tiled);
+            let rest = pack_blocks::<W, 4, 16>(run, matrix.transposed(), tiled);
             transpose::<_, 16>(&rest, matrix, tiled);
         }
         [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
@@ -467,9 +467,9 @@ fn pack_specialized<const W: usize>(
     true
 }
 
-/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide.
-/// Returns the tiles that are left.
-fn pack_blocks<const W: usize, const E: usize>(
+/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide,
+/// a row of a block has `R` elements. Returns the tiles that are left.
+fn pack_blocks<const W: usize, const E: usize, const R: usize>(
     run: &Run,
     matrix: Elements<'_, [u8; W]>,
     tiled: &mut ElementsMut<'_, [u8; W]>,
@@ -483,9 +483,11 @@ fn pack_blocks<const W: usize, const E: usize>(
     let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
     let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
     for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
-        let elements = BLOCK_ROW_BYTES / W;
-        let row = |row: usize| matrix.line([first_row + row, first + at * elements], elements);
-        let rows = std::array::from_fn(|index| &row(index).as_flattened().as_chunks().0[0]);
+        let mut rows = [&[0; BLOCK_ROW_BYTES]; BLOCK_ROWS];
+        for (row, elements) in rows.iter_mut().zip(matrix.block::<R>([first_row, first + at * R], BLOCK_ROWS))
+        {
+            *row = &elements.as_flattened().as_chunks().0[0];
+        }
         platform::transpose_block::<E>(rows, block);
     }
     let after = |first: [usize; 2], step: [usize; 2]| [first[0] + done * step[0], first[1] + done * step[1]];
