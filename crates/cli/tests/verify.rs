@@ -128,7 +128,7 @@ fn a_recording_with_digests_is_verified_by_itself() {
     let program =
         ["iree-run-module", &module, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &output];
     print(&[&program[..], &["--device_replay_ledger=reads"]].concat());
-    assert_eq!(print(&verify(&[], &path)), "the same: 0 dispatches and 1 host read\n");
+    assert_eq!(print(&verify(&[], &path)), "the same: 0 dispatches and 2 host reads\n");
     print(&[&program[..], &["--device_replay_ledger=off"]].concat());
     assert!(fail(&verify(&[], &path)).contains("nothing to compare with"));
 }
