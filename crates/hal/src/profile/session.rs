@@ -57,7 +57,7 @@ pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
     /// What it waits for and then what it signals, if queue events are reported.
-    timepoints: Arc<[Timepoint<u64>]>,
+    timepoints: SmallVec<[Timepoint<u64>; 4]>,
     wait_count: usize,
     was_deferred: bool,
     submitted_ns: i64,
@@ -112,10 +112,16 @@ impl Profiler {
         Ok(())
     }
 
+    /// Whether there is a session that reports any of these kinds of data.
+    #[inline]
+    pub fn reports(&self, data: ProfileData) -> bool {
+        self.data.load(Ordering::Relaxed) & data.bits() != 0
+    }
+
     /// The session, if there is one that reports any of these kinds of data.
     #[inline]
     pub fn session(&self, data: ProfileData) -> Option<Arc<ProfileSession>> {
-        if self.data.load(Ordering::Relaxed) & data.bits() == 0 {
+        if !self.reports(data) {
             return None;
         }
         self.session.lock().clone()
@@ -218,7 +224,7 @@ impl ProfileSession {
         }
         let (timepoints, wait_count) = match has_event {
             true => (timepoints().collect(), submission.waits.len()),
-            false => (Arc::default(), 0),
+            false => (SmallVec::new(), 0),
         };
         Some(ProfiledSubmission {
             session: self.clone(),
