@@ -319,14 +319,15 @@ fn a_profile_of_a_replay_is_drawn_with_its_graph_and_a_summary() {
     let findings = browser.value("document.getElementById('findings').innerText");
     let findings = findings.as_str().unwrap();
     assert!(findings.contains("of the time of all dispatches"), "{findings}");
-    // What workers executed is in tracks of theirs, named as the dispatches, and not counted as dispatches.
+    // What workers executed, and the thread that waited for them, is in tracks of theirs, named as the dispatches, and not counted as dispatches.
     let names = |browser: &mut Browser, filter: &str| {
         browser.value(&format!(
             "[...new Set(Array.from({{ length: events.count }}, (_, it) => it).filter((it) => {filter}).map((it) => \
              names[events.name[it]]))].sort()"
         ))
     };
-    let of_workers = names(&mut browser, "tracks[events.track[it]].kind.startsWith('worker ')");
+    let of_workers =
+        names(&mut browser, "/^(worker \\d+|waiting threads)$/.test(tracks[events.track[it]].kind)");
     assert_eq!(of_workers.as_array().unwrap().len(), 5);
     assert_eq!(of_workers, names(&mut browser, "isDispatch(it)"));
     assert_eq!(browser.number("functions.rows.length"), 5.0);
