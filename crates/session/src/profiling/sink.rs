@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
@@ -22,6 +22,8 @@ pub(super) struct Bundle {
     failure: Mutex<Option<Error>>,
     /// Whether there is enough to write that a program which measures should do it at the next opportunity.
     is_due: AtomicBool,
+    /// How often the program has flushed.
+    flush_count: AtomicU64,
 }
 
 /// Receives what one device reports, as a session of its own in the bundle.
@@ -116,6 +118,7 @@ impl Bundle {
             writer: Mutex::new(Writer::new(file)?),
             failure: Mutex::default(),
             is_due: AtomicBool::new(false),
+            flush_count: AtomicU64::new(0),
         })
     }
 
@@ -131,6 +134,16 @@ impl Bundle {
 
     pub(super) fn set_due(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::Relaxed);
+    }
+
+    /// The program flushes: nothing is due any more.
+    pub(super) fn count_flush(&self) {
+        self.set_due(false);
+        self.flush_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn flush_count(&self) -> u64 {
+        self.flush_count.load(Ordering::Relaxed)
     }
 
     fn with_writer(&self, write: impl FnOnce(&mut Writer<File>) -> Result<()>) {
