@@ -3,9 +3,10 @@
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
     ClockSample, DeviceQueueEvent, DispatchEvent, HostExecution, ProfileSink, ProfiledDispatch,
-    ProfiledOperation, QueueEvent, QueueOpKind,
+    ProfiledOperation, QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{FunctionInfo, Timepoint};
+use rehal_profile::QueueEventType;
 
 use super::*;
 use crate::ReportFormat;
@@ -134,6 +135,43 @@ fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
     let summary = profile.write_timeline(&mut Vec::new()).unwrap();
     assert_eq!((summary.event_count, summary.untimed_count), (4, 0));
     assert!(summary.uncorrelated_devices.is_empty());
+}
+
+#[test]
+fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("workers.ireeprof");
+    let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
+    let sink = DeviceSink::new(&bundle, 0, "host");
+    sink.begin();
+    let span = |command_buffer_id, command_index, worker| WorkerSpan {
+        operation: ProfiledOperation {
+            kind: QueueOpKind::Copy,
+            queue_ordinal: 0,
+            submission_id: 9,
+            command_buffer_id,
+            allocation_id: 0,
+            operation_count: 1,
+            payload_bytes: 0,
+        },
+        command_index,
+        worker,
+        start_ns: 10,
+        end_ns: 20,
+    };
+    sink.worker_span(&span(0, None, Some(3)));
+    sink.worker_span(&span(0, None, None));
+    sink.worker_span(&span(5, Some(7), Some(2)));
+    sink.end(StatusCode::Ok);
+    bundle.check().unwrap();
+    let export = report(&ProfileFile::open(&path).unwrap(), Report::Export, ReportFormat::IreeperfJsonl);
+    let sources: Vec<_> = export
+        .lines()
+        .filter(|row| row.contains("\"record_type\":\"event_relationship\""))
+        .map(|row| (number(row, "source_id"), number(row, "source_secondary_id")))
+        .collect();
+    let copy = u64::from(QueueEventType::COPY.0);
+    assert_eq!(sources, [(9, 3 << 32 | copy), (9, 0xffff_ffff << 32 | copy), (5, 2 << 32 | 7)]);
 }
 
 /// The value of a field in a row of an export.
