@@ -205,7 +205,8 @@ impl ProfileSession {
         let submitted_ns = if has_event { now_ns() } else { 0 };
         let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
         if is_ready && has_event && other.is_empty() {
-            let timepoints = timepoints(submission);
+            let mut timepoints = SmallVec::new();
+            add_timepoints(submission, &mut timepoints);
             let (waits, signals) = timepoints.split_at(submission.waits.len());
             self.sink().queue_event(&QueueEvent {
                 operation,
@@ -218,10 +219,11 @@ impl ProfileSession {
             });
             return None;
         }
-        let (timepoints, wait_count) = match has_event {
-            true => (timepoints(submission), submission.waits.len()),
-            false => (SmallVec::new(), 0),
-        };
+        let (mut timepoints, mut wait_count) = (SmallVec::new(), 0);
+        if has_event {
+            add_timepoints(submission, &mut timepoints);
+            wait_count = submission.waits.len();
+        }
         Some(ProfiledSubmission {
             session: self.clone(),
             operation,
@@ -442,16 +444,14 @@ impl Identity {
     }
 }
 
-/// What a submission waits for, and then what it signals.
-fn timepoints(submission: &Submission<Live<'_>>) -> SmallVec<[Timepoint<u64>; 4]> {
-    let mut timepoints = SmallVec::new();
+/// Adds what a submission waits for, and then what it signals. In place: a returned list would be moved, which costs more.
+fn add_timepoints(submission: &Submission<Live<'_>>, timepoints: &mut SmallVec<[Timepoint<u64>; 4]>) {
     let mut add = |it: &Timepoint<&Semaphore>| {
         timepoints.push(Timepoint { semaphore: it.semaphore.id(), value: it.value });
     };
     // One loop for each list: a chained iterator costs as much as the rest of the event.
     submission.waits.iter().for_each(&mut add);
     submission.signals.iter().for_each(&mut add);
-    timepoints
 }
 
 /// Bytes that an operation allocates or moves.
