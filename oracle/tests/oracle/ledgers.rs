@@ -33,7 +33,7 @@ fn recorded(capture: &Capture) -> Outcome {
         return Ok(());
     }
     let dump = Pair::find("iree-dump-replay")?;
-    let (ours, theirs) = dump.run(&[path.clone()], scratch.path())?;
+    let (ours, theirs) = dump.run(std::slice::from_ref(&path), scratch.path())?;
     ensure(theirs.succeeded(), || format!("their dump ends with {}", theirs.summary()))?;
     ensure(ours.stdout == theirs.stdout, || "the dumps differ".into())?;
     let devices = arguments.iter().filter(|argument| argument.starts_with("--device=")).cloned();
