@@ -1,6 +1,6 @@
 //! Issues the operations of a slice by themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
@@ -41,6 +41,8 @@ struct Issue<'r> {
     collected: &'r Collector<'r>,
     devices: &'r [Device],
     objects: Objects,
+    /// The parameters of the command buffers.
+    params: HashMap<u32, CommandBufferParams>,
     /// Every submission waits for the previous one.
     timeline: Semaphore,
     now: u64,
@@ -66,7 +68,8 @@ impl Replay {
         let timeline =
             devices[*first as usize].create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
         let objects = Objects::new(&plan.counts);
-        let mut issue = Issue { plan, found, collected, devices, objects, timeline, now: 0 };
+        let params = params(plan);
+        let mut issue = Issue { plan, found, collected, devices, objects, params, timeline, now: 0 };
         issue.create(self, &needs)?;
         for (index, content) in collected.contents.iter().enumerate() {
             issue.write(content, fill(index))?;
@@ -285,7 +288,13 @@ impl<'r> Issue<'r> {
         let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
         let table: &[BufferRef<u32>] = bindings.of(&self.plan.lists.buffer_refs);
         let device = &self.devices[submission.device as usize];
-        let params = self.params_of(command_buffer);
+        // The plan has created it before it is executed.
+        let params = self.params.get(&command_buffer).copied().unwrap_or(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: rehal_hal::CommandCategories::all(),
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        });
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
         let recorded =
             device.create_command_buffer(CommandBufferParams { mode, binding_capacity: 0, ..params })?;
@@ -319,20 +328,13 @@ impl<'r> Issue<'r> {
         self.devices[submission.device as usize].flush(submission.affinity)?;
         self.timeline.wait(self.now, None)
     }
+}
 
-    fn params_of(&self, command_buffer: u32) -> CommandBufferParams {
-        let of = |op: &HostOp<Indexed>| match *op {
-            HostOp::Create(CreateOp::CommandBuffer { params, created, .. }) if created == command_buffer => {
-                Some(params)
-            }
-            _ => None,
-        };
-        // The plan has created it before it is executed.
-        self.plan.host_ops.iter().find_map(of).unwrap_or(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: rehal_hal::CommandCategories::all(),
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        })
-    }
+/// The parameters of the command buffers, by their indices.
+fn params(plan: &Plan) -> HashMap<u32, CommandBufferParams> {
+    let of = |op: &HostOp<Indexed>| match *op {
+        HostOp::Create(CreateOp::CommandBuffer { params, created, .. }) => Some((created, params)),
+        _ => None,
+    };
+    plan.host_ops.iter().filter_map(of).collect()
 }

@@ -27,12 +27,14 @@ fn write(replay: &Replay, kernels: &Kernels, directory: &Path) -> Result<()> {
             .advise("create the directory that contains it, or name one that can be written")
     };
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // It gets its name when all files are complete.
+    // It gets its name when all files are complete. What contains it until then is private; it has the mode of any other.
     let temporary = tempfile::Builder::new().prefix(".rehal-").tempdir_in(parent).map_err(creating)?;
+    let exported = temporary.path().join("exported");
+    std::fs::create_dir(&exported).map_err(creating)?;
     let mut entries = Vec::new();
     for (index, kernel) in kernels.kernels.iter().enumerate() {
         let file = file_name(index, kernel);
-        let slice = slice(replay, kernel, &temporary.path().join(&file))?;
+        let slice = slice(replay, kernel, &exported.join(&file))?;
         entries.push(entry(kernels, kernel, &file, &slice));
     }
     let index = json!({
@@ -40,21 +42,10 @@ fn write(replay: &Replay, kernels: &Kernels, directory: &Path) -> Result<()> {
         "total_ns": kernels.total_ns,
         "kernels": entries,
     });
-    let path = temporary.path().join("index.json");
+    let path = exported.join("index.json");
     std::fs::write(&path, format!("{index:#}\n"))
         .map_err(|error| Error::io("writing 'index.json'", &error))?;
-    std::fs::rename(temporary.path(), directory).map_err(creating)?;
-    // It is not at its place any more, so dropping it removes nothing.
-    let _ = temporary.keep();
-    set_mode(directory)
-}
-
-/// A temporary directory is private; an exported one has the mode of any other.
-fn set_mode(directory: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::Permissions::from_mode(0o750);
-    std::fs::set_permissions(directory, mode)
-        .map_err(|error| Error::io("setting the directory's mode", &error))
+    std::fs::rename(&exported, directory).map_err(creating)
 }
 
 fn slice(replay: &Replay, kernel: &Kernel, path: &Path) -> Result<Slice> {
