@@ -1,10 +1,11 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
 
+mod aliases;
 mod runs;
 
 use std::collections::HashMap;
 
-use rehal_base::{Range, Result, glob};
+use rehal_base::{Result, glob};
 use rehal_replay::{AccessKind, Plan, RecordLocation, Replay};
 
 /// Options of [`Kernels::of_replay`].
@@ -179,15 +180,11 @@ impl Kernel {
 
 /// The length of each binding, the first that overlaps it, and whether a kernel may write it.
 fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, bool)> {
-    let of = |(index, (buffer, offset, length, access)): (usize, &(u64, u64, u64, AccessKind))| {
-        let range = Range { offset: *offset, length: *length };
-        let overlaps = |other: &(u64, u64, u64, AccessKind)| {
-            other.0 == *buffer && Range { offset: other.1, length: other.2 }.overlaps(range)
-        };
-        let alias_of = ranges[..index].iter().position(overlaps).map(|it| it as u32);
+    let bytes: Vec<_> = ranges.iter().map(|&(buffer, offset, length, _)| (buffer, offset, length)).collect();
+    let of = |((_, _, length, access), alias_of): (&(u64, u64, u64, AccessKind), _)| {
         (*length, alias_of, *access == AccessKind::Binds)
     };
-    ranges.iter().enumerate().map(of).collect()
+    ranges.iter().zip(aliases::first(&bytes)).map(of).collect()
 }
 
 impl Groups {
