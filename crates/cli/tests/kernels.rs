@@ -91,6 +91,13 @@ fn exported_slices_have_the_digests_of_the_index() {
     let index: Value = serde_json::from_str(&index).unwrap();
     let entries = index["kernels"].as_array().unwrap();
     assert_eq!(entries.len(), kernels);
+    assert_eq!(index["timed_by"], "device");
+    for entry in entries {
+        let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "bytes_read"];
+        assert!(keys.iter().all(|key| !entry[key].is_null()), "{entry}");
+        let prefix = entry["file"].as_str().unwrap().split('-').next().unwrap().parse::<usize>().unwrap();
+        assert_eq!(entries[prefix], *entry);
+    }
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
     // Its mode is that of any directory that is created here.
     let other = scratch.path("other");

@@ -199,4 +199,3 @@ impl Replay {
         Ok(names)
     }
 }
-

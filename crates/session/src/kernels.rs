@@ -6,7 +6,7 @@ mod runs;
 use std::collections::HashMap;
 
 use rehal_base::{Result, glob};
-use rehal_replay::{AccessKind, Plan, RecordLocation, Replay};
+use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
 
 /// Options of [`Kernels::of_replay`].
 #[derive(Clone, Debug, Default)]
@@ -135,9 +135,30 @@ impl Kernels {
 
     /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
     pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
+        let mut this = Self::measured(replay, options)?;
+        runs::inspect(&mut this.kernels, |inspector| replay.run(&mut [inspector]))?;
+        Ok(this)
+    }
+
+    /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices are cut while the
+    /// second replay sees which bindings change.
+    pub fn of_replay_with_slices(
+        replay: &Replay,
+        options: &KernelOptions,
+        slicing: &SliceOptions,
+        slices: &mut impl SliceSet,
+    ) -> Result<Self> {
+        let mut this = Self::measured(replay, options)?;
+        let dispatches: Vec<_> = this.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
+        runs::inspect(&mut this.kernels, |inspector| {
+            replay.slices(&dispatches, slicing, slices, &mut [inspector])
+        })?;
+        Ok(this)
+    }
+
+    fn measured(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         let times = runs::measure(replay, &mut groups)?;
-        runs::inspect(replay, &mut groups)?;
         let mut this = groups.finish(options);
         this.total_ns = Some(times.total_ns);
         this.times = Some(times.times);

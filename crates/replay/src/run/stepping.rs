@@ -276,7 +276,8 @@ impl<'r> Run<'r, '_, '_> {
             }
             let Some((single, others)) = others.split_first() else { return Ok(ControlFlow::Continue(())) };
             let (location, index) = *single;
-            let op = self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
+            let op =
+                self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
             value += 1;
             let run_it =
                 |run: &mut Self| run.run_commands(submission, std::slice::from_ref(single), &own, value);

@@ -372,7 +372,11 @@ impl<'r> Issue<'r> {
         }
         recorded.end()?;
         let (wait, signal) = self.next();
-        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).execute(&recorded, &[], flags)?;
+        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).execute(
+            &recorded,
+            &[],
+            flags,
+        )?;
         self.wait(submission.device, submission.affinity)
     }
 

@@ -24,7 +24,10 @@ pub(super) struct Piece<'c> {
 pub(super) enum Source<'c> {
     Bytes(&'c [u8]),
     /// In an external file, by index.
-    File { file: u32, offset: u64 },
+    File {
+        file: u32,
+        offset: u64,
+    },
 }
 
 /// The external files of a capture that are only read, and what is read from them.
@@ -111,7 +114,8 @@ impl Shared<'_> {
     pub(super) fn pieces<'c>(&self, content: &'c Content, pieces: &mut Vec<Piece<'c>>) -> Result<()> {
         let (buffer, bytes) = (content.buffer, content.bytes.as_slice());
         let end = content.offset + bytes.len() as u64;
-        let part = |from: u64, to: u64| &bytes[(from - content.offset) as usize..(to - content.offset) as usize];
+        let part =
+            |from: u64, to: u64| &bytes[(from - content.offset) as usize..(to - content.offset) as usize];
         let mut at = content.offset;
         if self.options.keep_references {
             let references = self.references()?;
@@ -147,7 +151,8 @@ fn contains(file: &File, mut offset: u64, mut bytes: &[u8]) -> Result<bool> {
     while !bytes.is_empty() {
         let (part, rest) = bytes.split_at(bytes.len().min(chunk.len()));
         let read = &mut chunk[..part.len()];
-        file.read_exact_at(read, offset).map_err(|error| Error::io("reading a file of the capture", &error))?;
+        file.read_exact_at(read, offset)
+            .map_err(|error| Error::io("reading a file of the capture", &error))?;
         if read != part {
             return Ok(false);
         }

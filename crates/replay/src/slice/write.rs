@@ -79,7 +79,9 @@ impl Shared<'_> {
             self.pieces(content, &mut pieces)?;
         }
         let options = match self.options.keep_references {
-            true => RecordOptions { file_validation: self.references()?.validation(), ..RecordOptions::default() },
+            true => {
+                RecordOptions { file_validation: self.references()?.validation(), ..RecordOptions::default() }
+            }
             false => RecordOptions::default(),
         };
         let recorder = Recorder::to(sink, options)?;

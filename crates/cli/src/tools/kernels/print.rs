@@ -86,9 +86,14 @@ pub(super) fn json(kernels: &Kernels) -> Value {
     json!({
         "dispatch_count": kernels.dispatch_count,
         "total_ns": kernels.total_ns,
-        "timed_by": kernels.times.map(name),
+        "timed_by": timed_by(kernels),
         "kernels": kernels.kernels.iter().map(|kernel| object(kernels, kernel)).collect::<Value>(),
     })
+}
+
+/// How times are measured.
+pub(super) fn timed_by(kernels: &Kernels) -> Value {
+    json!(kernels.times.map(name))
 }
 
 /// A kernel as an object.
