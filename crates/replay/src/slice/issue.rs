@@ -14,7 +14,7 @@ use super::collect::{Collector, Content};
 use super::cut::{Found, Item};
 use super::references::{Piece, References, Source};
 use super::shared::Shared;
-use crate::plan::Kind;
+use crate::plan::ObjectKind;
 use crate::run::{LiveNames, Objects};
 use crate::{Plan, Replay};
 
@@ -162,8 +162,8 @@ impl Needs {
 
     fn add(&mut self, plan: &Plan, command: &Command<Indexed>) {
         crate::run::each_object(plan, command, |kind, index| match kind {
-            Kind::Executable => drop(self.executables.insert(index)),
-            Kind::Event => drop(self.events.insert(index)),
+            ObjectKind::Executable => drop(self.executables.insert(index)),
+            ObjectKind::Event => drop(self.events.insert(index)),
             _ => {}
         });
     }
