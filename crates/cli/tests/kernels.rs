@@ -93,7 +93,7 @@ fn exported_slices_have_the_digests_of_the_index() {
     assert_eq!(entries.len(), kernels);
     assert_eq!(index["timed_by"], "device");
     for entry in entries {
-        let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "bytes_read"];
+        let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "share"];
         assert!(keys.iter().all(|key| !entry[key].is_null()), "{entry}");
         let prefix = entry["file"].as_str().unwrap().split('-').next().unwrap().parse::<usize>().unwrap();
         assert_eq!(entries[prefix], *entry);
