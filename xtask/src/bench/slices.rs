@@ -18,7 +18,7 @@ pub fn prepare(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Er
             largest = Some((bytes, path));
         }
     }
-    let (_, path) = largest.ok_or("there is no model")?;
+    let (_, path) = largest.ok_or("a slice needs the models of the corpus, which is missing")?;
     let capture = path.display().to_string();
     let (_, program) = workplace.pair("rehal");
     let listed = Command::new(&program)

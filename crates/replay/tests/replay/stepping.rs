@@ -314,7 +314,7 @@ fn random_programs_read_the_same() {
     }
 }
 
-/// Wants some commands, by record, and collects those that it is told of.
+/// Wants some commands, by record, and collects those that it receives.
 struct Wanting<'w>(&'w [u32], Vec<u32>);
 
 impl Observer for Wanting<'_> {
