@@ -8,6 +8,7 @@ use rehal_session::{CaptureFile, CrashReports, Cut, Replay, ReplayOptions, Slice
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
 
@@ -128,7 +129,12 @@ fn write(replay: &Replay, cut: &Cut, options: &SliceOptions, output: &OutputFile
     let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
     // A capture is written with seeks, which a pipe does not have.
     let mut file: File = tempfile::tempfile().map_err(io)?;
-    replay.slice(cut, options, file.try_clone().map_err(io)?)?;
+    let slice = replay.slice(cut, options, file.try_clone().map_err(io)?)?;
+    if options.check == SliceCheck::WhenCheap && !slice.is_checked {
+        output::note(
+            "note: the slice is not checked: the dispatch took more than a quarter of the replay (--check=always checks it)",
+        );
+    }
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the slice", &error))?;
