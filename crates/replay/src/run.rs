@@ -555,7 +555,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 let device = self.device(op.cache);
                 let prepared = replay.prepare(op, device)?;
                 let record = &self.plan.executables[op.created as usize].record(self.bytes);
-                self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
+                for part in prepared.parts() {
+                    self.observers.iter_mut().try_for_each(|it| it.executable(record, part))?;
+                }
                 self.state.objects.executables[op.created as usize] = Some(prepared);
             }
             CreateOp::File(ref op) => self.import_file(op)?,

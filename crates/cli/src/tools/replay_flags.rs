@@ -40,9 +40,9 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     |value| Ok(Substitution::parse(value)?),
     "Replaces an executable of the capture by a compiled executable, a raw embedded ELF or a native library. \
      WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
-     own name, or all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature \
-     must match: functions, constants, bindings, parameters and workgroup sizes are compared before \
-     anything runs.",
+     own name, or all. With the name of a function, functions that the file lacks stay captured; otherwise it must \
+     have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
+     constants, bindings, parameters and workgroup sizes are compared before anything runs.",
 );
 
 /// When the host waits.
