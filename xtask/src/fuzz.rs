@@ -40,6 +40,12 @@ const TARGETS: &[Target] = &[
     parameters("irpa", &[".irpa"]),
     parameters("gguf", &[".gguf"]),
     parameters("safetensors", &[".safetensors"]),
+    Target {
+        name: "ledger",
+        seeds: "crates/tune/tests/data",
+        endings: &[".ledger"],
+        max_len_bytes: 16 << 10,
+    },
     Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
     Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
     Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },

@@ -15,8 +15,7 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     options.drivers = options.drivers.with(task_options(flags));
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
-        let registry = registry();
-        options.devices = uris.iter().map(|uri| find(&registry, uri)).collect::<Result<_>>()?;
+        options.devices = find_all(DEVICE.name(), &uris)?;
     }
     for path in flags.list(&EXECUTABLE_PLUGIN) {
         let name = format!("--executable_plugin={}", path.display());
@@ -25,14 +24,19 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
+/// Finds the devices with these URIs, which the flag of this name has.
+pub(crate) fn find_all(flag: &str, uris: &[String]) -> Result<Vec<DeviceSpec>> {
+    let registry = registry();
+    uris.iter().map(|uri| find(&registry, flag, uri)).collect()
+}
+
 /// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
-fn find(registry: &DriverRegistry, uri: &str) -> Result<DeviceSpec> {
-    let place = || format!("--{}={uri}", DEVICE.name());
+fn find(registry: &DriverRegistry, flag: &str, uri: &str) -> Result<DeviceSpec> {
+    let place = || format!("--{flag}={uri}");
     DeviceSpec::find_in(registry, uri).map_err(|error| match error.code() {
         StatusCode::Unimplemented | StatusCode::Unavailable => {
             let default = DeviceSpec::default();
-            let advice =
-                format!("--{}={} runs it here; {}", DEVICE.name(), default.uri(), registry.available());
+            let advice = format!("--{flag}={} runs it here; {}", default.uri(), registry.available());
             Error::new(error.code(), error.message()).context(place()).advise(advice)
         }
         _ => error.context(place()),

@@ -21,6 +21,8 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Where a tool writes its result.
 pub(crate) struct OutputFile {
+    /// The flag that names it.
+    flag: &'static str,
     path: PathBuf,
 }
 
@@ -35,8 +37,17 @@ impl OutputFile {
             let advice = format!("name the file to write: -o {example}");
             return Err(Error::invalid_argument("--output is missing").advise(advice));
         };
-        parameters::check_output("output", &path, inputs)?;
-        Ok(Self { path })
+        Self::new(OUTPUT.name(), path, inputs)
+    }
+
+    /// The file that another flag names, which none of `inputs` may be.
+    pub(crate) fn new<'a>(
+        flag: &'static str,
+        path: PathBuf,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Self> {
+        parameters::check_output(flag, &path, inputs)?;
+        Ok(Self { flag, path })
     }
 
     /// Writes the file: `write` passes its contents to the sink. If that fails, an existing file is unchanged.
@@ -47,7 +58,7 @@ impl OutputFile {
             // A closed pipe is not an error.
             return if reader_left.get() { Ok(()) } else { written };
         }
-        self.write_file(write).context(|| format!("--output={}", self.path.display()))
+        self.write_file(write).context(|| format!("--{}={}", self.flag, self.path.display()))
     }
 
     fn write_file(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
@@ -90,7 +101,7 @@ mod tests {
     use super::*;
 
     fn output(path: &Path) -> OutputFile {
-        OutputFile { path: path.to_owned() }
+        OutputFile { flag: "output", path: path.to_owned() }
     }
 
     fn put(sink: &mut dyn Write, bytes: &[u8]) -> Result<()> {

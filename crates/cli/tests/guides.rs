@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 17] = [
+const GUIDES: [(&[&str], &str); 18] = [
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
     (&["iree-check-module"], include_str!("../src/guides/check_module.md")),
@@ -23,6 +23,7 @@ const GUIDES: [(&[&str], &str); 17] = [
     (&["rehal", "kernels"], include_str!("../src/guides/kernels.md")),
     (&["rehal", "races"], include_str!("../src/guides/races.md")),
     (&["rehal", "slice"], include_str!("../src/guides/slice.md")),
+    (&["rehal", "verify"], include_str!("../src/guides/verify.md")),
     (&["iree-run-module"], include_str!("../src/guides/run_module.md")),
     (&["iree-run-replay"], include_str!("../src/guides/run_replay.md")),
 ];

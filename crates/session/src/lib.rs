@@ -4,6 +4,8 @@
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
+//! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
+//!   [`Ledger`], [`verify_lockstep`] two replays with each other.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -90,6 +92,11 @@ pub use rehal_replay::{
     ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution, Validation,
 };
 
+pub use rehal_tune::{
+    Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
+    HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
+    Tolerance, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+};
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};
 

@@ -3,11 +3,12 @@
 use super::{Problem, tree::Tree};
 
 /// The layers, bottom up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 6] = [
+const LAYERS: [&[&str]; 7] = [
     &["base", "interleave"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
+    &["tune"],
     &["session"],
     &["cli"],
 ];

@@ -12,6 +12,7 @@ mod dump_parameters;
 mod dump_replay;
 mod info;
 mod kernels;
+mod ledger_flags;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -22,6 +23,7 @@ mod replay_flags;
 mod run_module;
 mod run_replay;
 mod slice;
+mod verify;
 
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
@@ -41,6 +43,7 @@ pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
+pub use verify::VERIFY;
 
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
@@ -52,6 +55,7 @@ pub const ALL: &[&crate::Tool] = &[
     &RACES,
     &KERNELS,
     &SLICE,
+    &VERIFY,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,

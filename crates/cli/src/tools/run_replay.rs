@@ -6,9 +6,11 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation};
+use rehal_session::{
+    CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, LedgerWriter, Observer, RecordLocation,
+};
 
-use super::replay_flags;
+use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
 use crate::output::{self, ReaderLeft};
 use crate::profiling::{self, PROFILING};
@@ -26,7 +28,7 @@ pub const RUN_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
+    groups: &[&REPLAY, &ledger_flags::LEDGER_GROUP, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (
@@ -34,6 +36,10 @@ pub const RUN_REPLAY: Tool = Tool {
             "{tool} --replay_host_reads=- model.ireereplay | jq -r '[.scope, .length, .bytes] | @tsv'",
         ),
         ("Let the work overlap as in the program", "{tool} --replay_order=captured model.ireereplay"),
+        (
+            "Keep digests of what each dispatch writes, for rehal verify",
+            "{tool} --replay_ledger=model.ledger model.ireereplay",
+        ),
         (
             "Use parameters in another directory",
             "{tool} --replay_file_remap=/mnt/train=/data/here model.ireereplay",
@@ -88,6 +94,7 @@ struct Options {
     replay: replay_flags::Options,
     host_reads: Option<ReadsTarget>,
     host_reads_limit_bytes: usize,
+    ledger: Option<ledger_flags::Options>,
     profiling: Option<profiling::Options>,
 }
 
@@ -104,11 +111,18 @@ fn run(invocation: &Invocation) -> Result<()> {
         replay: replay_flags::Options::of(invocation)?,
         host_reads: flags.get(&HOST_READS),
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
+        ledger: ledger_flags::Options::from_flags(flags, &invocation.operand())?,
         profiling: profiling::Options::from_flags(flags)?,
     })
 }
 
 fn replay(options: &Options) -> Result<()> {
+    let Some(ledger) = &options.ledger else { return observe(options, None) };
+    // Complete or absent: a replay that fails leaves no ledger.
+    ledger.output.write(|sink| observe(options, Some((ledger, sink))))
+}
+
+fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn Write)>) -> Result<()> {
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
@@ -125,8 +139,15 @@ fn replay(options: &Options) -> Result<()> {
         })
         .transpose()?;
     let mut steps = Steps::new(replay.plan().step_count(), reports);
+    let has_ledger = ledger.is_some();
+    let mut ledger = ledger
+        .map(|(options, sink)| LedgerWriter::new(sink, replay.plan(), options.ledger.clone()))
+        .transpose()?;
     let mut records = profiling.records();
     let mut observers: Vec<&mut dyn Observer> = vec![&mut steps, &mut records];
+    if let Some(ledger) = &mut ledger {
+        observers.push(ledger);
+    }
     if let Some(reads) = &mut reads {
         observers.push(reads);
     }
@@ -135,8 +156,10 @@ fn replay(options: &Options) -> Result<()> {
     note_skipped(replay.plan().skipped_count());
     // Reads before a failure are useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
+    let outcome = outcome.and_then(|()| ledger.map_or(Ok(()), |ledger| ledger.finish().map(drop)));
     match outcome.and(written) {
-        Err(_) if reader_left.get() => Ok(()),
+        // A ledger without its end must not replace a file.
+        Err(_) if reader_left.get() && !has_ledger => Ok(()),
         outcome => outcome,
     }
 }

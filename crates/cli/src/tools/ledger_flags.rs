@@ -1,0 +1,64 @@
+//! The flags of ledgers: what a replay writes and reads, for verification.
+
+use std::path::{Path, PathBuf};
+
+use rehal_base::Result;
+use rehal_session::{ElementTypeRule, LedgerContents, LedgerOptions};
+
+use crate::flags::{Flag, Flags, Group, List, Refusal};
+use crate::output_file::OutputFile;
+
+const LEDGER: Flag<Option<PathBuf>> = Flag::path(
+    "replay_ledger",
+    "Writes a ledger once the replay is complete: digests of what each dispatch wrote and each host read saw. rehal verify \
+     compares other replays of the capture with it.",
+);
+
+const CONTENTS: Flag<LedgerContents> = Flag::choice(
+    "replay_ledger_contents",
+    "dispatches",
+    &[("dispatches", LedgerContents::Dispatches), ("reads", LedgerContents::Reads)],
+    "dispatches: what each dispatch wrote and each host read saw; the replay performs operations one by one. reads: what each \
+     host read saw.",
+);
+
+const KEPT_BYTES: Flag<u64> = Flag::number(
+    "replay_ledger_kept_bytes",
+    0,
+    (0, i64::MAX),
+    |bytes| bytes as u64,
+    "Maximum number of bytes that the ledger keeps of each range that is written or read, so that elements can be compared and \
+     tolerances applied. Digests always cover all bytes.",
+);
+
+/// The element types of what functions write.
+pub(crate) const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
+    "element_type",
+    "[GLOB:]TYPE",
+    "[GLOB:]TYPE, such as f32 or 'matmul*:f16'",
+    |value| Ok(ElementTypeRule::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
+    "The type of the elements that functions whose name matches GLOB write; without GLOB, of all functions and of host reads. \
+     The last one that matches counts. Elements of unknown type are bytes.",
+);
+
+/// Flags of tools that write ledgers.
+pub(crate) const LEDGER_GROUP: Group =
+    Group { title: "Ledger", flags: &[&LEDGER, &CONTENTS, &KEPT_BYTES, &ELEMENT_TYPE] };
+
+/// The ledger to write.
+pub(crate) struct Options {
+    pub output: OutputFile,
+    pub ledger: LedgerOptions,
+}
+
+impl Options {
+    /// `None` unless flags name a ledger, which must not be the capture.
+    pub(crate) fn from_flags(flags: &Flags, capture: &Path) -> Result<Option<Self>> {
+        let Some(path) = flags.get(&LEDGER) else { return Ok(None) };
+        let mut ledger = LedgerOptions::default();
+        ledger.contents = flags.get(&CONTENTS);
+        ledger.kept_bytes = flags.get(&KEPT_BYTES);
+        ledger.element_types = flags.list(&ELEMENT_TYPE);
+        Ok(Some(Self { output: OutputFile::new(LEDGER.name(), path, [capture])?, ledger }))
+    }
+}

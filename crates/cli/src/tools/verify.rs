@@ -1,0 +1,230 @@
+//! `rehal verify`: compares a replay with a ledger, or with another replay.
+
+mod json;
+mod text;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Result};
+use rehal_session::{
+    CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, RecordLocation, Replay,
+    ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+};
+
+use super::{ledger_flags, replay_flags};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
+use crate::{Invocation, Operands, Tool, captures, devices, output};
+
+/// See the [module](self).
+pub const VERIFY: Tool = Tool {
+    name: "rehal verify",
+    verb: "verify",
+    summary: "finds the first dispatch of a replay that differs",
+    about: "Replays a capture, and compares what each dispatch writes and each host read sees: with a ledger of a trusted \
+            replay (--against, as `rehal run --replay_ledger` writes it), or in lockstep with a second replay on another \
+            device (--other_device) or with other executables (--replay_executable_substitution). It names the first dispatch \
+            that differs, with binding, bytes and elements. Exit status 0 if everything is the same, 2 if something differs, \
+            1 if that cannot be told.\n\n\
+            What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
+            dispatch is judged on the expected inputs.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
+    groups: &[&VERIFICATION, &SIDES, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        (
+            "Check a replay on another machine, or of another build, against a trusted one",
+            "rehal run --replay_ledger=model.ledger --replay_ledger_kept_bytes=65536 model.ireereplay\n\
+             {tool} --against=model.ledger --element_type=f32 model.ireereplay",
+        ),
+        (
+            "Check a kernel against the captured one, with a tolerance",
+            "{tool} --replay_executable_substitution=matmul_0=kernel.so --tolerance='*:f32:ulp=4' --element_type=f32 \
+             model.ireereplay",
+        ),
+        (
+            "Find the first dispatch in which two devices differ",
+            "{tool} --device=local-sync --other_device=local-task model.ireereplay",
+        ),
+    ],
+    guide: include_str!("../guides/verify.md"),
+    answer: devices::answer,
+    run,
+};
+
+const AGAINST: Flag<Option<PathBuf>> =
+    Flag::path("against", "Compares with this ledger, which must be of the same capture.");
+
+const OTHER_DEVICE: List<String> = List::parsed(
+    "other_device",
+    "URI",
+    "a driver or a device URI",
+    devices::check_uri,
+    "The device of a second replay, which is compared with that on --device after each dispatch. Repeat it once for each \
+     device of the capture, in the same order.",
+);
+
+const TOLERANCE: List<Tolerance> = List::parsed(
+    "tolerance",
+    "GLOB:TYPE:LIMIT",
+    "GLOB:TYPE:ulp=N,abs=X,rel=X with one or more of the limits",
+    |value| Ok(Tolerance::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
+    "Elements of this type that functions whose name matches GLOB write are the same if they are within any of the limits: \
+     units in the last place, absolute error, or error relative to the expected element. The last one that matches counts; \
+     one with GLOB * also applies to host reads. The type of the elements must be known: see --element_type.",
+);
+
+const KEEP_GOING: Flag<bool> = Flag::switch(
+    "keep_going",
+    false,
+    "Continues after a difference. If the expected bytes are known, they replace what differs, so that what follows is judged \
+     by itself; digests alone cannot do that.",
+);
+
+const ELEMENTS: Flag<usize> = Flag::number(
+    "max_elements",
+    8,
+    (0, 1 << 20),
+    |count| count as usize,
+    "Maximum number of elements to print of each difference.",
+);
+
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json)],
+    "text: a paragraph per difference. json: an object.",
+);
+
+const VERIFICATION: Group = Group {
+    title: "Verification",
+    flags: &[&TOLERANCE, &ledger_flags::ELEMENT_TYPE, &KEEP_GOING, &ELEMENTS, &FORMAT],
+};
+
+const SIDES: Group = Group {
+    title: "Replays",
+    flags: &[
+        &AGAINST,
+        &OTHER_DEVICE,
+        &replay_flags::SUBSTITUTION,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::RECOVER,
+    ],
+};
+
+/// Exit status: something differs.
+const DIFFERENT: u8 = 2;
+/// Exit status: it cannot be told.
+const UNDECIDED: u8 = 1;
+
+/// What a replay is compared with.
+enum Other {
+    Ledger(PathBuf),
+    Replay(DeviceOptions),
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let devices = devices::options(flags)?;
+    let other = other(flags, &devices)?;
+    let mut options = VerifyOptions::default();
+    options.tolerances = flags.list(&TOLERANCE);
+    options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
+    options.keep_going = flags.get(&KEEP_GOING);
+    options.max_elements = flags.get(&ELEMENTS);
+    let recover = captures::options(flags.get(&replay_flags::RECOVER));
+    let capture = CaptureFile::open(&invocation.operand(), &recover)?;
+    let plan = replay_flags::compile(&capture)?;
+    plan.check_not_empty()?;
+    let outcome = match other {
+        Other::Ledger(path) => {
+            let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
+            let ledger = Ledger::open(&path).advise(advice)?;
+            // Before any device is opened.
+            ledger.check_capture(&plan).advise(advice)?;
+            let replay = replay(flags, plan, &devices, true)?;
+            let mut steps = Steps(CrashReports::install());
+            verify_against(&replay, &ledger, &options, &mut [&mut steps])?
+        }
+        Other::Replay(other) => {
+            let expected = replay(flags, plan.clone(), &devices, false)?;
+            let actual = replay(flags, plan, &other, true)?;
+            let mut steps = Steps(CrashReports::install());
+            let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [&mut steps] };
+            verify_lockstep(sides, &options)?
+        }
+    };
+    print(&outcome, flags)?;
+    match outcome.outcome() {
+        Outcome::Same => {}
+        Outcome::Different => invocation.set_status(DIFFERENT),
+        Outcome::Undecided => invocation.set_status(UNDECIDED),
+    }
+    Ok(())
+}
+
+fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
+    let uris = flags.list(&OTHER_DEVICE);
+    let has_substitution = !flags.list(&replay_flags::SUBSTITUTION).is_empty();
+    match flags.get(&AGAINST) {
+        Some(_) if !uris.is_empty() => {
+            let error = Error::invalid_argument("--against and --other_device are both given");
+            Err(error.advise("leave out one of them: a replay is compared with a ledger or with another replay"))
+        }
+        Some(path) => Ok(Other::Ledger(path)),
+        None if uris.is_empty() && !has_substitution => {
+            Err(Error::invalid_argument("nothing to compare with: a capture has no expected results").advise(
+                "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
+                 --other_device, or another executable with --replay_executable_substitution",
+            ))
+        }
+        None => {
+            let mut other = devices.clone();
+            if !uris.is_empty() {
+                other.devices = devices::find_all(OTHER_DEVICE.name(), &uris)?;
+            }
+            Ok(Other::Replay(other))
+        }
+    }
+}
+
+/// A replay on devices of its own; `is_verified` for the side with the substitutions.
+fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, is_verified: bool) -> Result<Replay> {
+    let substitutions = if is_verified { flags.list(&replay_flags::SUBSTITUTION) } else { Vec::new() };
+    let has_substitution = !substitutions.is_empty();
+    let options = ReplayOptions {
+        file_remaps: flags.list(&replay_flags::FILE_REMAP),
+        substitutions,
+        ..ReplayOptions::default()
+    };
+    let replay = Replay::new(plan, &devices.open()?, &options)?;
+    if has_substitution {
+        replay.check_executables()?;
+    }
+    Ok(replay)
+}
+
+fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
+    output::print(&match flags.get(&FORMAT) {
+        Format::Text => text::text(outcome),
+        Format::Json => json::text(outcome),
+    })
+}
+
+/// Sets the record for crash reports.
+struct Steps(CrashReports);
+
+impl Observer for Steps {
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        self.0.step(location)
+    }
+}

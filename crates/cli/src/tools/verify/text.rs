@@ -1,0 +1,154 @@
+//! The report as text.
+
+use rehal_session::{Difference, ElementDifferences, Histogram, NumberSummary, Outcome, Place, Verification};
+
+/// A sentence, and a paragraph per difference.
+pub(super) fn text(outcome: &Verification) -> String {
+    let mut text = match outcome.outcome() {
+        Outcome::Same => format!("the same: {}\n", counts(outcome)),
+        Outcome::Different => {
+            let differing = match outcome.different_count {
+                1 => "1 differs".to_string(),
+                count => format!("{count} differ"),
+            };
+            format!("different: {differing} of {}\n", counts(outcome))
+        }
+        Outcome::Undecided => format!("undecided: no difference in {}\n", counts(outcome)),
+    };
+    for reason in &outcome.undecided {
+        text.push_str(&format!("  not compared: {reason}\n"));
+    }
+    let mut last: Option<&Place> = None;
+    for difference in &outcome.differences {
+        if last != Some(&difference.place) {
+            text.push_str(&format!("\n{}\n", place(&difference.place)));
+        }
+        last = Some(&difference.place);
+        add(&mut text, difference);
+    }
+    text
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}
+
+fn counts(outcome: &Verification) -> String {
+    let dispatches = counted(outcome.dispatch_count, "dispatch", "dispatches");
+    let reads = counted(outcome.read_count, "host read", "host reads");
+    match outcome.tolerated_count {
+        0 => format!("{dispatches} and {reads}"),
+        count => format!("{dispatches} and {reads}, {count} of them within the tolerance"),
+    }
+}
+
+fn place(place: &Place) -> String {
+    let mut text = format!("record #{}", place.record);
+    match &place.dispatch {
+        Some(dispatch) => {
+            let [x, y, z] = dispatch.workgroup_count;
+            let (function, id) = (&dispatch.function, dispatch.executable_id);
+            text.push_str(&format!(": dispatch of {function} (executable {id}), {x}x{y}x{z} workgroups"));
+            if place.submission != place.record {
+                text.push_str(&format!(", submitted by #{}", place.submission));
+            }
+            if place.occurrence != 0 {
+                text.push_str(&format!(", performed {} times before", place.occurrence));
+            }
+        }
+        None => text.push_str(": host read"),
+    }
+    if let Some(scope) = &place.scope {
+        text.push_str(&format!(", in scope '{scope}'"));
+    }
+    text
+}
+
+fn add(text: &mut String, difference: &Difference) {
+    let range = difference.range;
+    let what = match difference.binding {
+        Some(binding) => {
+            let aliases: String = difference.aliases.iter().map(|alias| format!(" = {alias}")).collect();
+            format!("binding {binding}{aliases}")
+        }
+        None => "read".to_string(),
+    };
+    let different = difference.different;
+    text.push_str(&format!(
+        "  {what}, buffer {} bytes {}..{}: bytes {}..{} of it differ",
+        difference.buffer_id,
+        range.offset,
+        range.end(),
+        different.offset,
+        different.end()
+    ));
+    match difference.unexpected_bytes {
+        0 => text.push('\n'),
+        count => text.push_str(&format!(", up to {count} of which should not have been written\n")),
+    }
+    match &difference.elements {
+        Some(elements) => {
+            let element_type = difference.element_type.map_or("byte".into(), |it| it.to_string());
+            add_elements(text, elements, &element_type);
+        }
+        None => text.push_str("    only digests are known of the expected bytes\n"),
+    }
+    add_numbers(text, "expected", difference.expected);
+    add_numbers(text, "actual  ", difference.actual);
+}
+
+fn add_elements(text: &mut String, elements: &ElementDifferences, element_type: &str) {
+    let noun = counted(elements.different_count, "element differs", "elements differ");
+    text.push_str(&format!("    {element_type}: {noun}"));
+    match elements.tolerated_count {
+        0 => text.push('\n'),
+        count => text.push_str(&format!(", and {count} within the tolerance\n")),
+    }
+    for element in &elements.first {
+        let (index, expected, actual) = (element.index, &element.expected, &element.actual);
+        text.push_str(&format!("      [{index}] expected {expected}, got {actual}"));
+        let errors = [
+            element.ulps.map(|ulps| counted(ulps, "ULP", "ULPs")),
+            element.absolute.map(|error| format!("absolute {error:.3e}")),
+            element.relative.map(|error| format!("relative {error:.3e}")),
+        ];
+        let errors: Vec<String> = errors.into_iter().flatten().collect();
+        if !errors.is_empty() {
+            text.push_str(&format!(": {}", errors.join(", ")));
+        }
+        text.push('\n');
+    }
+    if elements.different_count > elements.first.len() as u64 {
+        text.push_str(&format!(
+            "      ... and {} more\n",
+            elements.different_count - elements.first.len() as u64
+        ));
+    }
+    add_histogram(text, &elements.histogram);
+}
+
+fn add_histogram(text: &mut String, histogram: &Histogram) {
+    let unit = if histogram.is_in_ulps { " ULPs" } else { "" };
+    let mut bins: Vec<String> = Vec::new();
+    for bin in &histogram.bins {
+        bins.push(match bin.up_to {
+            Some(limit) => format!("up to {limit}{unit}: {}", bin.count),
+            None => format!("more: {}", bin.count),
+        });
+    }
+    if histogram.other_count != 0 && histogram.is_in_ulps {
+        bins.push(format!("NaN: {}", histogram.other_count));
+    }
+    if !bins.is_empty() {
+        text.push_str(&format!("      errors: {}\n", bins.join("; ")));
+    }
+}
+
+fn add_numbers(text: &mut String, name: &str, numbers: Option<NumberSummary>) {
+    if let Some(it) = numbers {
+        text.push_str(&format!(
+            "    {name}: {} finite from {:e} to {:e}, mean {:e}; {} NaN, {} infinite\n",
+            it.finite_count, it.minimum, it.maximum, it.mean, it.nan_count, it.infinity_count
+        ));
+    }
+}

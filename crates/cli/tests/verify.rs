@@ -1,0 +1,138 @@
+//! `rehal verify` and `--replay_ledger`: exit statuses, reports, and what they refuse.
+
+mod common;
+
+use common::{Scratch, capture, fail, fixture, print, run};
+use serde_json::Value;
+
+const CHAIN: &str = "chain.chain.local-sync";
+
+/// Writes the kernels of the chain with fault `number`.
+fn kernels(scratch: &Scratch, number: u8) -> String {
+    const MARK: &[u8] = b"REHAL-FAULT\0";
+    let mut bytes = std::fs::read(fixture("cts/chain.so")).unwrap();
+    let at = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap() + MARK.len();
+    bytes[at] = number;
+    let path = scratch.path(&format!("{number}.so"));
+    std::fs::write(&path, bytes).unwrap();
+    format!("--replay_executable_substitution=all={}", path.display())
+}
+
+/// Writes a ledger of the chain; returns the flag that names it.
+fn ledger(scratch: &Scratch, words: &[&str]) -> String {
+    let path = scratch.path("ledger").to_str().unwrap().to_string();
+    let output = format!("--replay_ledger={path}");
+    let printed = print(
+        &[&["iree-run-replay", "--device=local-sync"], words, &[output.as_str(), capture(CHAIN).as_str()]]
+            .concat(),
+    );
+    assert_eq!(printed, "");
+    format!("--against={path}")
+}
+
+fn verify<'a>(words: &[&'a str], path: &'a str) -> Vec<&'a str> {
+    [&["rehal", "verify", "--device=local-sync"], words, &[path]].concat()
+}
+
+#[test]
+fn the_same_has_status_0() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[]);
+    let same = kernels(&scratch, 0);
+    let expected = "the same: 13 dispatches and 3 host reads\n";
+    for words in [&[against.as_str()][..], &[&against, &same], &[&same], &["--other_device=local-task"]] {
+        assert_eq!(print(&verify(words, &path)), expected, "{words:?}");
+    }
+    let against = ledger(&scratch, &["--replay_ledger_contents=reads"]);
+    assert_eq!(print(&verify(&[&against], &path)), "the same: 0 dispatches and 3 host reads\n");
+}
+
+#[test]
+fn a_difference_has_status_2_and_its_place() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let ulp = kernels(&scratch, 4);
+    let ran = run(&verify(&[&ulp, "--element_type=f32"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let mut lines = ran.stdout.lines();
+    assert_eq!(lines.next(), Some("different: 1 differs of 1 dispatch and 0 host reads"));
+    for part in [
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 (executable 4), 3x1x1 workgroups",
+        "in scope 'execute'",
+        "bytes 800..801 of it differ",
+        "f32: 1 element differs\n      [200] expected ",
+        ": 1 ULP, absolute ",
+        "errors: up to 1 ULPs: 1\n",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let tolerated = print(&verify(&[&ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(tolerated, "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n");
+}
+
+#[test]
+fn a_report_is_an_object() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, row) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 2));
+    let words = [&against, &row, "--element_type=f32", "--keep_going", "--format=json", "--max_elements=1"];
+    let ran = run(&verify(&words, &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["outcome"], &report["dispatch_count"]), (&"different".into(), &13.into()));
+    let records: Vec<_> = report["differences"].as_array().unwrap().iter().map(|it| &it["record"]).collect();
+    assert_eq!(records, [28, 80]);
+    let first = &report["differences"][0];
+    assert_eq!(first["dispatch"]["function"], "chain_dispatch_1_matmul_24x24x24_f32");
+    assert_eq!(
+        (&first["binding"], &first["length"], &first["element_type"]),
+        (&2.into(), &2304.into(), &"f32".into())
+    );
+    assert_eq!(first["elements"]["different_count"], 192);
+    assert_eq!(first["elements"]["first"].as_array().unwrap().len(), 1);
+    assert_eq!(first["elements"]["first"][0]["index"], 192);
+    assert_eq!(first["actual"]["finite_count"], 576);
+}
+
+#[test]
+fn what_cannot_be_told_has_status_1() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[]);
+    let ulp = kernels(&scratch, 4);
+    let ran = run(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stdout.starts_with("undecided: ") && ran.stdout.contains("record #17"), "{}", ran.stdout);
+    let file = against.trim_start_matches("--against=");
+    let bytes = std::fs::read(file).unwrap();
+    std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    let ran = run(&verify(&[&against], &path));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("the ledger is incomplete"), "{}", ran.stdout);
+}
+
+#[test]
+fn wrong_input_is_an_error() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[]);
+    let no_ledger = format!("--against={path}");
+    for (words, reason) in [
+        (&[][..], "nothing to compare with"),
+        (&[against.as_str(), "--other_device=local-task"], "both given"),
+        (&["--other_device=nothing"], "--other_device=nothing"),
+        (&[&against, "--tolerance=f32"], "--tolerance"),
+        (&[&against, "--element_type=i3"], "--element_type"),
+        (&[&no_ledger], "unsupported ledger"),
+    ] {
+        let stderr = fail(&verify(words, &path));
+        assert!(stderr.contains(reason), "{words:?}: {stderr}");
+    }
+    let other = capture("add4.add.local-sync");
+    let stderr = fail(&verify(&[&against], &other));
+    assert!(stderr.contains("made from another capture"), "{stderr}");
+    // The capture, and a replay that fails, leave files as they were.
+    let before = std::fs::read(&path).unwrap();
+    fail(&["iree-run-replay", &format!("--replay_ledger={path}"), &path]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let absent = scratch.path("absent");
+    let output = format!("--replay_ledger={}", absent.display());
+    fail(&["iree-run-replay", "--replay_executable_substitution=77=x", &output, &path]);
+    assert!(!absent.exists());
+}

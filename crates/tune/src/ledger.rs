@@ -1,0 +1,42 @@
+//! Ledgers: what each dispatch of a replay wrote, and what each host read saw.
+
+pub(crate) mod layout;
+mod reader;
+mod writer;
+
+pub use reader::{Entries, Entry, EntryKind, EntryRange, Ledger, Piece};
+pub use writer::{LedgerContents, LedgerOptions, LedgerWriter};
+
+use rehal_replay::CaptureBytes;
+
+/// The digest of a range: 128 bits of BLAKE3. An accidental or even a deliberate change of the bytes that keeps it is out of
+/// reach; a pair of byte strings with the same digest takes about 2^64 attempts.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
+    let whole = blake3::hash(bytes);
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&whole.as_bytes()[..16]);
+    digest
+}
+
+/// What identifies a capture: its length and the BLAKE3 of all its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CaptureIdentity {
+    pub length: u64,
+    pub digest: [u8; 32],
+}
+
+impl CaptureIdentity {
+    pub(crate) fn of(capture: &CaptureBytes) -> Self {
+        const PIECE_BYTES: usize = 16 << 20;
+        let mut hasher = blake3::Hasher::new();
+        let bytes = capture.as_slice();
+        for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            hasher.update(piece);
+            // Most of a large capture is not needed again soon.
+            if bytes.len() > 4 * PIECE_BYTES {
+                capture.forget((number * PIECE_BYTES) as u64, piece.len() as u64);
+            }
+        }
+        Self { length: bytes.len() as u64, digest: *hasher.finalize().as_bytes() }
+    }
+}

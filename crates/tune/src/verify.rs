@@ -1,0 +1,183 @@
+//! Verification: a replay compared with a ledger, or with another replay.
+
+mod against;
+mod judge;
+mod lockstep;
+
+pub use against::verify_against;
+pub use lockstep::verify_lockstep;
+
+use rehal_base::{ElementType, Range};
+use rehal_replay::{HostRead, Observer, Operation};
+
+use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Tolerance};
+
+/// Options of a verification.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// How much numbers may differ; the last one that matches counts.
+    pub tolerances: Vec<Tolerance>,
+    /// The element types of what functions write and the program reads; the last rule that matches counts. A ledger has
+    /// types of its own, which count if no rule matches.
+    pub element_types: Vec<ElementTypeRule>,
+    /// Whether to go on after a difference.
+    pub keep_going: bool,
+    /// Maximum number of elements in a [`Difference`].
+    pub max_elements: usize,
+    /// Maximum number of differences in a [`Verification`].
+    pub max_differences: usize,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self {
+            tolerances: Vec::new(),
+            element_types: Vec::new(),
+            keep_going: false,
+            max_elements: 8,
+            max_differences: 100,
+        }
+    }
+}
+
+/// The two sides of [`verify_lockstep`], of which the first is expected.
+pub struct VerifySides<'r, 'o> {
+    /// The replay that is trusted.
+    pub expected: &'r rehal_replay::Replay,
+    /// The replay that is verified.
+    pub actual: &'r rehal_replay::Replay,
+    /// More observers of the verified replay, such as progress.
+    pub observers: &'o mut [&'o mut dyn Observer],
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Verification {
+    /// Number of dispatches that were compared.
+    pub dispatch_count: u64,
+    /// Number of host reads that were compared.
+    pub read_count: u64,
+    /// Number of dispatches and host reads that differ within their tolerance.
+    pub tolerated_count: u64,
+    /// Number of dispatches and host reads that differ.
+    pub different_count: u64,
+    /// The first differences, in the order of the replay: one for each binding or host read that differs.
+    pub differences: Vec<Difference>,
+    /// Why it cannot be told whether the rest is the same.
+    pub undecided: Vec<String>,
+}
+
+/// The outcome of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is the same, within the tolerances.
+    Same,
+    /// Something differs.
+    Different,
+    /// No difference was found, but not everything could be compared.
+    Undecided,
+}
+
+impl Verification {
+    /// Whether everything is the same.
+    pub fn outcome(&self) -> Outcome {
+        match (self.different_count, self.undecided.is_empty()) {
+            (0, true) => Outcome::Same,
+            (0, false) => Outcome::Undecided,
+            _ => Outcome::Different,
+        }
+    }
+}
+
+/// A binding of a dispatch, or a host read, that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Difference {
+    /// The dispatch or host read.
+    pub place: Place,
+    /// The ordinal of the binding; `None` for a host read.
+    pub binding: Option<u32>,
+    /// Other bindings of the same range.
+    pub aliases: Vec<u32>,
+    /// The buffer's id in the capture.
+    pub buffer_id: u64,
+    /// The range of the buffer that is bound or read.
+    pub range: Range,
+    /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces that differ.
+    pub different: Range,
+    /// The element type, if it is known.
+    pub element_type: Option<ElementType>,
+    /// The elements; `None` if only digests are known of what is expected.
+    pub elements: Option<ElementDifferences>,
+    /// Number of bytes that were written and should not have been. Their expected contents are those before the dispatch.
+    pub unexpected_bytes: u64,
+    /// The expected numbers that the dispatch changed, if they are known.
+    pub expected: Option<NumberSummary>,
+    /// The actual numbers in the same place.
+    pub actual: Option<NumberSummary>,
+}
+
+/// Where in a replay something differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// Ordinal of the record: of the dispatch, or the call that maps the buffer.
+    pub record: u32,
+    /// Byte offset of the record in the capture.
+    pub record_offset: u64,
+    /// Ordinal of the record of the submission.
+    pub submission: u32,
+    /// How often the record has been performed before.
+    pub occurrence: u64,
+    /// The name of the innermost scope that is open.
+    pub scope: Option<String>,
+    /// What is dispatched; `None` for a host read.
+    pub dispatch: Option<DispatchPlace>,
+}
+
+/// What is dispatched at a [`Place`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DispatchPlace {
+    /// The id of the executable in the capture.
+    pub executable_id: u64,
+    /// The name of the function.
+    pub function: String,
+    /// Number of workgroups in x, y and z.
+    pub workgroup_count: [u32; 3],
+}
+
+impl Place {
+    fn of_operation(operation: &Operation<'_>) -> Self {
+        Self {
+            record: operation.location.ordinal,
+            record_offset: operation.location.offset,
+            submission: operation.submission.ordinal,
+            occurrence: operation.occurrence,
+            scope: operation.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
+            dispatch: operation.dispatch.as_ref().map(|it| DispatchPlace {
+                executable_id: it.executable.id,
+                function: it.info.name.clone(),
+                workgroup_count: it.workgroup_count,
+            }),
+        }
+    }
+
+    fn of_read(read: &HostRead<'_>) -> Self {
+        Self {
+            record: read.location.ordinal,
+            record_offset: read.location.offset,
+            submission: read.location.ordinal,
+            occurrence: 0,
+            scope: read.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
+            dispatch: None,
+        }
+    }
+
+    /// The name of the function; `None` for a host read.
+    pub fn function(&self) -> Option<&str> {
+        self.dispatch.as_ref().map(|it| it.function.as_str())
+    }
+}

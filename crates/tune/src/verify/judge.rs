@@ -1,0 +1,174 @@
+//! What both kinds of verification share: the verdict on a range, and the outcome so far.
+
+use rehal_base::{ElementType, Range};
+
+use super::{Difference, Place, Verification, VerifyOptions};
+use crate::elements::Comparison;
+use crate::number_summary::Summing;
+use crate::tolerance::{element_type_of, tolerance_of};
+use crate::{NumberSummary, Tolerance};
+
+/// Decides what is the same, and collects differences.
+pub(super) struct Judge<'o> {
+    pub options: &'o VerifyOptions,
+    pub outcome: Verification,
+    /// No more is compared.
+    pub is_stopped: bool,
+}
+
+/// A range of a buffer, at a place.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'p> {
+    pub place: &'p Place,
+    pub binding: Option<u32>,
+    pub aliases: &'p [u32],
+    pub buffer_id: u64,
+    pub range: Range,
+    /// The element type that a ledger has.
+    pub recorded_type: Option<ElementType>,
+}
+
+/// Bytes in a range of which the expected ones are known.
+pub(super) struct Known<'b> {
+    pub offset: u64,
+    pub expected: &'b [u8],
+    pub actual: &'b [u8],
+}
+
+/// What is known of a range.
+#[derive(Default)]
+pub(super) struct Evidence<'b> {
+    /// Bytes to compare by elements, in order.
+    pub known: Vec<Known<'b>>,
+    /// Pieces whose digests differ and whose expected bytes are not known.
+    pub digests: Vec<Range>,
+    /// Number of bytes that were written and should not have been.
+    pub unexpected_bytes: u64,
+    /// The expected numbers.
+    pub expected: Option<NumberSummary>,
+}
+
+/// The verdict on a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    Same,
+    Tolerated,
+    /// Only digests are known, and there is a tolerance.
+    Undecided,
+    Different,
+}
+
+impl<'o> Judge<'o> {
+    pub(super) fn new(options: &'o VerifyOptions) -> Self {
+        Self { options, outcome: Verification::default(), is_stopped: false }
+    }
+
+    fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
+        let function = target.place.function().map(str::as_bytes);
+        element_type_of(&self.options.element_types, function).or(target.recorded_type)
+    }
+
+    fn tolerance(&self, target: &Target<'_>) -> Option<&'o Tolerance> {
+        // The program reads what functions wrote, so that tolerances of all functions are those of host reads.
+        let function = target.place.function().unwrap_or("*");
+        tolerance_of(&self.options.tolerances, function.as_bytes(), self.element_type(target)?)
+    }
+
+    /// Judges a range; `actual` are all its bytes.
+    pub(super) fn judge(&mut self, target: &Target<'_>, evidence: &Evidence<'_>, actual: &[u8]) -> Verdict {
+        let tolerance = self.tolerance(target);
+        let element_type = self.element_type(target);
+        let is_same = evidence.known.iter().all(|it| it.expected == it.actual);
+        if is_same && evidence.digests.is_empty() {
+            return Verdict::Same;
+        }
+        let mut comparison = Comparison::new(element_type, tolerance, self.options.max_elements);
+        let mut different = Span::default();
+        for known in &evidence.known {
+            comparison.add(known.offset, known.expected, known.actual);
+            different.add_bytes(known);
+        }
+        evidence.digests.iter().for_each(|piece| different.add(*piece));
+        let elements = comparison.finish();
+        if elements.different_count == 0 && evidence.digests.is_empty() {
+            return Verdict::Tolerated;
+        }
+        if elements.different_count == 0 && tolerance.is_some() {
+            return Verdict::Undecided;
+        }
+        if self.outcome.differences.len() < self.options.max_differences {
+            let actual_numbers = || {
+                let mut summing = Summing::of(element_type?)?;
+                summing.add(actual);
+                Some(summing.finish())
+            };
+            self.outcome.differences.push(Difference {
+                place: target.place.clone(),
+                binding: target.binding,
+                aliases: target.aliases.to_vec(),
+                buffer_id: target.buffer_id,
+                range: target.range,
+                different: different.range(),
+                element_type,
+                elements: (!evidence.known.is_empty()).then_some(elements),
+                unexpected_bytes: evidence.unexpected_bytes,
+                expected: evidence.expected,
+                actual: actual_numbers(),
+            });
+        }
+        Verdict::Different
+    }
+
+    /// Counts a dispatch or host read with the verdict on all of it.
+    pub(super) fn count(&mut self, place: &Place, verdict: Verdict) {
+        match place.dispatch {
+            Some(_) => self.outcome.dispatch_count += 1,
+            None => self.outcome.read_count += 1,
+        }
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Tolerated => self.outcome.tolerated_count += 1,
+            Verdict::Different => {
+                self.outcome.different_count += 1;
+                self.is_stopped |= !self.options.keep_going;
+            }
+            Verdict::Undecided => {
+                self.undecided(format!(
+                    "record #{} differs, and its bytes are not in the ledger to apply the tolerance to",
+                    place.record
+                ));
+                self.is_stopped |= !self.options.keep_going;
+            }
+        }
+    }
+
+    /// Notes why the rest cannot be told.
+    pub(super) fn undecided(&mut self, reason: String) {
+        if self.outcome.undecided.len() < self.options.max_differences {
+            self.outcome.undecided.push(reason);
+        }
+    }
+}
+
+/// From the first to the last byte.
+#[derive(Default)]
+struct Span(Option<Range>);
+
+impl Span {
+    fn add(&mut self, range: Range) {
+        let whole = self.0.get_or_insert(range);
+        let start = whole.offset.min(range.offset);
+        *whole = Range { offset: start, length: whole.end().max(range.end()) - start };
+    }
+
+    fn add_bytes(&mut self, known: &Known<'_>) {
+        let differs = |(a, b): (&u8, &u8)| a != b;
+        let Some(first) = known.expected.iter().zip(known.actual).position(differs) else { return };
+        let last = known.expected.iter().zip(known.actual).rposition(differs).unwrap_or(first);
+        self.add(Range { offset: known.offset + first as u64, length: (last - first + 1) as u64 });
+    }
+
+    fn range(&self) -> Range {
+        self.0.unwrap_or(Range { offset: 0, length: 0 })
+    }
+}

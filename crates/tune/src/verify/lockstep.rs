@@ -1,0 +1,273 @@
+use std::ops::ControlFlow;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+
+use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_replay::{HostRead, Observer, Operation, Replay};
+
+use super::judge::{Evidence, Judge, Known, Target, Verdict};
+use super::{Place, Verification, VerifyOptions, VerifySides};
+use crate::written::{Written, WrittenBinding, part, without};
+
+/// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
+///
+/// Neither replay performs a dispatch before the other has completed the one before it. Bytes that either side changed are
+/// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
+/// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
+pub fn verify_lockstep(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> Result<Verification> {
+    let VerifySides { expected, actual, observers } = sides;
+    if !std::sync::Arc::ptr_eq(expected.plan(), actual.plan()) {
+        return Err(Error::invalid_argument("the two replays are of different plans"));
+    }
+    let (states, next_state) = mpsc::sync_channel(0);
+    let (replies, next_reply) = mpsc::sync_channel(1);
+    thread::scope(|scope| {
+        let leader = scope.spawn(move || lead(expected, states, next_reply));
+        let followed = follow(actual, next_state, replies, options, observers);
+        // A thread that panicked: its message has been printed.
+        let led =
+            leader.join().unwrap_or_else(|_| Err(Error::new(StatusCode::Internal, "a replay panicked")));
+        // The side that fails first makes the other one end.
+        match (led, followed) {
+            (Err(error), Err(other)) if is_left(&other) => Err(error.context("the expected replay")),
+            (_, Err(error)) => Err(error),
+            (Err(error), _) if !is_left(&error) => Err(error.context("the expected replay")),
+            (_, Ok(outcome)) => Ok(outcome),
+        }
+    })
+}
+
+/// What the expected side sends after a dispatch or at a host read.
+enum State {
+    Dispatch { record: u32, occurrence: u64, bindings: Vec<WrittenBinding> },
+    Read { record: u32, bytes: Vec<u8> },
+}
+
+/// The answer: whether to go on, and the bindings for reuse.
+struct Reply {
+    is_stopped: bool,
+    bindings: Vec<WrittenBinding>,
+}
+
+/// The error of a side whose other side has ended.
+fn left() -> Error {
+    Error::new(StatusCode::Aborted, "the other replay has ended")
+}
+
+fn is_left(error: &Error) -> bool {
+    error.code() == StatusCode::Aborted && error.message() == left().message()
+}
+
+/// Runs the expected side.
+fn lead(replay: &Replay, states: SyncSender<State>, replies: Receiver<Reply>) -> Result<()> {
+    let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
+    replay.run(&mut [&mut leader])
+}
+
+struct Leader {
+    states: SyncSender<State>,
+    replies: Receiver<Reply>,
+    written: Written,
+    is_stopped: bool,
+}
+
+impl Leader {
+    fn exchange(&mut self, state: State) -> Result<()> {
+        self.states.send(state).map_err(|_| left())?;
+        let reply = self.replies.recv().map_err(|_| left())?;
+        self.is_stopped = reply.is_stopped;
+        self.written.bindings = reply.bindings;
+        self.written.release();
+        Ok(())
+    }
+}
+
+fn flow(is_stopped: bool) -> ControlFlow<()> {
+    match is_stopped {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+impl Observer for Leader {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() && !self.is_stopped {
+            self.written.begin(operation)?;
+        }
+        Ok(flow(self.is_stopped))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.written.end()?;
+            let bindings = std::mem::take(&mut self.written.bindings);
+            let (record, occurrence) = (operation.location.ordinal, operation.occurrence);
+            self.exchange(State::Dispatch { record, occurrence, bindings })?;
+        }
+        Ok(flow(self.is_stopped))
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        match self.is_stopped {
+            true => Ok(()),
+            false => self.exchange(State::Read { record: read.location.ordinal, bytes: read.to_vec() }),
+        }
+    }
+}
+
+/// Runs the verified side.
+fn follow(
+    replay: &Replay,
+    states: Receiver<State>,
+    replies: SyncSender<Reply>,
+    options: &VerifyOptions,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Verification> {
+    let mut follower = Follower { states, replies, judge: Judge::new(options), written: Written::default() };
+    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
+    for observer in observers {
+        all.push(&mut **observer);
+    }
+    all.push(&mut follower);
+    replay.run(&mut all)?;
+    Ok(follower.judge.outcome)
+}
+
+struct Follower<'o> {
+    states: Receiver<State>,
+    replies: SyncSender<Reply>,
+    judge: Judge<'o>,
+    written: Written,
+}
+
+impl Follower<'_> {
+    fn reply(&self, bindings: Vec<WrittenBinding>) -> Result<()> {
+        let reply = Reply { is_stopped: self.judge.is_stopped, bindings };
+        self.replies.send(reply).map_err(|_| left())
+    }
+
+    /// Both replays are of one plan, in the same order.
+    fn out_of_step(record: u32) -> Error {
+        Error::new(StatusCode::Internal, format!("the replays are out of step at record #{record}"))
+    }
+
+    fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
+        let place = Place::of_operation(operation);
+        self.written.end()?;
+        let expected = match self.states.recv().map_err(|_| left())? {
+            State::Dispatch { record, occurrence, bindings }
+                if (record, occurrence) == (place.record, place.occurrence)
+                    && bindings.len() == self.written.bindings.len() =>
+            {
+                bindings
+            }
+            _ => return Err(Self::out_of_step(place.record)),
+        };
+        let mut verdict = Verdict::Same;
+        let bindings = std::mem::take(&mut self.written.bindings);
+        for (expected, actual) in expected.iter().zip(&bindings) {
+            verdict = verdict.max(self.binding(&place, expected, actual)?);
+        }
+        self.written.bindings = bindings;
+        self.written.release();
+        self.judge.count(&place, verdict);
+        self.reply(expected)
+    }
+
+    /// Judges what a dispatch wrote to a binding on both sides.
+    fn binding(
+        &mut self,
+        place: &Place,
+        expected: &WrittenBinding,
+        actual: &WrittenBinding,
+    ) -> Result<Verdict> {
+        if expected.after.len() != actual.after.len() {
+            return Err(Self::out_of_step(place.record));
+        }
+        let unexpected = without(&actual.changes, expected.changes.iter().copied());
+        let mut compared: Vec<Range> = expected.changes.iter().chain(&unexpected).copied().collect();
+        compared.sort_by_key(|range| range.offset);
+        let known = |range: &Range| Known {
+            offset: range.offset,
+            expected: part(&expected.after, *range),
+            actual: part(&actual.after, *range),
+        };
+        let known: Vec<Known<'_>> =
+            compared.iter().map(known).filter(|known| known.expected != known.actual).collect();
+        let differs = |range: &&Range| part(&expected.after, **range) != part(&actual.after, **range);
+        let unexpected_bytes = unexpected.iter().filter(differs).map(|range| range.length).sum();
+        let evidence = Evidence { known, unexpected_bytes, ..Evidence::default() };
+        let target = Target {
+            place,
+            binding: Some(actual.binding),
+            aliases: &actual.aliases,
+            buffer_id: actual.buffer_id,
+            range: actual.range(),
+            recorded_type: None,
+        };
+        let verdict = self.judge.judge(&target, &evidence, &actual.after);
+        if verdict == Verdict::Tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
+            for known in &evidence.known {
+                actual.put(known.offset, known.expected)?;
+            }
+        }
+        Ok(verdict)
+    }
+}
+
+impl Observer for Follower<'_> {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() && !self.judge.is_stopped {
+            self.written.begin(operation)?;
+        }
+        Ok(flow(self.judge.is_stopped))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.dispatch(operation)?;
+        }
+        Ok(flow(self.judge.is_stopped))
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        if self.judge.is_stopped {
+            return Ok(());
+        }
+        let place = Place::of_read(read);
+        let actual = read.memory.bytes(read.memory.whole())?;
+        let expected = match self.states.recv().map_err(|_| left())? {
+            State::Read { record, bytes } if record == place.record && bytes.len() == actual.len() => bytes,
+            _ => return Err(Self::out_of_step(place.record)),
+        };
+        let known = vec![Known { offset: 0, expected: &expected, actual: &actual }];
+        let evidence = Evidence { known, ..Evidence::default() };
+        let target = Target {
+            place: &place,
+            binding: None,
+            aliases: &[],
+            buffer_id: read.buffer_id,
+            range: Range { offset: read.offset, length: actual.len() as u64 },
+            recorded_type: None,
+        };
+        let verdict = self.judge.judge(&target, &evidence, &actual);
+        self.judge.count(&place, verdict);
+        self.reply(Vec::new())
+    }
+}

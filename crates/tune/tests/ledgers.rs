@@ -1,0 +1,151 @@
+//! Ledgers as files: what they contain, and malformed ones.
+
+use std::sync::Arc;
+
+use rehal_base::StatusCode;
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_tune::{
+    ElementTypeRule, EntryKind, Ledger, LedgerOptions, LedgerWriter, Outcome, VerifyOptions, fuzzing,
+    verify_against,
+};
+
+fn plan(name: &str) -> Arc<Plan> {
+    let path = testing::fixtures().join(format!("captures/{name}.ireereplay"));
+    Arc::new(Plan::compile(std::fs::read(path).unwrap(), PlanOptions::default()).unwrap())
+}
+
+fn replay(plan: &Arc<Plan>) -> Replay {
+    let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    Replay::new(plan.clone(), &devices, &ReplayOptions::default()).unwrap()
+}
+
+fn ledger(name: &str) -> Vec<u8> {
+    let mut options = LedgerOptions::default();
+    options.kept_bytes = 40;
+    options.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+    let plan = plan(name);
+    let mut writer = LedgerWriter::new(Vec::new(), &plan, options).unwrap();
+    replay(&plan).run(&mut [&mut writer]).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn a_ledger_has_what_was_written_and_read() {
+    let bytes = ledger("add4.add.local-sync");
+    assert_eq!(fuzzing::exercise(&bytes).unwrap(), 3);
+    let ledger = Ledger::from_bytes(bytes).unwrap();
+    let mut entries = ledger.entries();
+    let dispatch = entries.next().unwrap().unwrap();
+    assert_eq!((dispatch.kind, dispatch.occurrence, dispatch.ranges.len()), (EntryKind::Dispatch, 0, 1));
+    let written = &dispatch.ranges[0];
+    assert_eq!((written.binding, written.range.length, written.pieces.len()), (Some(2), 16, 1));
+    let read = entries.next().unwrap().unwrap();
+    assert_eq!((read.kind, read.ranges[0].binding), (EntryKind::Read, None));
+    // The result of the program is what the dispatch wrote.
+    let (kept, digest) = (written.pieces[0].kept, written.pieces[0].digest);
+    assert_eq!((read.ranges[0].pieces[0].kept, read.ranges[0].pieces[0].digest), (kept, digest));
+    let numbers: Vec<f32> = kept.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let summary = read.ranges[0].summary.unwrap();
+    assert_eq!(numbers.len(), 4);
+    assert_eq!(summary.finite_count, 4);
+    assert_eq!(summary.mean, numbers.iter().map(|it| f64::from(*it)).sum::<f64>() / 4.0);
+    assert_eq!(summary.maximum, numbers.iter().map(|it| f64::from(*it)).fold(f64::MIN, f64::max));
+    assert_eq!(entries.next().unwrap().unwrap().ranges[0].summary.unwrap(), summary);
+    assert!(entries.next().is_none() && entries.is_complete());
+}
+
+#[test]
+fn a_truncated_ledger_is_read_up_to_there() {
+    let whole = ledger("chain.chain.local-sync");
+    let count = fuzzing::exercise(&whole).unwrap();
+    let mut last = 0;
+    for length in (0..whole.len()).step_by(3) {
+        match fuzzing::exercise(&whole[..length]) {
+            Ok(read) => {
+                assert!(read >= last && read <= count);
+                last = read;
+                let ledger = Ledger::from_bytes(&whole[..length]).unwrap();
+                let mut entries = ledger.entries();
+                assert!(entries.by_ref().all(|entry| entry.is_ok()) && !entries.is_complete());
+            }
+            Err(error) => assert!(length < 72, "{length}: {error:?}"),
+        }
+    }
+    assert_eq!(last, count);
+    let ledger = Ledger::from_bytes(&whole[..whole.len() * 3 / 4]).unwrap();
+    let found =
+        verify_against(&replay(&plan("chain.chain.local-sync")), &ledger, &VerifyOptions::default(), &mut [])
+            .unwrap();
+    assert_eq!(found.outcome(), Outcome::Undecided);
+    assert!(found.dispatch_count > 5 && found.undecided[0].contains("incomplete"), "{found:?}");
+}
+
+#[test]
+fn every_changed_byte_is_noticed() {
+    let whole = ledger("add4.add.local-sync");
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x41;
+        let is_reserved = (68..72).contains(&at);
+        match fuzzing::exercise(&bytes) {
+            Ok(_) => {
+                // An entry that claims to be longer than the file looks like a truncated one.
+                let ledger = Ledger::from_bytes(bytes).unwrap();
+                let mut entries = ledger.entries();
+                let _ = entries.by_ref().count();
+                assert!(is_reserved || !entries.is_complete(), "byte {at}");
+            }
+            Err(error) => assert!(
+                matches!(error.code(), StatusCode::DataLoss | StatusCode::Unimplemented),
+                "byte {at}: {error:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn arbitrary_changes_with_valid_checksums_do_not_panic() {
+    let whole = ledger("add4.add.local-sync");
+    let mut sealed = whole.clone();
+    fuzzing::seal(&mut sealed);
+    assert_eq!(sealed, whole);
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut valid, mut invalid) = (0, 0);
+    for _ in 0..20_000 {
+        let mut bytes = whole.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(8..bytes.len());
+            bytes[at] = [0, 1, 0x7f, 0xff, random.u8(..)][random.usize(..5)];
+        }
+        fuzzing::seal(&mut bytes);
+        match fuzzing::exercise(&bytes) {
+            Ok(_) => valid += 1,
+            Err(_) => invalid += 1,
+        }
+    }
+    assert!(valid > 1000 && invalid > 1000, "{valid} {invalid}");
+}
+
+#[test]
+fn a_ledger_of_another_capture_is_refused() {
+    let ledger = Ledger::from_bytes(ledger("add4.add.local-sync")).unwrap();
+    let error =
+        verify_against(&replay(&plan("add4.mul.local-sync")), &ledger, &VerifyOptions::default(), &mut []);
+    let error = error.unwrap_err();
+    assert!(error.message().contains("another capture"), "{}", error.report());
+}
+
+#[test]
+fn ledgers_of_version_1_0_stay_readable() {
+    for (name, count) in [("add4.add.local-sync", 3), ("chain.chain.local-sync", 16)] {
+        let path = testing::repository().join(format!("crates/tune/tests/data/{name}.ledger"));
+        let ledger = Ledger::open(&path).unwrap();
+        assert_eq!(ledger.entries().count(), count);
+        let found =
+            verify_against(&replay(&plan(name)), &ledger, &VerifyOptions::default(), &mut []).unwrap();
+        assert_eq!((found.outcome(), found.dispatch_count + found.read_count), (Outcome::Same, count as u64));
+    }
+}

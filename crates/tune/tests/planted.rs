@@ -1,0 +1,255 @@
+//! Faults planted in copies of fixture kernels: each is found, at the right dispatch and element.
+
+use std::sync::Arc;
+
+use rehal_hal::{Device, DeviceGroup};
+use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
+use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
+use rehal_tune::{
+    Difference, ElementTypeRule, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Outcome, Tolerance,
+    Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+};
+
+/// A fault of `fixtures/cts/chain.c`.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    Factor,
+    Row,
+    NotANumber,
+    Ulp,
+    StrayWrite,
+    UlpEverywhere,
+}
+
+fn plan() -> Arc<Plan> {
+    let path = testing::fixtures().join("captures/chain.chain.local-sync.ireereplay");
+    Arc::new(Plan::compile(std::fs::read(path).unwrap(), PlanOptions::default()).unwrap())
+}
+
+/// The kernels of the capture with a fault.
+fn kernels(fault: Fault) -> Vec<u8> {
+    const MARK: &[u8] = b"REHAL-FAULT\0";
+    let mut bytes = std::fs::read(testing::fixtures().join("cts/chain.so")).unwrap();
+    let at = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap() + MARK.len();
+    assert_eq!(bytes[at..at + 4], [0; 4]);
+    bytes[at..at + 4].copy_from_slice(&(fault as u32).to_le_bytes());
+    bytes
+}
+
+/// A replay of the plan; without a fault with the captured kernels.
+fn replay(plan: &Arc<Plan>, fault: Option<Fault>) -> Replay {
+    let device: Device = LocalSync::create(Plugins::default());
+    let substitution = |fault| Substitution::new(Selector::All, Replacement::bytes(kernels(fault)));
+    let options = ReplayOptions {
+        substitutions: fault.map(substitution).into_iter().collect(),
+        ..ReplayOptions::default()
+    };
+    Replay::new(plan.clone(), &DeviceGroup::new(vec![device]).unwrap(), &options).unwrap()
+}
+
+fn options(edit: impl FnOnce(&mut VerifyOptions)) -> VerifyOptions {
+    let mut options = VerifyOptions::default();
+    options.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+    edit(&mut options);
+    options
+}
+
+fn lockstep(fault: Option<Fault>, options: &VerifyOptions) -> Verification {
+    let plan = plan();
+    let (expected, actual) = (replay(&plan, None), replay(&plan, fault));
+    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    verify_lockstep(sides, options).unwrap()
+}
+
+fn ledger(edit: impl FnOnce(&mut LedgerOptions)) -> Vec<u8> {
+    let mut options = LedgerOptions::default();
+    edit(&mut options);
+    let plan = plan();
+    let mut writer = LedgerWriter::new(Vec::new(), &plan, options).unwrap();
+    replay(&plan, None).run(&mut [&mut writer]).unwrap();
+    writer.finish().unwrap()
+}
+
+fn against(ledger: &[u8], fault: Option<Fault>, options: &VerifyOptions) -> Verification {
+    let ledger = Ledger::from_bytes(ledger).unwrap();
+    verify_against(&replay(&plan(), fault), &ledger, options, &mut []).unwrap()
+}
+
+/// The record, the function, the binding, and the indices of the first elements that differ.
+fn found(difference: &Difference) -> (u32, &str, Option<u32>, Vec<u64>) {
+    let elements = difference.elements.as_ref().unwrap();
+    let indices = elements.first.iter().map(|it| it.index).collect();
+    (difference.place.record, difference.place.function().unwrap_or("read"), difference.binding, indices)
+}
+
+const SQUARE: &str = "chain_dispatch_0_matmul_24x24x24_f32";
+const MULTIPLY: &str = "chain_dispatch_1_matmul_24x24x24_f32";
+const ADD: &str = "chain_dispatch_6_elementwise_576_f32";
+
+/// The faults with where they show first.
+type Planted = (Fault, u32, &'static str, u32, &'static [u64]);
+const PLANTED: [Planted; 6] = [
+    (Fault::Factor, 67, ADD, 1, &[576, 577, 578, 579, 580, 581, 582, 583]),
+    (Fault::Row, 28, MULTIPLY, 2, &[192, 193, 194, 195, 196, 197, 198, 199]),
+    (Fault::NotANumber, 28, MULTIPLY, 2, &[100]),
+    (Fault::Ulp, 17, SQUARE, 1, &[200]),
+    (Fault::StrayWrite, 28, MULTIPLY, 0, &[600]),
+    (Fault::UlpEverywhere, 20, MULTIPLY, 0, &[1151]),
+];
+
+fn check(found_in: &Verification, planted: &Planted) {
+    let (fault, record, function, binding, indices) = *planted;
+    assert_eq!(found_in.outcome(), Outcome::Different, "{fault:?}");
+    assert_eq!(found_in.differences.len(), 1, "{fault:?}");
+    let difference = &found_in.differences[0];
+    assert_eq!(found(difference), (record, function, Some(binding), indices.to_vec()), "{fault:?}");
+    assert!(found_in.dispatch_count < 13, "{fault:?}: it stops at the first difference");
+    let elements = difference.elements.as_ref().unwrap();
+    let first = &elements.first[0];
+    let (ulps, is_nan) = (first.ulps, first.actual == "NaN");
+    match fault {
+        Fault::Ulp => assert_eq!((ulps, elements.different_count), (Some(1), 1)),
+        // Bindings 0 and 2 are the same range.
+        Fault::UlpEverywhere => {
+            assert_eq!((ulps, elements.different_count, &difference.aliases[..]), (Some(1), 1, &[2][..]));
+        }
+        Fault::NotANumber => assert!(is_nan && ulps.is_none() && elements.histogram.other_count == 1),
+        Fault::Row => assert_eq!(elements.different_count, 8 * 24),
+        Fault::Factor => assert_eq!((elements.different_count, &difference.aliases[..]), (576, &[2][..])),
+        Fault::StrayWrite => assert!(difference.unexpected_bytes != 0),
+        Fault::None => unreachable!(),
+    }
+    let [start, end] = [difference.different.offset, difference.different.end()];
+    let last = indices[0] + elements.different_count - 1;
+    assert!(start / 4 == indices[0] && (end - 1) / 4 == last, "{fault:?}: {start}..{end}");
+}
+
+#[test]
+fn lockstep_finds_each_fault() {
+    for planted in &PLANTED {
+        check(&lockstep(Some(planted.0), &options(|_| {})), planted);
+    }
+}
+
+#[test]
+fn a_ledger_with_bytes_finds_each_fault() {
+    let ledger = ledger(|it| it.kept_bytes = u64::MAX);
+    for planted in &PLANTED {
+        check(&against(&ledger, Some(planted.0), &options(|_| {})), planted);
+    }
+}
+
+#[test]
+fn a_ledger_of_digests_finds_each_dispatch() {
+    let ledger = ledger(|_| {});
+    for (fault, record, function, binding, _) in PLANTED {
+        let found = against(&ledger, Some(fault), &options(|_| {}));
+        let difference = &found.differences[0];
+        assert_eq!((found.outcome(), difference.place.record), (Outcome::Different, record), "{fault:?}");
+        assert_eq!(
+            (difference.place.function(), difference.binding),
+            (Some(function), Some(binding)),
+            "{fault:?}"
+        );
+        // What should not have been written is known: it is what was there before.
+        assert_eq!(difference.elements.is_some(), matches!(fault, Fault::StrayWrite), "{fault:?}");
+        assert!(difference.different.length != 0);
+    }
+}
+
+#[test]
+fn a_ledger_of_reads_finds_the_first_read() {
+    let ledger = ledger(|it| it.contents = LedgerContents::Reads);
+    let found = against(&ledger, Some(Fault::NotANumber), &options(|it| it.keep_going = true));
+    let reads: Vec<u32> = found.differences.iter().map(|it| it.place.record).collect();
+    assert_eq!((found.outcome(), found.dispatch_count, found.read_count), (Outcome::Different, 0, 3));
+    assert_eq!(reads, [102, 104]);
+    let numbers = found.differences[0].actual.unwrap();
+    assert_eq!(numbers.finite_count + numbers.nan_count + numbers.infinity_count, 576);
+    assert!(numbers.nan_count > 0);
+}
+
+#[test]
+fn what_is_the_same_is_the_same() {
+    for fault in [None, Some(Fault::None)] {
+        let mut outcomes = vec![lockstep(fault, &options(|_| {}))];
+        for ledger in
+            [ledger(|_| {}), ledger(|it| it.kept_bytes = 100), ledger(|it| it.kept_bytes = u64::MAX)]
+        {
+            outcomes.push(against(&ledger, fault, &options(|_| {})));
+        }
+        for outcome in outcomes {
+            assert_eq!((outcome.outcome(), outcome.tolerated_count), (Outcome::Same, 0));
+            assert_eq!((outcome.dispatch_count, outcome.read_count), (13, 3));
+        }
+    }
+}
+
+#[test]
+fn tolerated_differences_do_not_accumulate() {
+    let tolerance = |it: &mut VerifyOptions| {
+        it.tolerances = vec![Tolerance::parse("*matmul*:f32:ulp=1").unwrap()];
+    };
+    let kept = ledger(|it| it.kept_bytes = u64::MAX);
+    for outcome in [
+        lockstep(Some(Fault::UlpEverywhere), &options(tolerance)),
+        against(&kept, Some(Fault::UlpEverywhere), &options(tolerance)),
+    ] {
+        // All eleven products but none of what is computed from them.
+        assert_eq!((outcome.outcome(), outcome.tolerated_count), (Outcome::Same, 11));
+        assert_eq!((outcome.dispatch_count, outcome.read_count), (13, 3));
+    }
+    let outcome = lockstep(Some(Fault::Factor), &options(tolerance));
+    assert_eq!(outcome.differences[0].place.record, 67);
+    let outcome = lockstep(Some(Fault::NotANumber), &options(tolerance));
+    assert_eq!(outcome.differences[0].place.record, 28);
+}
+
+#[test]
+fn digests_have_no_tolerance() {
+    let outcome = against(
+        &ledger(|_| {}),
+        Some(Fault::Ulp),
+        &options(|it| it.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()]),
+    );
+    assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Undecided, 0));
+    assert!(outcome.undecided[0].contains("record #17"), "{:?}", outcome.undecided);
+}
+
+#[test]
+fn each_dispatch_is_judged_by_itself_with_keep_going() {
+    let kept = ledger(|it| it.kept_bytes = u64::MAX);
+    let keep_going = || options(|it| it.keep_going = true);
+    for outcome in
+        [lockstep(Some(Fault::Row), &keep_going()), against(&kept, Some(Fault::Row), &keep_going())]
+    {
+        let records: Vec<_> = outcome.differences.iter().map(|it| it.place.record).collect();
+        assert_eq!((records, outcome.different_count), (vec![28, 80], 2));
+        assert_eq!((outcome.dispatch_count, outcome.read_count), (13, 3));
+    }
+    // Digests cannot replace anything: what is computed from the difference differs too.
+    let outcome = against(&ledger(|_| {}), Some(Fault::Row), &keep_going());
+    assert!(outcome.different_count > 2, "{}", outcome.different_count);
+}
+
+#[test]
+fn two_devices_are_compared() {
+    let plan = plan();
+    let task = LocalTask::create(LocalTaskOptions::default()).unwrap();
+    let options = ReplayOptions::default();
+    let actual = Replay::new(plan.clone(), &DeviceGroup::new(vec![task]).unwrap(), &options).unwrap();
+    let expected = replay(&plan, None);
+    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let outcome = verify_lockstep(sides, &VerifyOptions::default()).unwrap();
+    assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Same, 13));
+}
+
+#[test]
+fn bytes_of_an_unknown_type_are_compared_as_bytes() {
+    let outcome = lockstep(Some(Fault::Ulp), &VerifyOptions::default());
+    let difference = &outcome.differences[0];
+    assert_eq!(found(difference).3, [800]);
+    assert!(difference.element_type.is_none() && difference.actual.is_none());
+}
