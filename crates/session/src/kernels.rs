@@ -1,5 +1,6 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
 
+mod observed;
 mod runs;
 
 use std::collections::HashMap;

@@ -195,7 +195,8 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
 
 /// A replay on devices of its own; `is_verified` for the side with the substitutions.
 fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, is_verified: bool) -> Result<Replay> {
-    let substitutions = if is_verified { flags.list(&replay_flags::SUBSTITUTION) } else { Vec::new() };
+    let mut substitutions = if is_verified { flags.list(&replay_flags::SUBSTITUTION) } else { Vec::new() };
+    replay_flags::compile_sources(&mut substitutions)?;
     let has_substitution = !substitutions.is_empty();
     let options = ReplayOptions {
         file_remaps: flags.list(&replay_flags::FILE_REMAP),
