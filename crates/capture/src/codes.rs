@@ -217,6 +217,8 @@ impl PayloadType {
     pub const CHECKSUMMED: Self = Self(0x7265_6801);
     /// Of the session record at the end, with the checksums of all bytes before it.
     pub const CHECKSUMS: Self = Self(0x7265_6802);
+    /// Of the session record behind a map for reading, with a [`ReadDigest`](crate::layout::ReadDigest).
+    pub const READ_DIGEST: Self = Self(0x7265_6803);
 }
 
 #[cfg(test)]

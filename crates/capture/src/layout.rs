@@ -103,6 +103,19 @@ layouts! {
         8 checksum: U32,
     }
 
+    /// The payload of a [`PayloadType::READ_DIGEST`](crate::PayloadType::READ_DIGEST) record: what the program mapped for
+    /// reading, with the call before this record.
+    ReadDigest = 40 {
+        /// The buffer.
+        0 buffer_id: U64,
+        /// First byte in the buffer.
+        8 offset: U64,
+        /// Number of bytes.
+        16 length: U64,
+        /// The first 16 bytes of their BLAKE3.
+        24 digest: [u8; 16],
+    }
+
     /// A buffer.
     BufferObject = 56 {
         /// Size of the whole allocation in bytes.

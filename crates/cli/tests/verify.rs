@@ -93,6 +93,47 @@ fn a_report_is_an_object() {
 }
 
 #[test]
+fn memory_errors_have_status_2() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let clean = print(&verify(&["--watch_memory"], &path));
+    assert_eq!(clean, "no memory errors: 13 dispatches and 3 host reads\n");
+    let (beyond, unwritten) = (kernels(&scratch, 8), kernels(&scratch, 9));
+    let ran = run(&verify(&["--watch_memory", &beyond], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in [
+        "memory errors in 1 dispatch and 0 host reads\n1 dispatch wrote outside of the bindings\n",
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 (executable 4), 3x1x1 workgroups",
+        "wrote bytes 4608..4612 of buffer 12 (4608 bytes), outside of binding 1 (bytes 0..4608): 0000803f\n",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let ran = run(&verify(&["--watch_memory", "--format=json", &beyond], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&report["stray_write_count"], &report["stray_writes"][0]["offset"]),
+        (&1.into(), &4608.into())
+    );
+    let ran = run(&verify(&["--watch_memory", "--element_type=f32", &unwritten], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("depend on bytes that were never written"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("f32: 1 element differs\n      [7] "), "{}", ran.stdout);
+}
+
+#[test]
+fn a_recording_with_digests_is_verified_by_itself() {
+    let scratch = Scratch::new();
+    let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let output = format!("--device_replay_output={path}");
+    let program =
+        ["iree-run-module", &module, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &output];
+    print(&[&program[..], &["--device_replay_ledger=reads"]].concat());
+    assert_eq!(print(&verify(&[], &path)), "the same: 0 dispatches and 1 host read\n");
+    print(&[&program[..], &["--device_replay_ledger=off"]].concat());
+    assert!(fail(&verify(&[], &path)).contains("nothing to compare with"));
+}
+
+#[test]
 fn what_cannot_be_told_has_status_1() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     let against = ledger(&scratch, &[]);
@@ -116,6 +157,7 @@ fn wrong_input_is_an_error() {
     for (words, reason) in [
         (&[][..], "nothing to compare with"),
         (&[against.as_str(), "--other_device=local-task"], "both given"),
+        (&["--watch_memory", "--other_device=local-task"], "--watch_memory"),
         (&["--other_device=nothing"], "--other_device=nothing"),
         (&[&against, "--tolerance=f32"], "--tolerance"),
         (&[&against, "--element_type=i3"], "--element_type"),
@@ -133,6 +175,6 @@ fn wrong_input_is_an_error() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let absent = scratch.path("absent");
     let output = format!("--replay_ledger={}", absent.display());
-    fail(&["iree-run-replay", "--replay_executable_substitution=77=x", &output, &path]);
-    assert!(!absent.exists());
+    let ran = run(&["iree-run-replay", "--replay_executable_substitution=77=x", &output, &path]);
+    assert_eq!((ran.status, absent.exists()), (Some(1), false), "{ran:?}");
 }

@@ -8,7 +8,9 @@ use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
 use crate::profile::{Identity, ReplayedCommands};
-use crate::{Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
+use crate::{
+    Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, transfer_checks,
+};
 
 /// The parameters of a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,12 +195,12 @@ impl CommandBuffer {
             Command::Fill { target, pattern, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
                 self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                shape::check_fill(target.offset, target.length, pattern)
+                transfer_checks::check_fill(target.offset, target.length, pattern)
             }
             Command::Update { source, target, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
                 self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                shape::check_update(source, target.length)
+                transfer_checks::check_update(source, target.length)
             }
             Command::Copy { source, target, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
@@ -287,9 +289,9 @@ impl CommandBuffer {
     }
 }
 
-/// See [`shape::check_copy`]; also, the ranges must not overlap in one buffer.
+/// See [`transfer_checks::check_copy`]; also, the ranges must not overlap in one buffer.
 pub(crate) fn check_copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer>) -> Result<()> {
-    shape::check_copy(source.length, target.length)?;
+    transfer_checks::check_copy(source.length, target.length)?;
     if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
         && from.shares_allocation(to)
         && from.resolve(source.offset, source.length)?.overlaps(to.resolve(target.offset, target.length)?)

@@ -55,13 +55,13 @@ mod queue;
 mod registration;
 mod registry;
 mod semaphore;
-pub mod shape;
 mod statistics;
 mod store;
 mod stranded;
 mod sync;
 mod timeline;
 pub mod transfer;
+pub mod transfer_checks;
 mod unwind;
 mod wait;
 

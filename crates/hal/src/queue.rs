@@ -3,7 +3,7 @@ use rehal_base::{Error, Result, StatusCode};
 use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::device::check_alignment;
 use crate::flags::*;
-use crate::shape::{check_fill, check_update};
+use crate::transfer_checks::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Device, Dispatch, File, HostCall, Live, QueueOp,
     Semaphore, Submission, Timepoint, WorkgroupCount,

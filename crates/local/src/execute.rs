@@ -10,7 +10,7 @@ use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
     HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, PlainBuffer, Promise, QueueOp, Store,
-    WHOLE_BUFFER, WorkgroupCount, shape,
+    WHOLE_BUFFER, WorkgroupCount, transfer_checks,
 };
 use smallvec::SmallVec;
 
@@ -124,12 +124,12 @@ impl<'a> Place<'a> {
 
     /// Fills a piece, which begins at a multiple of 4 bytes; the whole fill is checked.
     pub(crate) fn fill_piece(self, pattern: &[u8], piece: Range) -> Result<()> {
-        shape::check_fill(self.offset, self.length, pattern)?;
+        transfer_checks::check_fill(self.offset, self.length, pattern)?;
         self.memory.fill(self.offset + piece.offset, piece.length, pattern)
     }
 
     fn update(self, bytes: &[u8]) -> Result<()> {
-        shape::check_update(bytes, self.length)?;
+        transfer_checks::check_update(bytes, self.length)?;
         self.memory.write(self.offset, bytes)
     }
 
@@ -139,7 +139,7 @@ impl<'a> Place<'a> {
 
     /// Copies a piece; the whole copy is checked.
     pub(crate) fn copy_piece(self, source: Place<'_>, piece: Range) -> Result<()> {
-        shape::check_copy(source.length, self.length)?;
+        transfer_checks::check_copy(source.length, self.length)?;
         if Arc::ptr_eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
             return Err(Error::invalid_argument("the source and the target of a copy overlap"));
         }

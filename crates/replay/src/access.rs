@@ -8,7 +8,7 @@ use rehal_hal::{
 };
 
 use crate::Plan;
-use crate::plan::Kind;
+use crate::plan::ObjectKind;
 
 /// Bytes of an indirect workgroup count.
 pub(crate) const WORKGROUP_COUNT_BYTES: u64 = 12;
@@ -82,7 +82,8 @@ impl<'p> Footprints<'p> {
     /// approximated.
     pub(crate) fn new(plan: &'p Plan, max_ranges: usize) -> Self {
         let mut command_buffers = Vec::new();
-        command_buffers.resize_with(plan.counts[Kind::CommandBuffer as usize] as usize, Summary::default);
+        command_buffers
+            .resize_with(plan.counts[ObjectKind::CommandBuffer as usize] as usize, Summary::default);
         Self { plan, buffers: extents(plan), files: file_resources(plan), command_buffers, max_ranges }
     }
 
@@ -346,7 +347,7 @@ pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
 }
 
 fn extents(plan: &Plan) -> Vec<Extent> {
-    let mut extents = vec![Extent::default(); plan.counts[Kind::Buffer as usize] as usize];
+    let mut extents = vec![Extent::default(); plan.counts[ObjectKind::Buffer as usize] as usize];
     for op in &plan.host_ops {
         if let HostOp::Create(
             CreateOp::Buffer { params, size, created, .. }
@@ -376,7 +377,7 @@ impl Extent {
 
 fn file_resources(plan: &Plan) -> Vec<u32> {
     let mut by_path: HashMap<&[u8], u32> = HashMap::new();
-    let first = plan.counts[Kind::Buffer as usize];
+    let first = plan.counts[ObjectKind::Buffer as usize];
     let resources = (first..).zip(&plan.files).map(|(resource, file)| match file.source.contents {
         FileContents::External { path, .. } => *by_path.entry(path.of(plan.bytes())).or_insert(resource),
         // No other file shares its bytes.

@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout;
-use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, shape};
+use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, transfer_checks};
 
 use crate::ids::Ids;
 
@@ -12,18 +12,18 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
             check_direct(target)?;
-            shape::check_pattern(pattern).map_err(damaged)?;
+            transfer_checks::check_pattern(pattern).map_err(damaged)?;
             // An asynchronous device checks the alignment when the fill runs, so the status of its call is OK.
-            shape::check_fill(target.offset, target.length, pattern)
+            transfer_checks::check_fill(target.offset, target.length, pattern)
         }
         QueueOp::Update { source, target, .. } => {
             check_direct(target)?;
-            shape::check_update(source, target.length).map_err(damaged)
+            transfer_checks::check_update(source, target.length).map_err(damaged)
         }
         QueueOp::Copy { source, target, .. } => {
             check_direct(source)?;
             check_direct(target)?;
-            shape::check_copy(source.length, target.length).map_err(damaged)
+            transfer_checks::check_copy(source.length, target.length).map_err(damaged)
         }
         QueueOp::Read { target, .. } => check_direct(target),
         QueueOp::Write { source, .. } => check_direct(source),
@@ -57,16 +57,16 @@ pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()
         }
         Command::Fill { target, pattern, .. } => {
             check_slot(target)?;
-            shape::check_fill(target.offset, target.length, pattern).map_err(damaged)
+            transfer_checks::check_fill(target.offset, target.length, pattern).map_err(damaged)
         }
         Command::Update { source, target, .. } => {
             check_slot(target)?;
-            shape::check_update(source, target.length).map_err(damaged)
+            transfer_checks::check_update(source, target.length).map_err(damaged)
         }
         Command::Copy { source, target, .. } => {
             check_slot(source)?;
             check_slot(target)?;
-            shape::check_copy(source.length, target.length).map_err(damaged)
+            transfer_checks::check_copy(source.length, target.length).map_err(damaged)
         }
         Command::Dispatch(Dispatch { bindings, workgroup_count, .. }) => {
             bindings.iter().try_for_each(|it| check_stored_slot(it, slots))?;

@@ -29,7 +29,7 @@ pub(crate) struct Flight<'r> {
     /// Deferred submissions that are issued and cannot run yet, by index.
     deferred: HashMap<u32, Issued>,
     /// Runnable submissions that may not be complete, in run order.
-    flying: VecDeque<Flying>,
+    in_flight: VecDeque<InFlight>,
     /// The number of submissions that have become runnable: the position of the next in the run order.
     position: u32,
     failures: Arc<Failures>,
@@ -46,7 +46,7 @@ pub(crate) struct Issued {
     location: RecordLocation,
 }
 
-struct Flying {
+struct InFlight {
     position: u32,
     issued: Issued,
     /// Of its [`Report`].
@@ -95,7 +95,7 @@ impl<'r> Flight<'r> {
             waits: waits.iter().peekable(),
             completions: plan.completions[completed..].iter().peekable(),
             deferred: HashMap::new(),
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
             position,
             failures: Arc::default(),
             unflushed: vec![0; devices.len()],
@@ -165,7 +165,7 @@ impl<'r> Flight<'r> {
     /// An object's last use is issued; it is freed by `free` once the work that may use it is complete. It holds
     /// `bytes`.
     pub(crate) fn release(&mut self, release: Release, bytes: u64, free: impl FnOnce(Release)) {
-        if self.flying.is_empty() {
+        if self.in_flight.is_empty() {
             return free(release);
         }
         self.held_bytes += bytes;
@@ -179,11 +179,11 @@ impl<'r> Flight<'r> {
         }
         self.reap();
         if self.held_bytes > HELD_BYTES
-            && let Some(first) = self.flying.front()
+            && let Some(first) = self.in_flight.front()
         {
             self.wait_for(first.position)?;
         }
-        let reached = self.flying.front().map_or(self.position, |first| first.position);
+        let reached = self.in_flight.front().map_or(self.position, |first| first.position);
         Ok(self.held.pop_front_if(|(position, ..)| *position <= reached).map(|(_, release, bytes)| {
             self.held_bytes -= bytes;
             release
@@ -192,7 +192,7 @@ impl<'r> Flight<'r> {
 
     /// Waits for all runnable work.
     pub(crate) fn drain(&mut self) -> Result<()> {
-        while let Some(first) = self.flying.front() {
+        while let Some(first) = self.in_flight.front() {
             self.wait_for(first.position)?;
         }
         Ok(())
@@ -203,9 +203,9 @@ impl<'r> Flight<'r> {
     pub(crate) fn abort(&mut self) -> Option<(RecordLocation, Error)> {
         // Work that cannot be flushed fails, or executes by itself.
         let _ = self.flush();
-        for flying in self.flying.drain(..) {
-            let _ = flying.issued.wait();
-            flying.registration.detach();
+        for in_flight in self.in_flight.drain(..) {
+            let _ = in_flight.issued.wait();
+            in_flight.registration.detach();
         }
         let mut reported = self.failures.reported.lock();
         while reported.outstanding != 0 {
@@ -226,17 +226,17 @@ impl<'r> Flight<'r> {
             }
             None => Registration::done(),
         };
-        self.flying.push_back(Flying { position, issued, registration });
+        self.in_flight.push_back(InFlight { position, issued, registration });
         self.reap();
     }
 
     /// Waits for the submission at a position of the run order, unless it is known to be complete.
     fn wait_for(&mut self, position: u32) -> Result<()> {
         self.reap();
-        let at = self.flying.partition_point(|flying| flying.position < position);
-        if self.flying.get(at).is_some_and(|flying| flying.position == position) {
+        let at = self.in_flight.partition_point(|in_flight| in_flight.position < position);
+        if self.in_flight.get(at).is_some_and(|in_flight| in_flight.position == position) {
             self.flush()?;
-            self.flying[at].issued.wait()?;
+            self.in_flight[at].issued.wait()?;
             self.reap();
         }
         Ok(())
@@ -244,10 +244,10 @@ impl<'r> Flight<'r> {
 
     /// Removes completed submissions from the front of those in flight.
     fn reap(&mut self) {
-        while let Some(first) = self.flying.front()
+        while let Some(first) = self.in_flight.front()
             && first.issued.is_complete()
         {
-            self.flying.pop_front();
+            self.in_flight.pop_front();
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) const MAX_FRAGMENTS: usize = 64;
 pub(crate) struct Slots<const N: usize>([u64; N]);
 
 /// A submission in flight.
-pub(crate) struct Flying<const N: usize> {
+pub(crate) struct InFlight<const N: usize> {
     /// Its index in the plan.
     pub submission: u32,
     /// The step at which it can run.
@@ -55,7 +55,7 @@ pub(crate) struct Conflict {
 /// The submissions in flight.
 pub(crate) struct Tracker<const N: usize> {
     /// By slot.
-    flying: Vec<Flying<N>>,
+    in_flight: Vec<InFlight<N>>,
     /// The submissions that joined before slot 0.
     joined_before: u32,
     /// Those that the host is known to have waited for.
@@ -81,7 +81,7 @@ impl<const N: usize> Tracker<N> {
     /// different accesses.
     pub(crate) fn new(reached: Vec<u64>, max_fragments: usize) -> Self {
         Self {
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             joined_before: 0,
             done: Slots::default(),
             resources: HashMap::new(),
@@ -95,12 +95,12 @@ impl<const N: usize> Tracker<N> {
 
     /// The submissions in flight that the host is not known to have waited for.
     pub(crate) fn pending(&self) -> Slots<N> {
-        Slots::first(self.flying.len()).minus(self.done)
+        Slots::first(self.in_flight.len()).minus(self.done)
     }
 
     /// Whether the oldest half must be [retired](Self::retire) before another submission joins.
     pub(crate) fn is_full(&self) -> bool {
-        self.flying.len() == Self::CAPACITY
+        self.in_flight.len() == Self::CAPACITY
     }
 
     /// The slots of the oldest half.
@@ -109,8 +109,8 @@ impl<const N: usize> Tracker<N> {
     }
 
     /// The submission in a slot.
-    pub(crate) fn flying(&self, slot: usize) -> &Flying<N> {
-        &self.flying[slot]
+    pub(crate) fn in_flight(&self, slot: usize) -> &InFlight<N> {
+        &self.in_flight[slot]
     }
 
     /// The number of submissions that joined before the one in a slot.
@@ -140,7 +140,7 @@ impl<const N: usize> Tracker<N> {
 
     /// `slots` and all that complete before them.
     pub(crate) fn closed(&self, slots: Slots<N>) -> Slots<N> {
-        slots.iter().fold(slots, |closed, slot| closed.union(self.flying[slot].before))
+        slots.iter().fold(slots, |closed, slot| closed.union(self.in_flight[slot].before))
     }
 
     /// The minimal subset of `slots` whose completion implies that of all others.
@@ -149,7 +149,7 @@ impl<const N: usize> Tracker<N> {
         for slot in slots.iter().rev() {
             if !covered.contains(slot) {
                 last = last.union(Slots::one(slot));
-                covered = covered.union(self.flying[slot].before);
+                covered = covered.union(self.in_flight[slot].before);
             }
         }
         self.work += (N * slots.count()) as u64;
@@ -197,8 +197,8 @@ impl<const N: usize> Tracker<N> {
     pub(crate) fn complete(&mut self, slots: Slots<N>) {
         self.done = self.done.union(self.closed(slots));
         if self.pending().is_empty() {
-            self.joined_before += self.flying.len() as u32;
-            self.flying.clear();
+            self.joined_before += self.in_flight.len() as u32;
+            self.in_flight.clear();
             self.resources.clear();
             for (semaphore, signals) in self.signals.drain() {
                 self.reached[semaphore as usize] = signals.last().map_or(0, |(value, _)| *value);
@@ -216,8 +216,8 @@ impl<const N: usize> Tracker<N> {
         signals: &[Timepoint<u32>],
         footprint: &Footprint,
     ) {
-        let slot = self.flying.len();
-        self.flying.push(Flying { submission, step, before });
+        let slot = self.in_flight.len();
+        self.in_flight.push(InFlight { submission, step, before });
         for signal in signals {
             self.signals.entry(signal.semaphore).or_default().push((signal.value, slot));
         }
@@ -233,10 +233,10 @@ impl<const N: usize> Tracker<N> {
     /// Forgets the oldest half, which is complete.
     pub(crate) fn retire(&mut self) {
         let half = Self::CAPACITY / 2;
-        self.flying.drain(..half);
+        self.in_flight.drain(..half);
         self.joined_before += half as u32;
-        for flying in &mut self.flying {
-            flying.before = flying.before.without_oldest();
+        for in_flight in &mut self.in_flight {
+            in_flight.before = in_flight.before.without_oldest();
         }
         self.done = self.done.without_oldest();
         self.unbounded = self.unbounded.without_oldest();

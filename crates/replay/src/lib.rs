@@ -46,7 +46,9 @@ pub use observe::{HostRead, Observer, Scope};
 pub use operation::{AccessedRange, DispatchOperation, Operation};
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use races::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
-pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptions, Recorder};
+pub use record::{
+    CaptureSink, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions, Recorder,
+};
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use run::{Replay, ReplayOptions, ReplayOrder};

@@ -1,7 +1,7 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{HostMemory, Result};
-use rehal_hal::Executable;
+use rehal_hal::{Buffer, Executable};
 
 use crate::{ExecutableRecord, Operation, RecordLocation};
 
@@ -80,6 +80,13 @@ pub trait Observer {
     /// replaced one by one.
     fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
         let _ = (record, executable);
+        Ok(())
+    }
+
+    /// A buffer has been allocated, and nothing has been written to it. Buffers that a queue allocates are included if an
+    /// observer [wants](Observer::wants_operations) the operations of the submission.
+    fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
+        let _ = (buffer_id, buffer);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub struct Plan {
     pub(crate) completions: Vec<Completion>,
     pub(crate) lists: StoredLists,
     pub(crate) device_count: u32,
-    pub(crate) counts: [u32; KINDS],
+    pub(crate) counts: [u32; OBJECT_KINDS],
     /// Objects in release order.
     pub(crate) releases: Vec<Release>,
     pub(crate) buffer_ids: Vec<u64>,
@@ -51,7 +51,7 @@ pub struct Plan {
 /// Kinds of objects that a plan indexes and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectKind {
     Buffer,
     Semaphore,
     Executable,
@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Event,
 }
 
-pub(crate) const KINDS: usize = 6;
+pub(crate) const OBJECT_KINDS: usize = 6;
 
 /// One operation and its record.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ pub(crate) struct Completion {
 pub(crate) struct Release {
     pub step: u32,
     pub index: u32,
-    pub kind: Kind,
+    pub kind: ObjectKind,
 }
 
 /// An executable of a capture, borrowed from its bytes.

@@ -19,8 +19,8 @@ use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barr
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{
-    Completion, KINDS, Kind, Plan, PlanOptions, RecordLocation, Release, Step, StepOp, StoredExecutable,
-    StoredFile,
+    Completion, OBJECT_KINDS, ObjectKind, Plan, PlanOptions, RecordLocation, Release, Step, StepOp,
+    StoredExecutable, StoredFile,
 };
 
 /// Bytes of the capture planned between two calls of the progress function.
@@ -77,7 +77,7 @@ enum Object {
     Device,
     Allocator,
     Cache,
-    Numbered(Kind),
+    Numbered(ObjectKind),
 }
 
 impl Object {
@@ -86,12 +86,12 @@ impl Object {
             Self::Device => ObjectType::DEVICE,
             Self::Allocator => ObjectType::ALLOCATOR,
             Self::Cache => ObjectType::EXECUTABLE_CACHE,
-            Self::Numbered(Kind::Buffer) => ObjectType::BUFFER,
-            Self::Numbered(Kind::Semaphore) => ObjectType::SEMAPHORE,
-            Self::Numbered(Kind::Executable) => ObjectType::EXECUTABLE,
-            Self::Numbered(Kind::CommandBuffer) => ObjectType::COMMAND_BUFFER,
-            Self::Numbered(Kind::File) => ObjectType::FILE,
-            Self::Numbered(Kind::Event) => ObjectType::EVENT,
+            Self::Numbered(ObjectKind::Buffer) => ObjectType::BUFFER,
+            Self::Numbered(ObjectKind::Semaphore) => ObjectType::SEMAPHORE,
+            Self::Numbered(ObjectKind::Executable) => ObjectType::EXECUTABLE,
+            Self::Numbered(ObjectKind::CommandBuffer) => ObjectType::COMMAND_BUFFER,
+            Self::Numbered(ObjectKind::File) => ObjectType::FILE,
+            Self::Numbered(ObjectKind::Event) => ObjectType::EVENT,
         }
     }
 }
@@ -147,12 +147,12 @@ struct Planner<'a> {
     objects: ObjectTable,
     device_count: u32,
     /// The last step that uses each object, by kind.
-    last_use: [Vec<u32>; KINDS],
+    last_use: [Vec<u32>; OBJECT_KINDS],
     order: Order,
     /// The objects of the current record's operation.
-    used: Vec<(Kind, u32)>,
+    used: Vec<(ObjectKind, u32)>,
     /// The objects of each deferred submission.
-    deferred_uses: HashMap<u32, Box<[(Kind, u32)]>>,
+    deferred_uses: HashMap<u32, Box<[(ObjectKind, u32)]>>,
     /// The state of each command buffer.
     command_buffers: Vec<CommandBufferState>,
     /// The first invalid command of each command buffer with its error, which is reported if the command buffer is
@@ -225,7 +225,7 @@ impl<'a> Planner<'a> {
         let Payload::Dispatch(it) = record.payload()? else { return Ok(()) };
         let count = &it.workgroup_count_ref;
         if count.buffer_id.get() != 0 {
-            return self.lookup(count.buffer_id.get(), Object::Numbered(Kind::Buffer)).map(drop);
+            return self.lookup(count.buffer_id.get(), Object::Numbered(ObjectKind::Buffer)).map(drop);
         }
         if is_indirect(it.header) || *count == layout::BufferRef::default() {
             return Ok(());
@@ -448,18 +448,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Assigns an index to a new object.
-    fn number(&mut self, id: u64, kind: Kind) -> Result<u32> {
+    fn number(&mut self, id: u64, kind: ObjectKind) -> Result<u32> {
         let index = self.last_use[kind as usize].len() as u32;
         self.objects.insert(id, (Object::Numbered(kind), index))?;
         self.last_use[kind as usize].push(self.steps.len() as u32);
-        if kind == Kind::Buffer {
+        if kind == ObjectKind::Buffer {
             self.buffer_ids.push(id);
         }
         Ok(index)
     }
 
     /// The index of an object, which is marked as used by the next step.
-    fn used(&mut self, id: u64, kind: Kind) -> Result<u32> {
+    fn used(&mut self, id: u64, kind: ObjectKind) -> Result<u32> {
         let index = self.lookup(id, Object::Numbered(kind))?;
         self.last_use[kind as usize][index as usize] = self.steps.len() as u32;
         self.used.push((kind, index));
@@ -487,8 +487,14 @@ impl<'a> Planner<'a> {
             .map_err(|(location, error)| location.find_in(capture, error))?;
         self.keep_until_complete(&completions);
         let counts = std::array::from_fn(|kind| self.last_use[kind].len() as u32);
-        const ALL: [Kind; KINDS] =
-            [Kind::Buffer, Kind::Semaphore, Kind::Executable, Kind::CommandBuffer, Kind::File, Kind::Event];
+        const ALL: [ObjectKind; OBJECT_KINDS] = [
+            ObjectKind::Buffer,
+            ObjectKind::Semaphore,
+            ObjectKind::Executable,
+            ObjectKind::CommandBuffer,
+            ObjectKind::File,
+            ObjectKind::Event,
+        ];
         let mut releases: Vec<Release> = Vec::with_capacity(self.last_use.iter().map(Vec::len).sum());
         for (kind, last_use) in ALL.into_iter().zip(&self.last_use) {
             releases.extend(last_use.iter().zip(0..).map(|(step, index)| Release {
@@ -539,7 +545,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn buffer(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::Buffer)
+        self.used(name, ObjectKind::Buffer)
     }
 
     fn buffer_ref(&mut self, reference: BufferRef<u64>) -> Result<BufferRef<u32>> {
@@ -547,11 +553,11 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn semaphore(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::Semaphore)
+        self.used(name, ObjectKind::Semaphore)
     }
 
     fn function(&mut self, executable: u64, ordinal: u32) -> Result<(u32, u32)> {
-        let index = self.used(executable, Kind::Executable)?;
+        let index = self.used(executable, ObjectKind::Executable)?;
         let count = self.executables[index as usize].function_count;
         if ordinal >= count {
             return Err(Error::out_of_range(format!(
@@ -562,15 +568,15 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn command_buffer(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::CommandBuffer)
+        self.used(name, ObjectKind::CommandBuffer)
     }
 
     fn file(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::File)
+        self.used(name, ObjectKind::File)
     }
 
     fn event(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::Event)
+        self.used(name, ObjectKind::Event)
     }
 
     fn channel(&mut self, _name: u64) -> Result<u32> {
@@ -616,7 +622,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn created_buffer(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::Buffer)
+        self.number(name, ObjectKind::Buffer)
     }
 
     fn deallocated_size(&mut self, _buffer: u64, _size: u64) -> Result<()> {
@@ -645,7 +651,7 @@ impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn executable(&mut self, name: u64) -> Result<u32> {
-        self.used(name, Kind::Executable)
+        self.used(name, ObjectKind::Executable)
     }
 
     fn created_device(&mut self, name: u64) -> Result<u32> {
@@ -665,23 +671,23 @@ impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn created_semaphore(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::Semaphore)
+        self.number(name, ObjectKind::Semaphore)
     }
 
     fn created_command_buffer(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::CommandBuffer)
+        self.number(name, ObjectKind::CommandBuffer)
     }
 
     fn created_executable(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::Executable)
+        self.number(name, ObjectKind::Executable)
     }
 
     fn created_file(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::File)
+        self.number(name, ObjectKind::File)
     }
 
     fn created_event(&mut self, name: u64) -> Result<u32> {
-        self.number(name, Kind::Event)
+        self.number(name, ObjectKind::Event)
     }
 
     fn created_channel(&mut self, _name: u64) -> Result<u32> {

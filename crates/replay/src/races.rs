@@ -5,7 +5,7 @@ use rehal_hal::Timepoint;
 use crate::access::{Access, Effect};
 use crate::hazards::{Conflict, Slots, Tracker};
 use crate::plan::StepOp;
-use crate::schedule::{Judge, Walk};
+use crate::schedule::{ConflictPolicy, Walk};
 use crate::{Plan, RecordLocation};
 
 /// Words of a set of submissions: up to 64 per word are compared with each other.
@@ -135,10 +135,10 @@ impl Plan {
     /// Finds pairs of operations that access the same bytes, at least one of which may write, and that nothing in the
     /// capture orders: no timepoint, no access of the host, and no signal of the same semaphore. Runs nothing.
     pub fn races(&self, options: RaceOptions) -> Races {
-        let judge = Pairs { options, ..Pairs::default() };
-        let mut walk = Walk::<_, WORDS>::new(self, judge, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        let policy = Pairs { options, ..Pairs::default() };
+        let mut walk = Walk::<_, WORDS>::new(self, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
         walk.all();
-        let Walk { footprints, judge, .. } = walk;
+        let Walk { footprints, policy, .. } = walk;
         let locations = self.submission_locations();
         let operation = |submission: u32| RaceOperation {
             location: locations[submission as usize],
@@ -158,17 +158,17 @@ impl Plan {
                 second: access.effect.into(),
             }
         };
-        let pairs = judge.pairs.into_iter().map(|pair| Race {
+        let pairs = policy.pairs.into_iter().map(|pair| Race {
             first: operation(pair.first),
             second: operation(pair.second),
             overlaps: pair.overlaps.iter().map(|(access, effect)| overlap(access, *effect)).collect(),
         });
         Races {
             pairs: pairs.collect(),
-            count: judge.count,
-            assumed_wait_count: judge.assumed_wait_count,
-            inexact_count: judge.inexact_count,
-            incomplete: judge.incomplete,
+            count: policy.count,
+            assumed_wait_count: policy.assumed_wait_count,
+            inexact_count: policy.inexact_count,
+            incomplete: policy.incomplete,
         }
     }
 
@@ -204,7 +204,7 @@ struct Pair {
     overlaps: Vec<(Access, Effect)>,
 }
 
-impl Judge<WORDS> for Pairs {
+impl ConflictPolicy<WORDS> for Pairs {
     const WANTS_CONFLICTS: bool = true;
 
     fn conflict(&mut self, walk: &Tracker<WORDS>, second: u32, conflict: Conflict) {
@@ -215,7 +215,7 @@ impl Judge<WORDS> for Pairs {
         if self.second.replace(second) != Some(second) {
             self.of_second.clear();
         }
-        let first = walk.flying(conflict.slot).submission;
+        let first = walk.in_flight(conflict.slot).submission;
         let (count, pairs) = (&mut self.count, &mut self.pairs);
         let pair = self.of_second.entry(first).or_insert_with(|| {
             *count += 1;

@@ -8,7 +8,7 @@ use rehal_hal::{CreateOp, FileContents, HostOp, Indexed, QueueOp};
 
 use crate::Plan;
 use crate::access::{Access, Effect, Footprint, Footprints};
-use crate::plan::{KINDS, Kind, RecordLocation, Release, StepOp};
+use crate::plan::{OBJECT_KINDS, ObjectKind, RecordLocation, Release, StepOp};
 use crate::scopes::Entry;
 
 /// Maximum number of ranges of a command buffer's accesses; more are approximated.
@@ -25,7 +25,7 @@ pub(crate) struct Region {
     /// The number of submissions that are runnable before it.
     pub position: u32,
     /// Whether it creates an object, by kind and index.
-    is_created: [Vec<bool>; KINDS],
+    is_created: [Vec<bool>; OBJECT_KINDS],
     /// The objects that it creates.
     pub created: Vec<Release>,
     /// Semaphores that it signals and does not create.
@@ -86,7 +86,7 @@ struct Walk<'p> {
     footprint: Footprint,
     step: u32,
     /// What is created so far.
-    origins: [HashMap<u32, (StepOp, RecordLocation)>; KINDS],
+    origins: [HashMap<u32, (StepOp, RecordLocation)>; OBJECT_KINDS],
     /// The payload of each semaphore before the region.
     payloads: Vec<u64>,
     /// The steps of deferred submissions that cannot run yet.
@@ -120,11 +120,11 @@ impl<'p> Walk<'p> {
             footprint: Footprint::default(),
             step: 0,
             origins: Default::default(),
-            payloads: vec![0; plan.counts[Kind::Semaphore as usize] as usize],
+            payloads: vec![0; plan.counts[ObjectKind::Semaphore as usize] as usize],
             deferred: HashMap::new(),
             executed: BTreeMap::new(),
             region,
-            is_listed: [flags(Kind::Buffer as usize), flags(Kind::Semaphore as usize)],
+            is_listed: [flags(ObjectKind::Buffer as usize), flags(ObjectKind::Semaphore as usize)],
             reads: RangeSet::default(),
             writes: RangeSet::default(),
             is_unbounded: false,
@@ -219,7 +219,7 @@ impl<'p> Walk<'p> {
     /// A call that records a command buffer, which a repetition could not record again.
     fn records(&self, command_buffer: u32) -> Result<()> {
         match self.is_inside()
-            && !self.region.is_created[Kind::CommandBuffer as usize][command_buffer as usize]
+            && !self.region.is_created[ObjectKind::CommandBuffer as usize][command_buffer as usize]
         {
             true => Err(refuse("a command buffer is created before it, and recorded within it")),
             false => Ok(()),
@@ -230,16 +230,16 @@ impl<'p> Walk<'p> {
     fn issued(&mut self, index: u32, step: StepOp) -> Result<()> {
         let submission = &self.plan.submissions[index as usize];
         if let QueueOp::Alloca { created, .. } = &submission.op {
-            self.creates(Kind::Buffer, *created, step);
+            self.creates(ObjectKind::Buffer, *created, step);
         }
         if !self.is_inside() {
             return Ok(());
         }
         for signal in submission.signals.of(&self.plan.lists.timepoints) {
-            self.restart(Kind::Semaphore, signal.semaphore);
+            self.restart(ObjectKind::Semaphore, signal.semaphore);
         }
         if let QueueOp::Dealloca { buffer, .. } = &submission.op {
-            self.restart(Kind::Buffer, *buffer);
+            self.restart(ObjectKind::Buffer, *buffer);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl<'p> Walk<'p> {
         let submission = &self.plan.submissions[index as usize];
         if !self.is_inside() {
             if let QueueOp::Dealloca { buffer, .. } = &submission.op {
-                self.origins[Kind::Buffer as usize].remove(buffer);
+                self.origins[ObjectKind::Buffer as usize].remove(buffer);
             }
             self.region.position += 1;
             for signal in submission.signals.of(&self.plan.lists.timepoints) {
@@ -259,7 +259,7 @@ impl<'p> Walk<'p> {
             return Ok(());
         }
         if let QueueOp::Execute { command_buffer, .. } = &submission.op
-            && !self.region.is_created[Kind::CommandBuffer as usize][*command_buffer as usize]
+            && !self.region.is_created[ObjectKind::CommandBuffer as usize][*command_buffer as usize]
         {
             let location = self.location();
             self.executed.entry(*command_buffer).or_insert(location);
@@ -271,26 +271,26 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    fn creates(&mut self, kind: Kind, index: u32, step: StepOp) {
+    fn creates(&mut self, kind: ObjectKind, index: u32, step: StepOp) {
         if self.is_inside() {
             self.region.is_created[kind as usize][index as usize] = true;
             self.region.created.push(Release { step: self.step, index, kind });
-        } else if let Kind::Buffer | Kind::Semaphore = kind {
+        } else if let ObjectKind::Buffer | ObjectKind::Semaphore = kind {
             self.origins[kind as usize].insert(index, (step, self.location()));
         }
     }
 
     /// An object must be created again before a repetition, unless the repetition does so.
-    fn restart(&mut self, kind: Kind, index: u32) {
+    fn restart(&mut self, kind: ObjectKind, index: u32) {
         let Some((origin, location)) = self.origins[kind as usize].get(&index).copied() else { return };
         let is_listed = &mut self.is_listed[kind as usize][index as usize];
         if !std::mem::replace(is_listed, true) {
             let payload = match kind {
-                Kind::Semaphore => self.payloads[index as usize],
+                ObjectKind::Semaphore => self.payloads[index as usize],
                 _ => 0,
             };
             let list = match kind {
-                Kind::Semaphore => &mut self.region.semaphores,
+                ObjectKind::Semaphore => &mut self.region.semaphores,
                 _ => &mut self.region.deallocated,
             };
             list.push(Restart { index, origin, location, payload });
@@ -313,11 +313,11 @@ impl<'p> Walk<'p> {
     /// The accessed bytes, unless the region creates their holder.
     fn outside(&self, access: &Access) -> Option<Bytes> {
         let (holder, kind, index, is_external) = match self.footprints.file_of(access.resource) {
-            None => (Holder::Buffer(access.resource), Kind::Buffer, access.resource as usize, false),
+            None => (Holder::Buffer(access.resource), ObjectKind::Buffer, access.resource as usize, false),
             Some(file) => {
                 let is_external =
                     matches!(self.plan.files[file].source.contents, FileContents::External { .. });
-                (Holder::File(file as u32), Kind::File, file, is_external)
+                (Holder::File(file as u32), ObjectKind::File, file, is_external)
             }
         };
         let is_outside = is_external || !self.region.is_created[kind as usize][index];
@@ -336,7 +336,7 @@ impl<'p> Walk<'p> {
             }
         }
         if self.is_unbounded {
-            for index in self.origins[Kind::Buffer as usize].keys() {
+            for index in self.origins[ObjectKind::Buffer as usize].keys() {
                 let (holder, end) = (Holder::Buffer(*index), self.footprints.size(*index));
                 self.reads.add(Bytes { holder, start: 0, end });
                 self.writes.add(Bytes { holder, start: 0, end });
@@ -357,15 +357,15 @@ fn refuse(what: &str) -> Error {
 }
 
 /// The kind and index of the object that an operation creates.
-fn created(op: &CreateOp<Indexed>) -> Option<(Kind, u32)> {
+fn created(op: &CreateOp<Indexed>) -> Option<(ObjectKind, u32)> {
     match op {
-        CreateOp::Semaphore { created, .. } => Some((Kind::Semaphore, *created)),
-        CreateOp::CommandBuffer { created, .. } => Some((Kind::CommandBuffer, *created)),
-        CreateOp::Event { created, .. } => Some((Kind::Event, *created)),
-        CreateOp::Executable(op) => Some((Kind::Executable, op.created)),
-        CreateOp::File(op) => Some((Kind::File, op.created)),
+        CreateOp::Semaphore { created, .. } => Some((ObjectKind::Semaphore, *created)),
+        CreateOp::CommandBuffer { created, .. } => Some((ObjectKind::CommandBuffer, *created)),
+        CreateOp::Event { created, .. } => Some((ObjectKind::Event, *created)),
+        CreateOp::Executable(op) => Some((ObjectKind::Executable, op.created)),
+        CreateOp::File(op) => Some((ObjectKind::File, op.created)),
         CreateOp::Buffer { created, .. } | CreateOp::ImportedBuffer { created, .. } => {
-            Some((Kind::Buffer, *created))
+            Some((ObjectKind::Buffer, *created))
         }
         CreateOp::Device { .. }
         | CreateOp::Allocator { .. }

@@ -1,5 +1,6 @@
 mod names;
 mod objects;
+mod redzones;
 mod stepping;
 
 use std::ops::{ControlFlow, Range};
@@ -9,8 +10,8 @@ use bumpalo::Bump;
 use rehal_base::{Error, Range as ByteRange, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
-    CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile, Indexed, MemoryAccess,
-    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
+    Buffer, BufferParams, CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile,
+    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
 };
 
 pub(crate) use self::names::LiveNames;
@@ -18,6 +19,7 @@ pub(crate) use self::objects::{Objects, State};
 pub(crate) use self::stepping::each_object;
 
 use self::objects::get;
+use self::redzones::Redzones;
 use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{self, FileRemap};
@@ -44,6 +46,11 @@ pub struct ReplayOptions {
     /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the CPU's caches the
     /// bytes of buffers and of the capture that the entry touches: before [`Observer::scope_begin`].
     pub cold_scope: Option<Vec<u8>>,
+    /// Bytes before and after each buffer, so that observers see accesses outside of it: a buffer is then a part of its
+    /// allocation ([`Buffer::whole_allocation`]). 0 for none; a multiple of 4096, so that alignments are kept.
+    ///
+    /// [`Buffer::whole_allocation`]: rehal_hal::Buffer::whole_allocation
+    pub redzone_bytes: u64,
 }
 
 /// When the host of a replay waits for the work that it issues.
@@ -81,6 +88,7 @@ pub struct Replay {
     schedule: Option<Schedule>,
     evictions: Evictions,
     replacements: Replacements,
+    redzones: Redzones,
     own_names: Vec<String>,
     /// Files shared by runs, by index; `None` if each run needs its own.
     files: Vec<Option<File>>,
@@ -129,9 +137,10 @@ impl Replay {
             Some(name) => Evictions::of(&plan, &scopes::entries(&plan, name)?),
             None => Evictions::default(),
         };
+        let redzones = Redzones::new(options.redzone_bytes)?;
         let devices = devices.clone();
-        let mut this =
-            Self { plan, devices, schedule, evictions, replacements, own_names, files: Vec::new() };
+        let files = Vec::new();
+        let mut this = Self { plan, devices, schedule, evictions, replacements, redzones, own_names, files };
         this.open_files(&options.file_remaps)?;
         Ok(this)
     }
@@ -384,11 +393,13 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 let device = self.device(submission.device);
                 let done = device.create_semaphore(submission.affinity, 0, SemaphoreFlags::default())?;
                 let signals = [done.at(1)];
+                let (params, whole_size) = self.replay.redzones.around(params, size)?;
                 let buffer =
-                    device.queue(submission.affinity).signal(&signals).alloca(params, size, flags)?;
+                    device.queue(submission.affinity).signal(&signals).alloca(params, whole_size, flags)?;
                 device.flush(submission.affinity)?;
                 done.wait(1, None)?;
-                self.state.objects.buffers[created as usize] = Some(buffer);
+                self.state.objects.buffers[created as usize] =
+                    Some(self.replay.redzones.inside(buffer, size)?);
                 Ok(())
             }
             StepOp::Command(_) => Ok(()),
@@ -452,11 +463,15 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         if let Some(own) = &own {
             live.signals = std::slice::from_ref(own);
         }
+        let redzones = &self.replay.redzones;
+        if let QueueOp::Alloca { params, size, .. } = &mut live.op {
+            (*params, *size) = redzones.around(*params, *size)?;
+        }
         let buffer = live.submit()?;
         let deferred = (!runs).then_some(index);
         self.flight.issued(submission.device, live.affinity, live.signals, location, deferred)?;
-        if let (QueueOp::Alloca { created, .. }, Some(buffer)) = (submission.op, buffer) {
-            self.state.objects.buffers[created as usize] = Some(buffer);
+        if let (QueueOp::Alloca { size, created, .. }, Some(buffer)) = (submission.op, buffer) {
+            self.state.objects.buffers[created as usize] = Some(redzones.inside(buffer, size)?);
         }
         Ok(())
     }
@@ -562,11 +577,11 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             }
             CreateOp::File(ref op) => self.import_file(op)?,
             CreateOp::Buffer { allocator, params, size, created } => {
-                let buffer = self.device(allocator).allocate_buffer(params, size)?;
+                let buffer = self.allocate(allocator, params, size, created)?;
                 self.state.objects.buffers[created as usize] = Some(buffer);
             }
             CreateOp::ImportedBuffer { allocator, params, size, data, created, .. } => {
-                let buffer = self.device(allocator).allocate_buffer(params, size)?;
+                let buffer = self.allocate(allocator, params, size, created)?;
                 transfer::write(&buffer, 0, data.of(self.bytes))?;
                 self.state.objects.buffers[created as usize] = Some(buffer);
             }
@@ -577,6 +592,21 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             | CreateOp::Channel { .. } => {}
         }
         Ok(())
+    }
+
+    /// Allocates the buffer of index `created`.
+    fn allocate(&mut self, device: u32, params: BufferParams, size: u64, created: u32) -> Result<Buffer> {
+        let redzones = &self.replay.redzones;
+        let (params, whole_size) = redzones.around(params, size)?;
+        let buffer = redzones.inside(self.device(device).allocate_buffer(params, whole_size)?, size)?;
+        self.allocated(created, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// Calls the observers after an allocation.
+    fn allocated(&mut self, index: u32, buffer: &Buffer) -> Result<()> {
+        let buffer_id = self.plan.buffer_ids[index as usize];
+        self.observers.iter_mut().try_for_each(|it| it.allocated(buffer_id, buffer))
     }
 
     fn import_file(&mut self, op: &ImportFile<Indexed>) -> Result<()> {

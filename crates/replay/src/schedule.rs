@@ -5,7 +5,7 @@ use rehal_hal::{CreateOp, HostOp, Indexed, Timepoint};
 use crate::Plan;
 use crate::access::{Footprint, Footprints};
 use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
-use crate::plan::{Kind, StepOp};
+use crate::plan::{ObjectKind, StepOp};
 
 /// Words of a set of submissions: up to 64 per word are in flight in a replay.
 const WORDS: usize = 4;
@@ -39,7 +39,7 @@ impl Schedule {
         let mut walk =
             Walk::<_, WORDS>::new(plan, Waits(Vec::new()), MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
         walk.all();
-        let Waits(mut waits) = walk.judge;
+        let Waits(mut waits) = walk.policy;
         // A wait for what one step makes runnable comes one step later.
         waits.sort_by_key(|wait| wait.step);
         Self { waits }
@@ -47,8 +47,8 @@ impl Schedule {
 }
 
 /// Decides how to treat submissions that only a wait of the host can have ordered.
-pub(crate) trait Judge<const N: usize> {
-    /// Whether to call [`Judge::conflict`].
+pub(crate) trait ConflictPolicy<const N: usize> {
+    /// Whether to call [`ConflictPolicy::conflict`].
     const WANTS_CONFLICTS: bool;
 
     /// The submission conflicts with another, which is not ordered before it.
@@ -74,7 +74,7 @@ pub(crate) trait Judge<const N: usize> {
 /// Collects the waits of a schedule.
 struct Waits(Vec<HostWait>);
 
-impl Judge<WORDS> for Waits {
+impl ConflictPolicy<WORDS> for Waits {
     const WANTS_CONFLICTS: bool = false;
 
     fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _conflict: Conflict) {}
@@ -103,22 +103,22 @@ pub(crate) struct Walk<'p, J, const N: usize> {
     plan: &'p Plan,
     pub footprints: Footprints<'p>,
     tracker: Tracker<N>,
-    pub judge: J,
+    pub policy: J,
     step: u32,
     footprint: Footprint,
     work_limit: u64,
     is_coarse: bool,
 }
 
-impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
+impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
     pub(crate) fn new(
         plan: &'p Plan,
-        judge: J,
+        policy: J,
         max_ranges: usize,
         max_fragments: usize,
         work_per_step: u64,
     ) -> Self {
-        let mut payloads = vec![0; plan.counts[Kind::Semaphore as usize] as usize];
+        let mut payloads = vec![0; plan.counts[ObjectKind::Semaphore as usize] as usize];
         for op in &plan.host_ops {
             if let HostOp::Create(CreateOp::Semaphore { initial_value, created, .. }) = op {
                 payloads[*created as usize] = *initial_value;
@@ -128,7 +128,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             plan,
             footprints: Footprints::new(plan, max_ranges),
             tracker: Tracker::new(payloads, max_fragments),
-            judge,
+            policy,
             step: 0,
             footprint: Footprint::default(),
             work_limit: work_per_step * (plan.steps.len() as u64 + 1024),
@@ -153,7 +153,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             }
             if self.tracker.work > self.work_limit && !self.is_coarse {
                 self.is_coarse = true;
-                self.judge.stops_tracking();
+                self.policy.stops_tracking();
             }
         }
     }
@@ -166,7 +166,8 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
         if pending.is_empty() {
             return;
         }
-        if matches!(op, HostOp::ScopeBegin { .. } | HostOp::ScopeEnd { .. }) && self.judge.waits_at_scopes() {
+        if matches!(op, HostOp::ScopeBegin { .. } | HostOp::ScopeEnd { .. }) && self.policy.waits_at_scopes()
+        {
             return self.wait_for(pending);
         }
         let mut footprint = std::mem::take(&mut self.footprint);
@@ -208,7 +209,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
         }
         let before = self.tracker.before(waits);
         let mut before = self.order_signals(signals, before);
-        let (tracker, judge) = (&mut self.tracker, &mut self.judge);
+        let (tracker, policy) = (&mut self.tracker, &mut self.policy);
         let mut seen = Vec::new();
         let conflicts = tracker.conflicts(&footprint, before, |conflict| {
             if J::WANTS_CONFLICTS {
@@ -216,10 +217,10 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             }
         });
         if !conflicts.is_empty() {
-            if judge.submission(waits) {
+            if policy.submission(waits) {
                 before = self.wait_or_order(conflicts, before);
             } else {
-                seen.into_iter().for_each(|conflict| judge.conflict(tracker, index, conflict));
+                seen.into_iter().for_each(|conflict| policy.conflict(tracker, index, conflict));
                 before = before.union(self.tracker.closed(conflicts));
             }
         }
@@ -242,7 +243,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
     fn wait_or_order(&mut self, slots: Slots<N>, before: Slots<N>) -> Slots<N> {
         let (mut earlier, mut same_step) = (Slots::default(), Slots::default());
         for slot in slots.iter() {
-            let is_same_step = self.tracker.flying(slot).step == self.step;
+            let is_same_step = self.tracker.in_flight(slot).step == self.step;
             let set = if is_same_step { &mut same_step } else { &mut earlier };
             *set = set.with(slot);
         }
@@ -257,7 +258,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             return;
         }
         for slot in self.tracker.last_of(slots).iter() {
-            self.judge.host_waits(self.step, self.tracker.position(slot));
+            self.policy.host_waits(self.step, self.tracker.position(slot));
         }
         self.tracker.complete(slots);
     }
@@ -266,10 +267,10 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
     fn retire(&mut self) {
         let oldest = self.tracker.oldest().and(self.tracker.pending());
         for slot in self.tracker.last_of(oldest).iter() {
-            let step = self.step.max(self.tracker.flying(slot).step.saturating_add(1));
-            self.judge.host_waits(step, self.tracker.position(slot));
+            let step = self.step.max(self.tracker.in_flight(slot).step.saturating_add(1));
+            self.policy.host_waits(step, self.tracker.position(slot));
         }
-        self.judge.retires(oldest);
+        self.policy.retires(oldest);
         self.tracker.complete(oldest);
         if self.tracker.is_full() {
             self.tracker.retire();

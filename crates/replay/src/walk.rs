@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use rehal_hal::{BufferRef, Command, Dispatch, Indexed, QueueOp};
 
 use crate::Plan;
-use crate::plan::{Kind, RecordLocation, StepOp};
+use crate::plan::{ObjectKind, RecordLocation, StepOp};
 
 /// Something that a run performs.
 pub(crate) enum Event {
@@ -51,7 +51,7 @@ impl Plan {
 
     /// The commands of each command buffer, with their records.
     pub(crate) fn commands_by_buffer(&self) -> Vec<Vec<(RecordLocation, u32)>> {
-        let mut commands = vec![Vec::new(); self.counts[Kind::CommandBuffer as usize] as usize];
+        let mut commands = vec![Vec::new(); self.counts[ObjectKind::CommandBuffer as usize] as usize];
         for step in &self.steps {
             if let StepOp::Command(index) = step.op {
                 commands[self.commands[index as usize].0 as usize].push((step.location, index));

@@ -7,7 +7,7 @@
 //! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
 //!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
-//!   [`Ledger`], [`verify_lockstep`] two replays with each other.
+//!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -89,9 +89,10 @@ pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOpe
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, PlannedBinding,
-    PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
-    ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution, Validation,
+    FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
+    PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
+    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution,
+    Validation,
 };
 
 pub use rehal_tune::{
@@ -101,7 +102,8 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
-    Tolerance, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
+    verify_lockstep, watch_memory,
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};

@@ -33,6 +33,6 @@ pub use ledger::{
 pub use number_summary::NumberSummary;
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
-    Difference, DispatchPlace, Outcome, Place, Verification, VerifyOptions, VerifySides, verify_against,
-    verify_lockstep,
+    Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
+    VerifySides, verify_against, verify_lockstep, watch_memory,
 };

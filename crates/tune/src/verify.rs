@@ -3,9 +3,11 @@
 mod against;
 mod judge;
 mod lockstep;
+mod watch;
 
 pub use against::verify_against;
 pub use lockstep::verify_lockstep;
+pub use watch::{REDZONE_BYTES, StrayWrite, watch_memory};
 
 use rehal_base::{ElementType, Range};
 use rehal_replay::{HostRead, Observer, Operation};
@@ -65,6 +67,15 @@ pub struct Verification {
     pub different_count: u64,
     /// The first differences, in the order of the replay: one for each binding or host read that differs.
     pub differences: Vec<Difference>,
+    /// Number of dispatches that wrote outside of their bindings.
+    pub stray_write_count: u64,
+    /// The first writes outside of bindings, in the order of the replay.
+    pub stray_writes: Vec<StrayWrite>,
+    /// Number of bytes of host reads that were never written, if memory is watched: padding that the program ignores, or results
+    /// that no dispatch computed.
+    pub unwritten_read_bytes: u64,
+    /// The first host read with such bytes.
+    pub first_unwritten_read: Option<Place>,
     /// Why it cannot be told whether the rest is the same.
     pub undecided: Vec<String>,
 }
@@ -83,7 +94,7 @@ pub enum Outcome {
 impl Verification {
     /// Whether everything is the same.
     pub fn outcome(&self) -> Outcome {
-        match (self.different_count, self.undecided.is_empty()) {
+        match (self.different_count + self.stray_write_count, self.undecided.is_empty()) {
             (0, true) => Outcome::Same,
             (0, false) => Outcome::Undecided,
             _ => Outcome::Different,

@@ -100,7 +100,7 @@ pub(crate) fn part(bytes: &[u8], range: Range) -> &[u8] {
     &bytes[range.offset as usize..][..range.length as usize]
 }
 
-fn read(buffer: &Buffer, offset: u64, length: u64, target: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn read(buffer: &Buffer, offset: u64, length: u64, target: &mut Vec<u8>) -> Result<()> {
     let length = length as usize;
     target.clear();
     target

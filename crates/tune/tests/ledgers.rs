@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use rehal_base::StatusCode;
+use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, Writer};
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_replay::{
+    HostReadLog, LedgerRecording, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
+};
 use rehal_tune::{
     ElementTypeRule, EntryKind, Ledger, LedgerOptions, LedgerWriter, Outcome, VerifyOptions, fuzzing,
     verify_against,
@@ -89,14 +92,13 @@ fn every_changed_byte_is_noticed() {
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x41;
-        let is_reserved = (68..72).contains(&at);
         match fuzzing::exercise(&bytes) {
             Ok(_) => {
                 // An entry that claims to be longer than the file looks like a truncated one.
                 let ledger = Ledger::from_bytes(bytes).unwrap();
                 let mut entries = ledger.entries();
                 let _ = entries.by_ref().count();
-                assert!(is_reserved || !entries.is_complete(), "byte {at}");
+                assert!(!entries.is_complete(), "byte {at}");
             }
             Err(error) => assert!(
                 matches!(error.code(), StatusCode::DataLoss | StatusCode::Unimplemented),
@@ -104,6 +106,23 @@ fn every_changed_byte_is_noticed() {
             ),
         }
     }
+}
+
+#[test]
+fn reserved_and_superfluous_bytes_are_rejected() {
+    let whole = ledger("add4.add.local-sync");
+    let entry = 72;
+    let range = entry + 40;
+    // Flags and reserved fields of the header, an entry and a range.
+    for at in [12, 15, 68, 71, entry + 36, range + 36, range + 96, range + 103] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x80;
+        fuzzing::seal(&mut bytes);
+        let error = fuzzing::exercise(&bytes).unwrap_err();
+        assert!(error.message().contains("flags") || error.message().contains("reserved"), "{at}: {error:?}");
+    }
+    let longer = [&whole[..], b"more"].concat();
+    assert!(fuzzing::exercise(&longer).unwrap_err().message().contains("end"));
 }
 
 #[test]
@@ -136,6 +155,121 @@ fn a_ledger_of_another_capture_is_refused() {
         verify_against(&replay(&plan("add4.mul.local-sync")), &ledger, &VerifyOptions::default(), &mut []);
     let error = error.unwrap_err();
     assert!(error.message().contains("another capture"), "{}", error.report());
+}
+
+/// A recorded replay of the chain, with digests of what it reads.
+fn recorded(ledger: LedgerRecording) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recorded.ireereplay");
+    let options = RecordOptions { ledger, ..RecordOptions::default() };
+    let recorder = Recorder::create(&path, options).unwrap();
+    let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    let devices = recorder.wrap(&devices).unwrap();
+    let plan = plan("chain.chain.local-sync");
+    let mut reads = HostReadLog::new(Vec::new(), 0);
+    Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut [&mut reads]).unwrap();
+    recorder.close().unwrap();
+    std::fs::read(path).unwrap()
+}
+
+fn compiled(bytes: Vec<u8>) -> Arc<Plan> {
+    Arc::new(Plan::compile(bytes, PlanOptions::default()).unwrap())
+}
+
+#[test]
+fn a_capture_with_digests_is_its_own_ledger() {
+    assert!(Ledger::of_capture(&compiled(recorded(LedgerRecording::Off))).unwrap().is_none());
+    let plan = compiled(recorded(LedgerRecording::Reads));
+    let ledger = Ledger::of_capture(&plan).unwrap().unwrap();
+    assert!(!ledger.has_dispatches());
+    let found = verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut []).unwrap();
+    assert_eq!((found.outcome(), found.read_count, found.dispatch_count), (Outcome::Same, 3, 0));
+}
+
+/// A copy of a capture in which `edit` changes each digest, or removes it.
+fn edited(capture: &[u8], mut edit: impl FnMut(&mut Vec<u8>) -> bool) -> Vec<u8> {
+    let capture = Capture::open(capture, OpenOptions::default()).unwrap();
+    let mut copy = std::io::Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut copy).unwrap();
+    for record in capture.records() {
+        let record = record.unwrap();
+        let mut payload = record.payload.to_vec();
+        let is_kept = match record.payload_type() {
+            PayloadType::CHECKSUMMED | PayloadType::CHECKSUMS => continue,
+            PayloadType::READ_DIGEST => edit(&mut payload),
+            _ => true,
+        };
+        if is_kept {
+            writer.append(&RecordFields::from(record.header), &[&payload]).unwrap();
+        }
+    }
+    writer.close().unwrap();
+    copy.into_inner()
+}
+
+#[test]
+fn malformed_digests_are_errors_and_wrong_ones_differ() {
+    let capture = recorded(LedgerRecording::Reads);
+    let verify = |bytes: Vec<u8>| {
+        let plan = compiled(bytes);
+        let ledger = Ledger::of_capture(&plan)?.expect("it has digests");
+        verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut [])
+    };
+    assert_eq!(verify(edited(&capture, |_| true)).unwrap().outcome(), Outcome::Same);
+    let wrong = verify(edited(&capture, |payload| {
+        payload[30] ^= 1;
+        true
+    }));
+    let wrong = wrong.unwrap();
+    assert_eq!((wrong.outcome(), wrong.different_count, wrong.read_count), (Outcome::Different, 1, 1));
+    let mut count = 0;
+    let fewer = verify(edited(&capture, |_| {
+        count += 1;
+        count > 1
+    }));
+    assert!(fewer.unwrap_err().message().contains("where the replay has record"));
+    for length in [0, 39, 41] {
+        let error = verify(edited(&capture, |payload| {
+            payload.resize(length, 0);
+            true
+        }));
+        assert!(error.unwrap_err().message().contains("bytes"), "{length}");
+    }
+    let elsewhere = verify(edited(&capture, |payload| {
+        payload[8] ^= 1;
+        true
+    }));
+    assert!(elsewhere.unwrap_err().message().contains("another range"));
+    for at in [16, 23] {
+        let error = verify(edited(&capture, |payload| {
+            payload[at] ^= 0xff;
+            true
+        }));
+        assert_eq!(error.unwrap_err().code(), StatusCode::DataLoss, "{at}");
+    }
+}
+
+#[test]
+fn a_digest_without_a_read_is_an_error() {
+    let capture = recorded(LedgerRecording::Reads);
+    let capture = Capture::open(&capture, OpenOptions::default()).unwrap();
+    let mut copy = std::io::Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut copy).unwrap();
+    let mut last = None;
+    for record in capture.records() {
+        let record = record.unwrap();
+        let fields = RecordFields::from(record.header);
+        if !matches!(record.payload_type(), PayloadType::CHECKSUMMED | PayloadType::CHECKSUMS) {
+            writer.append(&fields, &[record.payload]).unwrap();
+        }
+        last =
+            last.or((record.payload_type() == PayloadType::READ_DIGEST).then_some((fields, record.payload)));
+    }
+    let (fields, payload) = last.unwrap();
+    writer.append(&fields, &[payload]).unwrap();
+    writer.close().unwrap();
+    let Err(error) = Ledger::of_capture(&compiled(copy.into_inner())) else { panic!("it is accepted") };
+    assert!(error.message().contains("does not follow one"), "{}", error.report());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
 use rehal_tune::{
     Difference, ElementTypeRule, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Outcome, Tolerance,
-    Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+    Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep, watch_memory,
 };
 
 /// A fault of `fixtures/cts/chain.c`.
@@ -21,6 +21,10 @@ enum Fault {
     Ulp,
     StrayWrite,
     UlpEverywhere,
+    Race,
+    WriteBeyond,
+    ReadUnwritten,
+    ReadBeyond,
 }
 
 fn plan() -> Arc<Plan> {
@@ -40,10 +44,14 @@ fn kernels(fault: Fault) -> Vec<u8> {
 
 /// A replay of the plan; without a fault with the captured kernels.
 fn replay(plan: &Arc<Plan>, fault: Option<Fault>) -> Replay {
-    let device: Device = LocalSync::create(Plugins::default());
+    replay_on(plan, LocalSync::create(Plugins::default()), fault, 0)
+}
+
+fn replay_on(plan: &Arc<Plan>, device: Device, fault: Option<Fault>, redzone_bytes: u64) -> Replay {
     let substitution = |fault| Substitution::new(Selector::All, Replacement::bytes(kernels(fault)));
     let options = ReplayOptions {
         substitutions: fault.map(substitution).into_iter().collect(),
+        redzone_bytes,
         ..ReplayOptions::default()
     };
     Replay::new(plan.clone(), &DeviceGroup::new(vec![device]).unwrap(), &options).unwrap()
@@ -119,7 +127,7 @@ fn check(found_in: &Verification, planted: &Planted) {
         Fault::Row => assert_eq!(elements.different_count, 8 * 24),
         Fault::Factor => assert_eq!((elements.different_count, &difference.aliases[..]), (576, &[2][..])),
         Fault::StrayWrite => assert!(difference.unexpected_bytes != 0),
-        Fault::None => unreachable!(),
+        _ => unreachable!(),
     }
     let [start, end] = [difference.different.offset, difference.different.end()];
     let last = indices[0] + elements.different_count - 1;
@@ -244,6 +252,80 @@ fn two_devices_are_compared() {
     let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
     let outcome = verify_lockstep(sides, &VerifyOptions::default()).unwrap();
     assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Same, 13));
+}
+
+#[test]
+fn a_race_is_found_where_workgroups_run_at_the_same_time() {
+    let plan = plan();
+    let mut workers = LocalTaskOptions::default();
+    workers.selection.worker_count = Some(2);
+    let racing = replay_on(&plan, LocalTask::create(workers).unwrap(), Some(Fault::Race), 0);
+    let expected = replay(&plan, None);
+    let sides = VerifySides { expected: &expected, actual: &racing, observers: &mut [] };
+    let outcome = verify_lockstep(sides, &options(|_| {})).unwrap();
+    assert_eq!(outcome.outcome(), Outcome::Different);
+    assert_eq!(found(&outcome.differences[0]), (17, SQUARE, Some(1), vec![5]));
+}
+
+fn watch(fault: Option<Fault>, keep_going: bool) -> Verification {
+    let plan = plan();
+    let side = || replay_on(&plan, LocalSync::create(Plugins::default()), fault, rehal_tune::REDZONE_BYTES);
+    let (expected, actual) = (side(), side());
+    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    watch_memory(sides, &options(|it| it.keep_going = keep_going)).unwrap()
+}
+
+#[test]
+fn a_write_beyond_a_binding_is_found() {
+    let outcome = watch(Some(Fault::WriteBeyond), false);
+    assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Different, 1));
+    assert_eq!((outcome.stray_write_count, outcome.different_count), (1, 0));
+    let stray = &outcome.stray_writes[0];
+    assert_eq!((stray.place.record, stray.place.function()), (17, Some(SQUARE)));
+    assert_eq!((stray.buffer_id, stray.buffer_size, stray.offset, stray.length), (12, 4608, 4608, 4));
+    assert_eq!((stray.binding, stray.bound.length, &stray.bytes[..]), (1, 4608, &1_f32.to_le_bytes()[..]));
+    let all = watch(Some(Fault::WriteBeyond), true);
+    assert_eq!((all.stray_write_count, all.dispatch_count), (1, 13));
+}
+
+#[test]
+fn reads_of_unwritten_bytes_are_found() {
+    for (fault, index) in [(Fault::ReadUnwritten, 7), (Fault::ReadBeyond, 570)] {
+        let outcome = watch(Some(fault), false);
+        assert_eq!((outcome.outcome(), outcome.stray_write_count), (Outcome::Different, 0), "{fault:?}");
+        assert_eq!(found(&outcome.differences[0]), (17, SQUARE, Some(1), vec![index]), "{fault:?}");
+    }
+}
+
+#[test]
+fn memory_without_errors_is_the_same() {
+    for fault in [None, Some(Fault::None), Some(Fault::Ulp)] {
+        let outcome = watch(fault, false);
+        assert_eq!((outcome.outcome(), outcome.dispatch_count, outcome.read_count), (Outcome::Same, 13, 3));
+    }
+    let plan = plan();
+    let (expected, actual) = (replay(&plan, None), replay(&plan, None));
+    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let error = watch_memory(sides, &options(|_| {})).unwrap_err();
+    assert!(error.message().contains("redzones"), "{}", error.report());
+}
+
+#[test]
+fn numbers_are_of_what_was_compared() {
+    let kept = ledger(|it| {
+        it.kept_bytes = u64::MAX;
+        it.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+    });
+    for outcome in [
+        lockstep(Some(Fault::Factor), &options(|_| {})),
+        against(&kept, Some(Fault::Factor), &options(|_| {})),
+    ] {
+        // Half of the binding is written.
+        let [expected, actual] = [&outcome.differences[0].expected, &outcome.differences[0].actual]
+            .map(|numbers| numbers.unwrap());
+        assert_eq!((expected.finite_count, actual.finite_count), (576, 576));
+        assert!(expected.mean != actual.mean);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod e2e;
 mod failing_work;
 mod files;
 mod flags;
+mod ledgers;
 mod listed;
 mod lit;
 mod modules;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for capture in &captures {
         dumps::add(capture, &mut trials);
+        ledgers::add(capture, &mut trials);
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
         slices::add(capture, &mut trials);

@@ -19,7 +19,7 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
 }
 
 /// The same arguments with `local-task` on two workers.
-fn on_workers(arguments: Vec<String>) -> Vec<String> {
+pub fn on_workers(arguments: Vec<String>) -> Vec<String> {
     let on_task = |argument: String| match argument.as_str() {
         "--device=local-sync" => "--device=local-task".to_owned(),
         _ => argument,

@@ -5,6 +5,7 @@ use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
 use super::programs::{self, Program};
 use super::report::Target;
+use super::verify::{self, Verified};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,8 @@ enum Workload {
     Program(Program),
     /// A replay of a real model with a profile and without.
     Profile(Profiled),
+    /// A verification of a real model, or a recording for one.
+    Verify(Verified),
     /// Any of these on `local-task` with two workers, and its target.
     Task(Box<Workload>, f64),
     /// The same program of ours on two workers, compared with one.
@@ -128,6 +131,8 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     );
     let profiles = profiles::all(workplace)?.into_iter();
     cases.extend(profiles.map(|(name, profiled)| Case { name, kind: Workload::Profile(profiled) }));
+    let verified = verify::all(workplace).into_iter();
+    cases.extend(verified.map(|(name, verified)| Case { name, kind: Workload::Verify(verified) }));
     cases.extend(on_workers(!workplace.models().is_empty()));
     Ok(cases)
 }
@@ -226,6 +231,7 @@ impl Case {
             }
             Workload::Program(program) => program.prepare(&self.name, workplace)?,
             Workload::Profile(profiled) => profiled.prepare(&self.name, workplace)?,
+            Workload::Verify(verified) => verified.prepare(&self.name, workplace)?,
             Workload::Task(kind, target) => {
                 let Self { name, .. } = self;
                 let case = match &**kind {

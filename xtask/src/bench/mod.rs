@@ -8,6 +8,7 @@ mod prepare;
 mod profiles;
 mod programs;
 mod report;
+mod verify;
 
 use crate::{Outcome, root};
 use cases::Case;

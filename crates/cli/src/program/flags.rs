@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    Equality, FilePolicy, FileValidation, ModuleMode, ModuleSource, NamedPath, ProgramOptions,
-    RecordingOptions, TextSink, ValueText,
+    Equality, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource, NamedPath,
+    ProgramOptions, RecordingOptions, TextSink, ValueText,
 };
 
 use super::{Options, OutputTarget, ResultOptions};
@@ -74,9 +74,17 @@ const FILE_VALIDATION: Flag<FileValidation> = Flag::choice(
      time. digest: a digest of the contents, which survives a copy but reads the whole file.",
 );
 
+const REPLAY_LEDGER: Flag<LedgerRecording> = Flag::choice(
+    "device_replay_ledger",
+    "off",
+    &[("off", LedgerRecording::Off), ("reads", LedgerRecording::Reads)],
+    "What the capture says about the results, which rehal verify compares a replay with. off: nothing. reads: a digest of the \
+     bytes of each host read, in records that other tools skip.",
+);
+
 /// Recording to a capture.
 pub(crate) const RECORDING: Group =
-    Group { title: "Recording", flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION] };
+    Group { title: "Recording", flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION, &REPLAY_LEDGER] };
 
 const OUTPUT: List<OutputTarget> = List::parsed(
     "output",
@@ -186,6 +194,7 @@ impl Options {
             let mut recording = RecordingOptions::new(NamedPath::from(path).named(name));
             recording.record.file_policy = flags.get(&FILE_POLICY);
             recording.record.file_validation = flags.get(&FILE_VALIDATION);
+            recording.record.ledger = flags.get(&REPLAY_LEDGER);
             recording
         });
         program.trace_execution = flags.get(&TRACE_EXECUTION).then(note);

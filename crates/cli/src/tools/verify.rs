@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, RecordLocation, Replay,
-    ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep,
+    CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation,
+    Replay, ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
+    verify_lockstep, watch_memory,
 };
 
 use super::{ledger_flags, replay_flags};
@@ -24,8 +25,8 @@ pub const VERIFY: Tool = Tool {
     about: "Replays a capture, and compares what each dispatch writes and each host read sees: with a ledger of a trusted \
             replay (--against, as `rehal run --replay_ledger` writes it), or in lockstep with a second replay on another \
             device (--other_device) or with other executables (--replay_executable_substitution). It names the first dispatch \
-            that differs, with binding, bytes and elements. Exit status 0 if everything is the same, 2 if something differs, \
-            1 if that cannot be told.\n\n\
+            that differs, with binding, bytes and elements. --watch_memory finds accesses outside of bindings and of memory \
+            that were never written. Exit status 0 if everything is the same, 2 if something differs, 1 if that cannot be told.\n\n\
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
@@ -45,6 +46,10 @@ pub const VERIFY: Tool = Tool {
             "Find the first dispatch in which two devices differ",
             "{tool} --device=local-sync --other_device=local-task model.ireereplay",
         ),
+        (
+            "Find accesses of a kernel outside of its bindings",
+            "{tool} --watch_memory --replay_executable_substitution=matmul_0=kernel.so model.ireereplay",
+        ),
     ],
     guide: include_str!("../guides/verify.md"),
     answer: devices::answer,
@@ -61,6 +66,13 @@ const OTHER_DEVICE: List<String> = List::parsed(
     devices::check_uri,
     "The device of a second replay, which is compared with that on --device after each dispatch. Repeat it once for each \
      device of the capture, in the same order.",
+);
+
+const WATCH_MEMORY: Flag<bool> = Flag::switch(
+    "watch_memory",
+    false,
+    "Finds dispatches that write outside of their bindings, or whose results depend on bytes that were never written: replays twice, \
+     in lockstep, with redzones around buffers and with different contents of new memory.",
 );
 
 const TOLERANCE: List<Tolerance> = List::parsed(
@@ -111,6 +123,7 @@ const SIDES: Group = Group {
     flags: &[
         &AGAINST,
         &OTHER_DEVICE,
+        &WATCH_MEMORY,
         &replay_flags::SUBSTITUTION,
         &replay_flags::FILE_REMAP,
         &replay_flags::RECOVER,
@@ -126,6 +139,10 @@ const UNDECIDED: u8 = 1;
 enum Other {
     Ledger(PathBuf),
     Replay(DeviceOptions),
+    /// What the recorder added to the capture.
+    Recorded,
+    /// The same replay with other contents of new memory.
+    Memory,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -142,21 +159,34 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let outcome = match other {
+        Other::Recorded => {
+            let ledger = Ledger::of_capture(&plan)?.ok_or_else(nothing_to_compare)?;
+            let replay = replay(flags, plan, &devices, Side::Verified)?;
+            let mut steps = Steps(CrashReports::install());
+            verify_against(&replay, &ledger, &options, &mut [&mut steps])?
+        }
         Other::Ledger(path) => {
             let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
             let ledger = Ledger::open(&path).advise(advice)?;
             // Before any device is opened.
             ledger.check_capture(&plan).advise(advice)?;
-            let replay = replay(flags, plan, &devices, true)?;
+            let replay = replay(flags, plan, &devices, Side::Verified)?;
             let mut steps = Steps(CrashReports::install());
             verify_against(&replay, &ledger, &options, &mut [&mut steps])?
         }
         Other::Replay(other) => {
-            let expected = replay(flags, plan.clone(), &devices, false)?;
-            let actual = replay(flags, plan, &other, true)?;
+            let expected = replay(flags, plan.clone(), &devices, Side::Captured)?;
+            let actual = replay(flags, plan, &other, Side::Verified)?;
             let mut steps = Steps(CrashReports::install());
             let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [&mut steps] };
             verify_lockstep(sides, &options)?
+        }
+        Other::Memory => {
+            let expected = replay(flags, plan.clone(), &devices, Side::Watched)?;
+            let actual = replay(flags, plan, &devices, Side::Watched)?;
+            let mut steps = Steps(CrashReports::install());
+            let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [&mut steps] };
+            watch_memory(sides, &options)?
         }
     };
     print(&outcome, flags)?;
@@ -171,18 +201,21 @@ fn run(invocation: &Invocation) -> Result<()> {
 fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
     let uris = flags.list(&OTHER_DEVICE);
     let has_substitution = !flags.list(&replay_flags::SUBSTITUTION).is_empty();
+    if flags.get(&WATCH_MEMORY) {
+        return match (flags.get(&AGAINST), uris.is_empty()) {
+            (None, true) => Ok(Other::Memory),
+            _ => Err(Error::invalid_argument("--watch_memory compares a replay with itself")
+                .advise("leave out --against and --other_device, and verify again without --watch_memory")),
+        };
+    }
     match flags.get(&AGAINST) {
         Some(_) if !uris.is_empty() => {
             let error = Error::invalid_argument("--against and --other_device are both given");
-            Err(error.advise("leave out one of them: a replay is compared with a ledger or with another replay"))
+            Err(error
+                .advise("leave out one of them: a replay is compared with a ledger or with another replay"))
         }
         Some(path) => Ok(Other::Ledger(path)),
-        None if uris.is_empty() && !has_substitution => {
-            Err(Error::invalid_argument("nothing to compare with: a capture has no expected results").advise(
-                "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
-                 --other_device, or another executable with --replay_executable_substitution",
-            ))
-        }
+        None if uris.is_empty() && !has_substitution => Ok(Other::Recorded),
         None => {
             let mut other = devices.clone();
             if !uris.is_empty() {
@@ -193,14 +226,35 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
     }
 }
 
-/// A replay on devices of its own; `is_verified` for the side with the substitutions.
-fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, is_verified: bool) -> Result<Replay> {
-    let mut substitutions = if is_verified { flags.list(&replay_flags::SUBSTITUTION) } else { Vec::new() };
+fn nothing_to_compare() -> Error {
+    Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
+        "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
+         --other_device, or another executable with --replay_executable_substitution; use --watch_memory; or record with \
+         --device_replay_ledger=reads",
+    )
+}
+
+/// Which replay of a verification.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// With the captured executables.
+    Captured,
+    /// With the substitutions.
+    Verified,
+    /// With the substitutions and redzones.
+    Watched,
+}
+
+/// A replay on devices of its own.
+fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, side: Side) -> Result<Replay> {
+    let mut substitutions =
+        if side == Side::Captured { Vec::new() } else { flags.list(&replay_flags::SUBSTITUTION) };
     replay_flags::compile_sources(&mut substitutions)?;
     let has_substitution = !substitutions.is_empty();
     let options = ReplayOptions {
         file_remaps: flags.list(&replay_flags::FILE_REMAP),
         substitutions,
+        redzone_bytes: if side == Side::Watched { REDZONE_BYTES } else { 0 },
         ..ReplayOptions::default()
     };
     let replay = Replay::new(plan, &devices.open()?, &options)?;
@@ -210,8 +264,13 @@ fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, is_verified: 
     Ok(replay)
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
     output::print(&match flags.get(&FORMAT) {
+        Format::Text if flags.get(&WATCH_MEMORY) => text::memory(outcome),
         Format::Text => text::text(outcome),
         Format::Json => json::text(outcome),
     })

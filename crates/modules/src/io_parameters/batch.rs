@@ -106,7 +106,7 @@ impl<'a> Batch<'a> {
         let pattern = pattern.shortest();
         let buffer = &transfers.command_buffer;
         let pattern = pattern.as_bytes();
-        if pattern.len() <= 4 && shape::check_fill(target.offset, target.length, pattern).is_ok() {
+        if pattern.len() <= 4 && transfer_checks::check_fill(target.offset, target.length, pattern).is_ok() {
             buffer.record(&Command::Fill { target: range(target), pattern, flags: 0 })
         } else {
             spread(buffer, target, pattern)

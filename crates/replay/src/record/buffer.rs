@@ -8,6 +8,7 @@ use rehal_hal::{
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::LedgerRecording;
 use super::names::RecordedObject;
 use super::stream::{Log, Stream, status_of};
 use crate::encode;
@@ -34,6 +35,29 @@ impl RecordedBuffer {
 
     fn record_host_op(&self, status: u32, op: &HostOp<Ids<'_>>) {
         self.stream.with_log(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
+    }
+
+    /// What a program reads, if that is recorded.
+    fn digest(&self, mapped: &MappedRange, memory: &HostMemory) -> Option<layout::ReadDigest> {
+        let is_wanted = self.stream.options.ledger == LedgerRecording::Reads;
+        if !is_wanted || !mapped.access.contains(MemoryAccess::READ) {
+            return None;
+        }
+        let mut hasher = blake3::Hasher::new();
+        let hashed = memory.for_each_chunk(memory.whole(), |bytes| {
+            hasher.update(bytes);
+            Ok::<_, Error>(())
+        });
+        // The whole memory is in range.
+        hashed.ok()?;
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        Some(layout::ReadDigest {
+            buffer_id: U64::new(self.id),
+            offset: U64::new(mapped.range.offset),
+            length: U64::new(mapped.range.length),
+            digest,
+        })
     }
 
     /// Records the bytes that the host may have written to `range` of a mapping.
@@ -69,7 +93,14 @@ impl BufferBackend for RecordedBuffer {
             )),
         };
         let range = self.range(mapped.range, mapped.mode, mapped.access);
-        self.record_host_op(status_of(&outcome), &HostOp::Map(range));
+        // Hashed outside of the lock of the stream, before the program has the memory.
+        let digest = outcome.as_ref().ok().and_then(|memory| self.digest(mapped, memory));
+        self.stream.with_log(|log| {
+            log.calls(self.device, status_of(&outcome), |put| encode::host_op(&HostOp::Map(range), put));
+            if let Some(digest) = digest {
+                log.read_digest(&digest);
+            }
+        });
         outcome
     }
 

@@ -59,6 +59,16 @@ pub enum FileValidation {
     Digest,
 }
 
+/// What a capture says about the results of the program, so that replays can be verified against it. Other readers skip it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LedgerRecording {
+    /// Nothing.
+    #[default]
+    Off,
+    /// A digest of what each map for reading saw.
+    Reads,
+}
+
 /// Options of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordOptions {
@@ -66,6 +76,8 @@ pub struct RecordOptions {
     pub file_policy: FilePolicy,
     /// How files stored by reference are validated.
     pub file_validation: FileValidation,
+    /// What is recorded of the program's results.
+    pub ledger: LedgerRecording,
 }
 
 /// Records a program's use of devices into a capture.

@@ -207,6 +207,17 @@ impl Log {
         });
     }
 
+    /// Appends what the map before it read.
+    pub fn read_digest(&mut self, digest: &layout::ReadDigest) {
+        let fields = RecordFields {
+            record_type: RecordType::SESSION,
+            optional: true,
+            payload_type: PayloadType::READ_DIGEST,
+            ..Default::default()
+        };
+        self.append(&fields, &[digest.as_bytes()]);
+    }
+
     /// Updates the status of the record at `offset`, whose call has failed only now.
     pub fn set_status(&mut self, offset: u64, status: u32) {
         self.writer.set_status(offset, status);

@@ -4,7 +4,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore};
 
 use crate::Plan;
-use crate::plan::{Kind, Release};
+use crate::plan::{ObjectKind, Release};
 use crate::prepare::Prepared;
 
 /// The live objects of a run, by index.
@@ -30,15 +30,15 @@ pub(super) fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
 }
 
 impl Objects {
-    pub(crate) fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
-        let count = |kind: Kind| counts[kind as usize];
+    pub(crate) fn new(counts: &[u32; crate::plan::OBJECT_KINDS]) -> Self {
+        let count = |kind: ObjectKind| counts[kind as usize];
         Self {
-            buffers: empty(count(Kind::Buffer)),
-            semaphores: empty(count(Kind::Semaphore)),
-            executables: empty(count(Kind::Executable)),
-            command_buffers: empty(count(Kind::CommandBuffer)),
-            files: empty(count(Kind::File)),
-            events: empty(count(Kind::Event)),
+            buffers: empty(count(ObjectKind::Buffer)),
+            semaphores: empty(count(ObjectKind::Semaphore)),
+            executables: empty(count(ObjectKind::Executable)),
+            command_buffers: empty(count(ObjectKind::CommandBuffer)),
+            files: empty(count(ObjectKind::File)),
+            events: empty(count(ObjectKind::Event)),
         }
     }
 
@@ -48,27 +48,27 @@ impl Objects {
         reference: &BufferRef<u32>,
         table: &[BufferRef<u32>],
     ) -> Result<(u32, u64, u64)> {
+        // Ranges of the buffer, which is a part of its allocation if it has redzones.
+        let within = |index: u32, part: &Buffer| {
+            let range = part.resolve(reference.offset, reference.length)?;
+            let start = get(&self.buffers, index)?.allocation_offset();
+            Ok((index, range.offset - start, range.length))
+        };
         let slot = match reference.binding {
-            Binding::Direct(buffer) => {
-                let range = get(&self.buffers, buffer)?.resolve(reference.offset, reference.length)?;
-                return Ok((buffer, range.offset, range.length));
-            }
+            Binding::Direct(buffer) => return within(buffer, get(&self.buffers, buffer)?),
             Binding::Slot(slot) => slot,
         };
         let Some(BufferRef { binding: Binding::Direct(buffer), offset, length }) = table.get(slot as usize)
         else {
             return Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")));
         };
-        let bound = get(&self.buffers, *buffer)?.resolve(*offset, *length)?;
-        let part = get(&self.buffers, *buffer)?.subspan(bound.offset, bound.length)?;
-        let range = part.resolve(reference.offset, reference.length)?;
-        Ok((*buffer, range.offset, range.length))
+        within(*buffer, &get(&self.buffers, *buffer)?.subspan(*offset, *length)?)
     }
 
     /// The bytes of memory that releasing an object may free.
     pub(super) fn bytes_of(&self, release: Release) -> u64 {
         match release.kind {
-            Kind::Buffer => self.buffers[release.index as usize].as_ref().map_or(0, Buffer::size),
+            ObjectKind::Buffer => self.buffers[release.index as usize].as_ref().map_or(0, Buffer::size),
             _ => 0,
         }
     }
@@ -76,12 +76,12 @@ impl Objects {
     pub(crate) fn release(&mut self, release: Release) {
         let index = release.index as usize;
         match release.kind {
-            Kind::Buffer => self.buffers[index] = None,
-            Kind::Semaphore => self.semaphores[index] = None,
-            Kind::Executable => self.executables[index] = None,
-            Kind::CommandBuffer => self.command_buffers[index] = None,
-            Kind::File => self.files[index] = None,
-            Kind::Event => self.events[index] = None,
+            ObjectKind::Buffer => self.buffers[index] = None,
+            ObjectKind::Semaphore => self.semaphores[index] = None,
+            ObjectKind::Executable => self.executables[index] = None,
+            ObjectKind::CommandBuffer => self.command_buffers[index] = None,
+            ObjectKind::File => self.files[index] = None,
+            ObjectKind::Event => self.events[index] = None,
         }
     }
 }

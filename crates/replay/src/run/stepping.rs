@@ -15,7 +15,7 @@ use super::names::LiveNames;
 use super::objects::get;
 use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
 use crate::operation::{AccessedRange, DispatchOperation, Operation};
-use crate::plan::{Completion, Kind, RecordLocation, Release};
+use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
 
 /// What a run needs to perform operations one by one.
@@ -87,7 +87,7 @@ impl<'r> Stepping<'r> {
             last_use[release.kind as usize][release.index as usize] = release.step;
         }
         for (command_buffer, commands) in self.commands.iter().enumerate() {
-            let step = last_use[Kind::CommandBuffer as usize][command_buffer];
+            let step = last_use[ObjectKind::CommandBuffer as usize][command_buffer];
             for (_, command) in commands {
                 each_object(plan, &plan.commands[*command as usize].1, |kind, index| {
                     let last_use = &mut last_use[kind as usize][index as usize];
@@ -110,13 +110,15 @@ impl<'r> Stepping<'r> {
 }
 
 /// Calls `visit` with each object that a command names.
-pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(Kind, u32)) {
+pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(ObjectKind, u32)) {
     match command {
-        Command::SignalEvent { event, .. } | Command::ResetEvent { event, .. } => visit(Kind::Event, *event),
-        Command::WaitEvents { events, .. } => {
-            events.of(&plan.lists.events).iter().for_each(|event| visit(Kind::Event, *event));
+        Command::SignalEvent { event, .. } | Command::ResetEvent { event, .. } => {
+            visit(ObjectKind::Event, *event)
         }
-        Command::Dispatch(dispatch) => visit(Kind::Executable, dispatch.executable),
+        Command::WaitEvents { events, .. } => {
+            events.of(&plan.lists.events).iter().for_each(|event| visit(ObjectKind::Event, *event));
+        }
+        Command::Dispatch(dispatch) => visit(ObjectKind::Executable, dispatch.executable),
         _ => {}
     }
     let barriers = match command {
@@ -127,7 +129,7 @@ pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: im
     };
     let mut buffer = |reference: &BufferRef<u32>| {
         if let Binding::Direct(buffer) = reference.binding {
-            visit(Kind::Buffer, buffer);
+            visit(ObjectKind::Buffer, buffer);
         }
     };
     barriers.iter().for_each(|barrier| buffer(&barrier.buffer));
@@ -330,6 +332,10 @@ impl<'r> Run<'r, '_, '_> {
             return Ok(ControlFlow::Break(()));
         }
         perform(self)?;
+        if let QueueOp::Alloca { created, .. } = op {
+            let buffer = get(&self.state.objects.buffers, created)?.clone();
+            self.allocated(created, &buffer)?;
+        }
         self.notify(stepped, &resolved, |it, operation| it.after_operation(operation))
     }
 

@@ -12,7 +12,7 @@ use rehal_hal::{
 
 use super::collect::{Collector, Content};
 use super::cut::{Found, Item};
-use crate::plan::Kind;
+use crate::plan::ObjectKind;
 use crate::run::{LiveNames, Objects};
 use crate::{Plan, Replay};
 
@@ -155,8 +155,8 @@ impl Needs {
 
     fn add(&mut self, plan: &Plan, command: &Command<Indexed>) {
         crate::run::each_object(plan, command, |kind, index| match kind {
-            Kind::Executable => drop(self.executables.insert(index)),
-            Kind::Event => drop(self.events.insert(index)),
+            ObjectKind::Executable => drop(self.executables.insert(index)),
+            ObjectKind::Event => drop(self.events.insert(index)),
             _ => {}
         });
     }

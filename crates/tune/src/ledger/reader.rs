@@ -1,11 +1,13 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, ElementType, Error, Fault, FormatError, MappedFile, Range, Result};
+use rehal_capture::layout::ReadDigest;
+use rehal_capture::{Capture, OpenOptions, OperationCode, PayloadType, Record, RecordType};
 use rehal_replay::Plan;
 use zerocopy::FromBytes;
 
-use super::CaptureIdentity;
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
+use super::{CaptureIdentity, writer};
 use crate::NumberSummary;
 
 /// An open ledger. Its header is checked; entries are checked as they are read, in the order of the replay.
@@ -92,6 +94,35 @@ impl Ledger {
         Ok(Self { bytes: LedgerBytes::Memory(bytes), header })
     }
 
+    /// The ledger that the recorder of a capture added to it; `None` if it has none.
+    pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
+        let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
+        let (mut digests, mut last) = (Vec::new(), None);
+        // The plan was made from verified records.
+        for record in capture.records_unverified() {
+            let record = record?;
+            let ordinal = record.ordinal();
+            let is_digest = (record.record_type(), record.payload_type())
+                == (RecordType::SESSION, PayloadType::READ_DIGEST);
+            match last.filter(|_| is_digest) {
+                Some(mapped) => digests.push((mapped, *read_digest(&record, mapped)?)),
+                None if is_digest => {
+                    let message =
+                        format!("record #{ordinal} has the digest of a host read, but does not follow one");
+                    return Err(Error::data_loss(message));
+                }
+                None => {}
+            }
+            let is_map = record.operation() == OperationCode::BUFFER_MAP_RANGE;
+            last = u32::try_from(ordinal).ok().filter(|_| is_map);
+        }
+        if digests.is_empty() {
+            return Ok(None);
+        }
+        // A capture that was never closed may lack the digests of its last reads.
+        Self::from_bytes(writer::of_digests(plan, &digests, capture.is_closed())).map(Some)
+    }
+
     /// Whether it has an entry for each dispatch.
     pub fn has_dispatches(&self) -> bool {
         self.header.flags.get() & layout::HAS_DISPATCHES != 0
@@ -125,6 +156,15 @@ impl Ledger {
     }
 }
 
+/// The payload of the record behind the map with ordinal `mapped`.
+fn read_digest<'c>(record: &Record<'c>, mapped: u32) -> Result<&'c ReadDigest> {
+    let payload = record.payload;
+    ReadDigest::ref_from_bytes(payload).map_err(|_| {
+        let length = payload.len();
+        Error::data_loss(format!("the digest of the host read of record #{mapped} has {length} bytes"))
+    })
+}
+
 fn header(bytes: &[u8]) -> Result<Header, FormatError> {
     let error = |fault, offset, field, expected: &str, found: String| {
         Err(FormatError::new(FORMAT, fault, offset, field, expected, found))
@@ -144,6 +184,12 @@ fn header(bytes: &[u8]) -> Result<Header, FormatError> {
     if header.checksum.get() != checksum {
         let found = format!("{:08x}", header.checksum.get());
         return error(Fault::Corrupt, 64, "checksum", &format!("{checksum:08x}"), found);
+    }
+    if header.flags.get() & !layout::HAS_DISPATCHES != 0 {
+        return error(Fault::Unsupported, 12, "flags", "0 or 1", header.flags.to_string());
+    }
+    if header.reserved.get() != 0 {
+        return error(Fault::Corrupt, 68, "reserved", "0", header.reserved.to_string());
     }
     Ok(header)
 }
@@ -182,9 +228,19 @@ impl<'l> Entries<'l> {
             return Ok(None);
         };
         self.check_sum(&header, entry)?;
+        if header.reserved.get() != 0 {
+            return Err(self.corrupt(36, "reserved", "0", header.reserved.to_string()));
+        }
         let kind = match header.kind.get() {
             layout::ENTRY_DISPATCH => EntryKind::Dispatch,
             layout::ENTRY_READ => EntryKind::Read,
+            layout::ENTRY_END if entry.len() < rest.len() => {
+                let found = format!("{} more bytes", rest.len() - entry.len());
+                return Err(self.corrupt(0, "end", "the end of the file", found));
+            }
+            layout::ENTRY_END if header.range_count.get() != 0 || entry.len() as u64 != least => {
+                return Err(self.corrupt(0, "length", "40 bytes without ranges", length.to_string()));
+            }
             layout::ENTRY_END if header.occurrence.get() == self.count => {
                 self.state = State::Complete;
                 return Ok(None);
@@ -250,6 +306,12 @@ impl<'l> Entries<'l> {
         let Ok((header, rest)) = RangeHeader::ref_from_prefix(&entry[start..]) else {
             return Err(short(start, "range"));
         };
+        if header.flags.get() & !layout::HAS_SUMMARY != 0 {
+            return Err(self.corrupt(start + 36, "flags", "0 or 1", header.flags.to_string()));
+        }
+        if header.reserved.get() != 0 {
+            return Err(self.corrupt(start + 96, "reserved", "0", header.reserved.to_string()));
+        }
         let count = header.piece_count.get() as usize;
         let Ok((rows, rest)) = <[PieceRow]>::ref_from_prefix_with_elems(rest, count) else {
             return Err(short(start + 32, "piece_count"));

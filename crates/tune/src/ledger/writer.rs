@@ -2,6 +2,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use rehal_base::{ElementType, Error, Range, Result};
+use rehal_capture::layout::ReadDigest;
 use rehal_replay::{HostRead, Observer, Operation, Plan};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -56,22 +57,7 @@ const PIECES: u64 = 1024;
 impl<W: Write> LedgerWriter<W> {
     /// Begins the ledger of a replay of `plan`.
     pub fn new(mut sink: W, plan: &Plan, options: LedgerOptions) -> Result<Self> {
-        let capture = CaptureIdentity::of(plan.capture());
-        let mut header = Header {
-            magic: layout::MAGIC,
-            version_major: U16::new(layout::VERSION.0),
-            version_minor: U16::new(layout::VERSION.1),
-            flags: U32::new(match options.contents {
-                LedgerContents::Dispatches => layout::HAS_DISPATCHES,
-                LedgerContents::Reads => 0,
-            }),
-            capture_length: U64::new(capture.length),
-            capture_digest: capture.digest,
-            kept_limit: U64::new(options.kept_bytes),
-            ..Header::default()
-        };
-        let summed = std::mem::offset_of!(Header, checksum);
-        header.checksum = U32::new(crc32fast::hash(&header.as_bytes()[..summed]));
+        let header = header(plan, options.contents, options.kept_bytes);
         sink.write_all(header.as_bytes()).map_err(writing)?;
         Ok(Self { sink, options, written: Written::default(), entry: Vec::new(), entry_count: 0 })
     }
@@ -94,11 +80,7 @@ impl<W: Write> LedgerWriter<W> {
     }
 
     fn end(&mut self) -> Result<()> {
-        let length = self.entry.len() as u64;
-        self.entry[..8].copy_from_slice(&length.to_le_bytes());
-        let checksum = crc32fast::hash(&self.entry);
-        let at = std::mem::offset_of!(EntryHeader, checksum);
-        self.entry[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+        seal(&mut self.entry);
         self.entry_count += 1;
         self.sink.write_all(&self.entry).map_err(writing)
     }
@@ -139,6 +121,79 @@ impl<W: Write> LedgerWriter<W> {
         }
         self.entry.resize(self.entry.len().next_multiple_of(layout::ALIGNMENT as usize), 0);
     }
+}
+
+fn header(plan: &Plan, contents: LedgerContents, kept_limit: u64) -> Header {
+    let capture = CaptureIdentity::of(plan.capture());
+    let mut header = Header {
+        magic: layout::MAGIC,
+        version_major: U16::new(layout::VERSION.0),
+        version_minor: U16::new(layout::VERSION.1),
+        flags: U32::new(match contents {
+            LedgerContents::Dispatches => layout::HAS_DISPATCHES,
+            LedgerContents::Reads => 0,
+        }),
+        capture_length: U64::new(capture.length),
+        capture_digest: capture.digest,
+        kept_limit: U64::new(kept_limit),
+        ..Header::default()
+    };
+    let summed = std::mem::offset_of!(Header, checksum);
+    header.checksum = U32::new(crc32fast::hash(&header.as_bytes()[..summed]));
+    header
+}
+
+/// Fills in the length and the checksum of an entry.
+fn seal(entry: &mut [u8]) {
+    let length = entry.len() as u64;
+    entry[..8].copy_from_slice(&length.to_le_bytes());
+    let checksum = crc32fast::hash(entry);
+    let at = std::mem::offset_of!(EntryHeader, checksum);
+    entry[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The ledger of host reads whose digests a capture has: the record of each map, with what it read. `is_complete` unless reads
+/// may be missing at the end.
+pub(super) fn of_digests(plan: &Plan, digests: &[(u32, ReadDigest)], is_complete: bool) -> Vec<u8> {
+    let mut bytes = header(plan, LedgerContents::Reads, 0).as_bytes().to_vec();
+    let mut entry = Vec::new();
+    let mut add = |entry_header: EntryHeader, range: &[u8], pieces: &[u8]| {
+        entry.clear();
+        entry.extend_from_slice(entry_header.as_bytes());
+        entry.extend_from_slice(range);
+        entry.extend_from_slice(pieces);
+        seal(&mut entry);
+        bytes.extend_from_slice(&entry);
+    };
+    for (record, it) in digests {
+        let pieces = [PieceRow { offset: U64::new(0), length: it.length, digest: it.digest }];
+        let pieces = if it.length.get() == 0 { &[][..] } else { &pieces };
+        let entry_header = EntryHeader {
+            kind: U32::new(layout::ENTRY_READ),
+            record: U32::new(*record),
+            submission: U32::new(*record),
+            range_count: U32::new(1),
+            ..EntryHeader::default()
+        };
+        let range = RangeHeader {
+            binding: U32::new(layout::NO_BINDING),
+            buffer_id: it.buffer_id,
+            offset: it.offset,
+            length: it.length,
+            piece_count: U32::new(pieces.len() as u32),
+            ..RangeHeader::default()
+        };
+        add(entry_header, range.as_bytes(), pieces.as_bytes());
+    }
+    if is_complete {
+        let end = EntryHeader {
+            kind: U32::new(layout::ENTRY_END),
+            occurrence: U64::new(digests.len() as u64),
+            ..EntryHeader::default()
+        };
+        add(end, &[], &[]);
+    }
+    bytes
 }
 
 /// Cuts changes into pieces.

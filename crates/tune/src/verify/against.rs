@@ -114,6 +114,7 @@ impl<'l> Against<'l> {
         let mut evidence = Evidence {
             unexpected_bytes: unexpected.iter().map(|it| it.length).sum(),
             expected: range.and_then(|range| range.summary),
+            summarized: pieces.iter().map(|piece| piece.range).collect(),
             ..Evidence::default()
         };
         add_pieces(&mut evidence, range, &binding.after);
@@ -227,7 +228,8 @@ impl Observer for Against<'_> {
         else {
             return Err(self.mismatch("another range of the host read", &place));
         };
-        let mut evidence = Evidence { expected: range.summary, ..Evidence::default() };
+        let summarized = range.pieces.iter().map(|piece| piece.range).collect();
+        let mut evidence = Evidence { expected: range.summary, summarized, ..Evidence::default() };
         add_pieces(&mut evidence, Some(range), &bytes);
         let target = Target {
             place: &place,

@@ -6,6 +6,7 @@ use super::{Difference, Place, Verification, VerifyOptions};
 use crate::elements::Comparison;
 use crate::number_summary::Summing;
 use crate::tolerance::{element_type_of, tolerance_of};
+use crate::written::part;
 use crate::{NumberSummary, Tolerance};
 
 /// Decides what is the same, and collects differences.
@@ -44,8 +45,12 @@ pub(super) struct Evidence<'b> {
     pub digests: Vec<Range>,
     /// Number of bytes that were written and should not have been.
     pub unexpected_bytes: u64,
-    /// The expected numbers.
+    /// The expected numbers, as far as a ledger has them.
     pub expected: Option<NumberSummary>,
+    /// All expected bytes of the range, if they are known.
+    pub expected_bytes: Option<&'b [u8]>,
+    /// The parts of the range that the numbers are in.
+    pub summarized: Vec<Range>,
 }
 
 /// The verdict on a range.
@@ -63,7 +68,7 @@ impl<'o> Judge<'o> {
         Self { options, outcome: Verification::default(), is_stopped: false }
     }
 
-    fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
+    pub(super) fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
         let function = target.place.function().map(str::as_bytes);
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
     }
@@ -97,10 +102,10 @@ impl<'o> Judge<'o> {
             return Verdict::Undecided;
         }
         if self.outcome.differences.len() < self.options.max_differences {
-            let actual_numbers = || {
+            let numbers = |bytes: &[u8]| {
                 let mut summing = Summing::of(element_type?)?;
-                summing.add(actual);
-                Some(summing.finish())
+                evidence.summarized.iter().for_each(|it| summing.add(part(bytes, *it)));
+                (!evidence.summarized.is_empty()).then(|| summing.finish())
             };
             self.outcome.differences.push(Difference {
                 place: target.place.clone(),
@@ -112,8 +117,8 @@ impl<'o> Judge<'o> {
                 element_type,
                 elements: (!evidence.known.is_empty()).then_some(elements),
                 unexpected_bytes: evidence.unexpected_bytes,
-                expected: evidence.expected,
-                actual: actual_numbers(),
+                expected: evidence.expected.or_else(|| numbers(evidence.expected_bytes?)),
+                actual: numbers(actual),
             });
         }
         Verdict::Different

@@ -6,6 +6,7 @@ use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_replay::{HostRead, Observer, Operation, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
+use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
 use crate::written::{Written, WrittenBinding, part, without};
 
@@ -15,6 +16,16 @@ use crate::written::{Written, WrittenBinding, part, without};
 /// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
 /// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
 pub fn verify_lockstep(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> Result<Verification> {
+    run(sides, options, None)
+}
+
+/// [`verify_lockstep`], with what new memory contains on the expected and on the verified side, unless that is left to the
+/// devices.
+pub(super) fn run(
+    sides: VerifySides<'_, '_>,
+    options: &VerifyOptions,
+    poison: Option<[u8; 2]>,
+) -> Result<Verification> {
     let VerifySides { expected, actual, observers } = sides;
     if !std::sync::Arc::ptr_eq(expected.plan(), actual.plan()) {
         return Err(Error::invalid_argument("the two replays are of different plans"));
@@ -22,8 +33,10 @@ pub fn verify_lockstep(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> R
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let leader = scope.spawn(move || lead(expected, states, next_reply));
-        let followed = follow(actual, next_state, replies, options, observers);
+        let leader = scope.spawn(move || lead(expected, states, next_reply, poison.map(|it| it[0])));
+        let judge = Judge::new(options);
+        let follower = Follower { states: next_state, replies, judge, written: Written::default(), poison };
+        let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
             leader.join().unwrap_or_else(|_| Err(Error::new(StatusCode::Internal, "a replay panicked")));
@@ -59,9 +72,17 @@ fn is_left(error: &Error) -> bool {
 }
 
 /// Runs the expected side.
-fn lead(replay: &Replay, states: SyncSender<State>, replies: Receiver<Reply>) -> Result<()> {
+fn lead(
+    replay: &Replay,
+    states: SyncSender<State>,
+    replies: Receiver<Reply>,
+    poison: Option<u8>,
+) -> Result<()> {
     let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
-    replay.run(&mut [&mut leader])
+    match poison {
+        Some(byte) => replay.run(&mut [&mut Poison(byte), &mut leader]),
+        None => replay.run(&mut [&mut leader]),
+    }
 }
 
 struct Leader {
@@ -126,16 +147,15 @@ impl Observer for Leader {
 /// Runs the verified side.
 fn follow(
     replay: &Replay,
-    states: Receiver<State>,
-    replies: SyncSender<Reply>,
-    options: &VerifyOptions,
+    mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
-    let mut follower = Follower { states, replies, judge: Judge::new(options), written: Written::default() };
-    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
+    let mut poison = follower.poison.map(|[_, own]| Poison(own));
+    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
     }
+    all.extend(poison.as_mut().map(|it| it as &mut dyn Observer));
     all.push(&mut follower);
     replay.run(&mut all)?;
     Ok(follower.judge.outcome)
@@ -146,9 +166,28 @@ struct Follower<'o> {
     replies: SyncSender<Reply>,
     judge: Judge<'o>,
     written: Written,
+    /// What new memory contains on the two sides.
+    poison: Option<[u8; 2]>,
 }
 
 impl Follower<'_> {
+    /// Bytes of a host read that were never written are not compared: programs map whole allocations. They are counted.
+    fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
+        let Some(poison) = self.poison else { return };
+        let mut count = 0;
+        for (expected, actual) in expected.iter_mut().zip(actual) {
+            if [*expected, *actual] == poison {
+                *expected = *actual;
+                count += 1;
+            }
+        }
+        if count != 0 {
+            let outcome = &mut self.judge.outcome;
+            outcome.unwritten_read_bytes += count;
+            outcome.first_unwritten_read.get_or_insert_with(|| place.clone());
+        }
+    }
+
     fn reply(&self, bindings: Vec<WrittenBinding>) -> Result<()> {
         let reply = Reply { is_stopped: self.judge.is_stopped, bindings };
         self.replies.send(reply).map_err(|_| left())
@@ -195,16 +234,6 @@ impl Follower<'_> {
         let unexpected = without(&actual.changes, expected.changes.iter().copied());
         let mut compared: Vec<Range> = expected.changes.iter().chain(&unexpected).copied().collect();
         compared.sort_by_key(|range| range.offset);
-        let known = |range: &Range| Known {
-            offset: range.offset,
-            expected: part(&expected.after, *range),
-            actual: part(&actual.after, *range),
-        };
-        let known: Vec<Known<'_>> =
-            compared.iter().map(known).filter(|known| known.expected != known.actual).collect();
-        let differs = |range: &&Range| part(&expected.after, **range) != part(&actual.after, **range);
-        let unexpected_bytes = unexpected.iter().filter(differs).map(|range| range.length).sum();
-        let evidence = Evidence { known, unexpected_bytes, ..Evidence::default() };
         let target = Target {
             place,
             binding: Some(actual.binding),
@@ -212,6 +241,27 @@ impl Follower<'_> {
             buffer_id: actual.buffer_id,
             range: actual.range(),
             recorded_type: None,
+        };
+        let element_bytes = self.judge.element_type(&target).map_or(1, |it| (it.bits() / 8) as usize);
+        let differing = compared.iter().filter_map(|range| {
+            let bytes = expected_bytes(expected, actual, *range, element_bytes);
+            (bytes != part(&actual.after, *range)).then_some((*range, bytes))
+        });
+        let differing: Vec<(Range, Vec<u8>)> = differing.collect();
+        let differs = |range: &&Range| differing.iter().any(|(it, _)| it == *range);
+        let unexpected_bytes = unexpected.iter().filter(differs).map(|range| range.length).sum();
+        let known = differing.iter().map(|(range, bytes)| Known {
+            offset: range.offset,
+            expected: bytes,
+            actual: part(&actual.after, *range),
+        });
+        let known = known.collect();
+        let evidence = Evidence {
+            known,
+            unexpected_bytes,
+            expected_bytes: Some(&expected.after),
+            summarized: compared,
+            ..Evidence::default()
         };
         let verdict = self.judge.judge(&target, &evidence, &actual.after);
         if verdict == Verdict::Tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
@@ -221,6 +271,30 @@ impl Follower<'_> {
         }
         Ok(verdict)
     }
+}
+
+/// What a range of the verified side should contain after a dispatch. Changes are known in units of several elements: elements
+/// that neither side changed, and that may have differed before, are expected as they are.
+fn expected_bytes(
+    expected: &WrittenBinding,
+    actual: &WrittenBinding,
+    range: Range,
+    element_bytes: usize,
+) -> Vec<u8> {
+    let mut bytes = part(&expected.after, range).to_vec();
+    let present = part(&actual.after, range);
+    if bytes == present {
+        return bytes;
+    }
+    let elements = bytes.chunks_mut(element_bytes).zip(present.chunks(element_bytes));
+    let before = part(&expected.before, range).chunks(element_bytes);
+    let before = before.zip(part(&actual.before, range).chunks(element_bytes));
+    for ((element, present), (own, other)) in elements.zip(before) {
+        if element == own && present == other {
+            element.copy_from_slice(present);
+        }
+    }
+    bytes
 }
 
 impl Observer for Follower<'_> {
@@ -252,12 +326,17 @@ impl Observer for Follower<'_> {
         }
         let place = Place::of_read(read);
         let actual = read.memory.bytes(read.memory.whole())?;
-        let expected = match self.states.recv().map_err(|_| left())? {
+        let mut expected = match self.states.recv().map_err(|_| left())? {
             State::Read { record, bytes } if record == place.record && bytes.len() == actual.len() => bytes,
             _ => return Err(Self::out_of_step(place.record)),
         };
-        let known = vec![Known { offset: 0, expected: &expected, actual: &actual }];
-        let evidence = Evidence { known, ..Evidence::default() };
+        self.skip_unwritten(&place, &mut expected, &actual);
+        let evidence = Evidence {
+            known: vec![Known { offset: 0, expected: &expected, actual: &actual }],
+            expected_bytes: Some(&expected),
+            summarized: vec![Range { offset: 0, length: actual.len() as u64 }],
+            ..Evidence::default()
+        };
         let target = Target {
             place: &place,
             binding: None,

@@ -1,7 +1,11 @@
 //! The report as a JSON object.
 
-use rehal_session::{Difference, ElementDifferences, NumberSummary, Outcome, Verification};
+use rehal_session::{
+    Difference, ElementDifferences, NumberSummary, Outcome, Place, StrayWrite, Verification,
+};
 use serde_json::{Value, json};
+
+use super::hex;
 
 pub(super) fn text(outcome: &Verification) -> String {
     let object = json!({
@@ -15,14 +19,18 @@ pub(super) fn text(outcome: &Verification) -> String {
         "tolerated_count": outcome.tolerated_count,
         "different_count": outcome.different_count,
         "undecided": outcome.undecided,
+        "unwritten_read_bytes": outcome.unwritten_read_bytes,
+        "first_unwritten_read": outcome.first_unwritten_read.as_ref().map(|place| place.record),
+        "stray_write_count": outcome.stray_write_count,
+        "stray_writes": outcome.stray_writes.iter().map(stray_write).collect::<Vec<_>>(),
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
     });
     format!("{object}\n")
 }
 
-fn difference(it: &Difference) -> Value {
-    let place = &it.place;
-    json!({
+/// The fields of a place, and those of `rest`.
+fn at(place: &Place, rest: Value) -> Value {
+    let mut object = json!({
         "record": place.record,
         "record_offset": place.record_offset,
         "submission": place.submission,
@@ -33,6 +41,29 @@ fn difference(it: &Difference) -> Value {
             "function": dispatch.function,
             "workgroup_count": dispatch.workgroup_count,
         })),
+    });
+    if let (Value::Object(object), Value::Object(rest)) = (&mut object, rest) {
+        object.extend(rest);
+    }
+    object
+}
+
+fn stray_write(it: &StrayWrite) -> Value {
+    let rest = json!({
+        "buffer_id": it.buffer_id,
+        "buffer_size": it.buffer_size,
+        "offset": it.offset,
+        "length": it.length,
+        "binding": it.binding,
+        "bound_offset": it.bound.offset,
+        "bound_length": it.bound.length,
+        "bytes": hex(&it.bytes),
+    });
+    at(&it.place, rest)
+}
+
+fn difference(it: &Difference) -> Value {
+    let rest = json!({
         "binding": it.binding,
         "aliases": it.aliases,
         "buffer_id": it.buffer_id,
@@ -45,7 +76,8 @@ fn difference(it: &Difference) -> Value {
         "elements": it.elements.as_ref().map(elements),
         "expected": it.expected.map(numbers),
         "actual": it.actual.map(numbers),
-    })
+    });
+    at(&it.place, rest)
 }
 
 fn elements(it: &ElementDifferences) -> Value {

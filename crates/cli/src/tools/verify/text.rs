@@ -1,6 +1,10 @@
 //! The report as text.
 
-use rehal_session::{Difference, ElementDifferences, Histogram, NumberSummary, Outcome, Place, Verification};
+use rehal_session::{
+    Difference, ElementDifferences, Histogram, NumberSummary, Outcome, Place, StrayWrite, Verification,
+};
+
+use super::hex;
 
 /// A sentence, and a paragraph per difference.
 pub(super) fn text(outcome: &Verification) -> String {
@@ -27,6 +31,52 @@ pub(super) fn text(outcome: &Verification) -> String {
         add(&mut text, difference);
     }
     text
+}
+
+/// The report of `--watch_memory`.
+pub(super) fn memory(outcome: &Verification) -> String {
+    let of = |count: u64, what: &str| counted(count, "dispatch", "dispatches") + what;
+    let mut text = match outcome.outcome() {
+        Outcome::Same => format!("no memory errors: {}\n", counts(outcome)),
+        _ => format!("memory errors in {}\n", counts(outcome)),
+    };
+    if outcome.stray_write_count != 0 {
+        text.push_str(&of(outcome.stray_write_count, " wrote outside of the bindings\n"));
+    }
+    if outcome.different_count != 0 {
+        let count = counted(outcome.different_count, "dispatch or host read", "dispatches and host reads");
+        text.push_str(&format!("{count} depend on bytes that were never written\n"));
+    }
+    if let Some(first) = &outcome.first_unwritten_read {
+        let bytes = counted(outcome.unwritten_read_bytes, "byte", "bytes");
+        text.push_str(&format!(
+            "{bytes} of host reads, first of {}, were never written: padding, or results that are missing\n",
+            place(first)
+        ));
+    }
+    for stray in &outcome.stray_writes {
+        text.push_str(&format!("\n{}\n  {}\n", place(&stray.place), stray_write(stray)));
+    }
+    for difference in &outcome.differences {
+        text.push_str(&format!("\n{}\n", place(&difference.place)));
+        text.push_str("  the results with two different contents of unwritten memory and redzones:\n");
+        add(&mut text, difference);
+    }
+    text
+}
+
+fn stray_write(it: &StrayWrite) -> String {
+    let (start, end) = (it.offset, it.offset.saturating_add_unsigned(it.length));
+    let size = it.buffer_size;
+    let more = if it.length > it.bytes.len() as u64 { "..." } else { "" };
+    format!(
+        "wrote bytes {start}..{end} of buffer {} ({size} bytes), outside of binding {} (bytes {}..{}): {}{more}",
+        it.buffer_id,
+        it.binding,
+        it.bound.offset,
+        it.bound.end(),
+        hex(&it.bytes)
+    )
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {

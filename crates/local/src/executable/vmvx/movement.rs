@@ -3,6 +3,7 @@
 use rehal_base::{Error, Result};
 
 use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
+use crate::platform::{self, VectorWork};
 
 /// Copies `sizes` elements of `element_bytes` (1, 2, 4 or 8): `out[i][j] = input[i][j]`.
 pub(super) fn copy(
@@ -62,13 +63,39 @@ fn copy_rows<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, 
     if from.strides()[0] == 1 && from.strides()[1] > 1 && to.strides()[1] == 1 {
         return transpose(from.transposed(), to, [rows, columns]);
     }
+    if from.strides()[1] == 1 && to.strides()[1] == 1 {
+        // Rows of a microkernel's tile, usually.
+        return match columns {
+            16 => platform::with_vectors(CopyRows::<_, 16> { from, to, rows }),
+            32 => platform::with_vectors(CopyRows::<_, 32> { from, to, rows }),
+            64 => platform::with_vectors(CopyRows::<_, 64> { from, to, rows }),
+            _ => (0..rows)
+                .for_each(|row| to.line([row, 0], columns).copy_from_slice(from.line([row, 0], columns))),
+        };
+    }
     for row in 0..rows {
         let at = [row, 0];
         match (from.strides()[1], to.strides()[1]) {
-            (1, 1) => to.line(at, columns).copy_from_slice(from.line(at, columns)),
             (0, 1) => to.line(at, columns).fill(from.get(at)),
             _ => (0..columns).for_each(|column| to.set([row, column], from.get([row, column]))),
         }
+    }
+}
+
+/// Copies rows of `N` contiguous elements: no call per row.
+struct CopyRows<'a, T, const N: usize> {
+    from: Elements<'a, T>,
+    to: ElementsMut<'a, T>,
+    rows: usize,
+}
+
+impl<T: Copy, const N: usize> VectorWork for CopyRows<'_, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self, _fuses: bool) {
+        let from = self.from.block::<N>([0, 0], self.rows);
+        self.to.block::<N>([0, 0], self.rows).zip(from).for_each(|(to, from)| *to = *from);
     }
 }
 

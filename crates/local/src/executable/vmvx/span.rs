@@ -253,6 +253,14 @@ impl Shape {
         row * self.strides[0] + column * self.strides[1]
     }
 
+    /// The index of the first element of a block, not empty. Panics unless it is inside, and its rows are contiguous.
+    #[inline(always)]
+    fn block(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> usize {
+        let is_inside = row < self.sizes[0] && rows <= self.sizes[0] - row;
+        assert!(is_inside, "no block of {rows} rows at ({row}, {column})");
+        self.line([row, column], columns)
+    }
+
     fn transposed(self) -> Self {
         let ([size0, size1], [stride0, stride1]) = (self.sizes, self.strides);
         Self { strides: [stride1, stride0], sizes: [size1, size0] }
@@ -291,6 +299,21 @@ impl<'a, T: Copy> Elements<'a, T> {
         // SAFETY: as for `get`.
         unsafe { std::slice::from_raw_parts(self.first.add(self.shape.line(at, count)), count) }
     }
+
+    /// The rows of a block of `rows` times `N` elements from `at`, each of which must be contiguous.
+    #[inline(always)]
+    pub(super) fn block<const N: usize>(
+        &self,
+        at: [usize; 2],
+        rows: usize,
+    ) -> impl Iterator<Item = &'a [T; N]> + use<'a, T, N> {
+        const { assert!(N > 0, "a row has elements") };
+        let first =
+            if rows == 0 { self.first } else { self.first.wrapping_add(self.shape.block(at, [rows, N])) };
+        let stride = self.shape.strides[0];
+        // SAFETY: as for `get`: each row is in bounds.
+        (0..rows).map(move |row| unsafe { &*first.add(row * stride).cast() })
+    }
 }
 
 impl<T> Clone for Elements<'_, T> {
@@ -328,6 +351,22 @@ impl<T: Copy> ElementsMut<'_, T> {
         }
         // SAFETY: as for `set`; the slice borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(self.shape.line(at, count)), count) }
+    }
+
+    /// The rows of a block of `rows` times `N` elements from `at`, each of which must be contiguous.
+    #[inline(always)]
+    pub(super) fn block<const N: usize>(
+        &mut self,
+        at: [usize; 2],
+        rows: usize,
+    ) -> impl Iterator<Item = &mut [T; N]> {
+        const { assert!(N > 0, "a row has elements") };
+        let first =
+            if rows == 0 { self.first } else { self.first.wrapping_add(self.shape.block(at, [rows, N])) };
+        let stride = self.shape.strides[0];
+        // SAFETY: as for `set`: each row is in bounds, and the iterator borrows `self`. The rows do not overlap: no two
+        // elements of an output do, by the check of the grid.
+        (0..rows).map(move |row| unsafe { &mut *first.add(row * stride).cast() })
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rehal_base::{Error, Result};
 
 use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
-use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS};
+use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS, VectorWork};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
@@ -399,6 +399,50 @@ fn pack_run<const W: usize>(
     matrix: Elements<'_, [u8; W]>,
     tiled: &mut ElementsMut<'_, [u8; W]>,
 ) -> bool {
+    platform::with_vectors(PackRun { run, matrix, tiled })
+}
+
+/// Unpacks a run of tiles; see [`pack_run`].
+fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
+    platform::with_vectors(UnpackRun { run, tiled, matrix })
+}
+
+struct PackRun<'a, 'b, const W: usize> {
+    run: &'a Run,
+    matrix: Elements<'a, [u8; W]>,
+    tiled: &'a mut ElementsMut<'b, [u8; W]>,
+}
+
+impl<const W: usize> VectorWork for PackRun<'_, '_, W> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, _fuses: bool) -> bool {
+        pack_specialized(self.run, self.matrix, self.tiled)
+    }
+}
+
+struct UnpackRun<'a, 'b, T> {
+    run: &'a Run,
+    tiled: Elements<'a, T>,
+    matrix: &'a mut ElementsMut<'b, T>,
+}
+
+impl<T: Copy> VectorWork for UnpackRun<'_, '_, T> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, _fuses: bool) -> bool {
+        unpack_specialized(self.run, self.tiled, self.matrix)
+    }
+}
+
+#[inline(always)]
+fn pack_specialized<const W: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> bool {
     let [line_step, step] = matrix.strides();
     let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
     match run.tile {
@@ -406,14 +450,14 @@ fn pack_run<const W: usize>(
         [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
         [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
         [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
-            let rest = pack_blocks::<W, 2>(run, matrix, tiled);
+            let rest = pack_blocks::<W, 2, 64>(run, matrix, tiled);
             transpose_pairs::<_, 16>(&rest, matrix, tiled);
         }
         [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
         [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
         [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
         [1, 16] if is_transposed && W == 4 => {
-            let rest = pack_blocks::<W, 4>(run, matrix.transposed(), tiled);
+            let rest = pack_blocks::<W, 4, 16>(run, matrix.transposed(), tiled);
             transpose::<_, 16>(&rest, matrix, tiled);
         }
         [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
@@ -423,9 +467,9 @@ fn pack_run<const W: usize>(
     true
 }
 
-/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide.
-/// Returns the tiles that are left.
-fn pack_blocks<const W: usize, const E: usize>(
+/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide,
+/// a row of a block has `R` elements. Returns the tiles that are left.
+fn pack_blocks<const W: usize, const E: usize, const R: usize>(
     run: &Run,
     matrix: Elements<'_, [u8; W]>,
     tiled: &mut ElementsMut<'_, [u8; W]>,
@@ -439,9 +483,11 @@ fn pack_blocks<const W: usize, const E: usize>(
     let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
     let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
     for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
-        let elements = BLOCK_ROW_BYTES / W;
-        let row = |row: usize| matrix.line([first_row + row, first + at * elements], elements);
-        let rows = std::array::from_fn(|index| &row(index).as_flattened().as_chunks().0[0]);
+        let mut rows = [&[0; BLOCK_ROW_BYTES]; BLOCK_ROWS];
+        for (row, elements) in rows.iter_mut().zip(matrix.block::<R>([first_row, first + at * R], BLOCK_ROWS))
+        {
+            *row = &elements.as_flattened().as_chunks().0[0];
+        }
         platform::transpose_block::<E>(rows, block);
     }
     let after = |first: [usize; 2], step: [usize; 2]| [first[0] + done * step[0], first[1] + done * step[1]];
@@ -454,28 +500,33 @@ fn pack_blocks<const W: usize, const E: usize>(
 }
 
 /// Lines of `N` elements that are contiguous in the matrix too.
+#[inline(always)]
 fn pack_lines<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
-    for (tile, [line, element]) in run.tiles() {
+    for (tile, at) in run.tiles() {
         let tile = tiled.line(tile, run.tile[0] * N).as_chunks_mut::<N>().0;
-        for (index, to) in tile.iter_mut().enumerate() {
-            to.copy_from_slice(matrix.line([line + index, element], N));
+        for (to, from) in tile.iter_mut().zip(matrix.block(at, run.tile[0])) {
+            *to = *from;
         }
     }
 }
 
 /// Tiles of `N` lines of two elements: two runs of the matrix, interleaved.
+#[inline(always)]
 fn interleave<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
     let matrix = matrix.transposed();
     for (tile, [line, element]) in run.tiles() {
-        let tile = tiled.line(tile, 2 * N).as_chunks_mut().0;
-        let elements = matrix.line([element, line], N).iter().zip(matrix.line([element + 1, line], N));
-        for (line, (first, second)) in tile.iter_mut().zip(elements) {
-            *line = [*first, *second];
+        let mut rows = matrix.block::<N>([element, line], 2);
+        let (tiles, _) = tiled.line(tile, 2 * N).as_chunks_mut::<2>().0.as_chunks_mut::<N>();
+        if let (Some(first), Some(second), [tile]) = (rows.next(), rows.next(), tiles) {
+            // From copies, which vectors can hold.
+            let (first, second) = (*first, *second);
+            *tile = std::array::from_fn(|at| [first[at], second[at]]);
         }
     }
 }
 
 /// Tiles of one line of `N` elements: the columns of `N` rows of the matrix.
+#[inline(always)]
 fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
     let (matrix, [line, element]) = (matrix.transposed(), run.matrix);
     let rows: [&[T]; N] = std::array::from_fn(|row| matrix.line([element + row, line], run.count));
@@ -487,6 +538,7 @@ fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled:
 }
 
 /// Tiles of `N` lines of two elements: pairs of columns of `N` rows of the matrix.
+#[inline(always)]
 fn transpose_pairs<T: Copy, const N: usize>(
     run: &Run,
     matrix: Elements<'_, T>,
@@ -502,8 +554,8 @@ fn transpose_pairs<T: Copy, const N: usize>(
     }
 }
 
-/// Unpacks a run of tiles; see [`pack_run`].
-fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
+#[inline(always)]
+fn unpack_specialized<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
     let step = matrix.strides()[1];
     match run.tile[1] {
         16 if step == 1 => unpack_lines::<T, 16>(run, tiled, matrix),
@@ -514,10 +566,12 @@ fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsM
     true
 }
 
+#[inline(always)]
 fn unpack_lines<T: Copy, const N: usize>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) {
-    for (tile, [line, element]) in run.tiles() {
-        for (index, from) in tiled.line(tile, run.tile[0] * N).as_chunks::<N>().0.iter().enumerate() {
-            matrix.line([line + index, element], N).copy_from_slice(from);
+    for (tile, at) in run.tiles() {
+        let tile = tiled.line(tile, run.tile[0] * N).as_chunks::<N>().0;
+        for (to, from) in matrix.block(at, run.tile[0]).zip(tile) {
+            *to = *from;
         }
     }
 }

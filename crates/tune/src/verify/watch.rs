@@ -1,0 +1,225 @@
+//! Accesses outside of bindings, and of bytes that were never written.
+
+use std::ops::ControlFlow;
+
+use rehal_base::{Error, Range, Result};
+use rehal_hal::{Buffer, MemoryAccess, WHOLE_BUFFER, transfer};
+use rehal_replay::{Observer, Operation};
+
+use super::{Place, Verification, VerifyOptions, VerifySides, lockstep};
+use crate::written::{part, read, without};
+
+/// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
+pub const REDZONE_BYTES: u64 = 64 << 10;
+
+/// The contents of new memory on the two sides. As f16, bf16 and f32 they are between 3 and 100, and of opposite sign: large enough
+/// to change a result, and small enough that what is added to them changes them.
+pub(super) const POISON: [u8; 2] = [0x42, 0xc2];
+
+/// Bytes on each side of a binding that are compared after a dispatch.
+const NEAR_BYTES: u64 = 1 << 20;
+/// Maximum number of bytes of a [`StrayWrite`].
+const SHOWN_BYTES: usize = 16;
+
+/// Bytes that a dispatch wrote outside of its bindings.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StrayWrite {
+    /// The dispatch.
+    pub place: Place,
+    /// The id in the capture of the buffer that they are in or next to.
+    pub buffer_id: u64,
+    /// The size of the buffer.
+    pub buffer_size: u64,
+    /// The first of them, relative to the buffer: negative if it is before the buffer.
+    pub offset: i64,
+    /// From the first to the last.
+    pub length: u64,
+    /// The ordinal of the nearest binding.
+    pub binding: u32,
+    /// The range of the buffer that is bound to it.
+    pub bound: Range,
+    /// The first bytes, as they are now.
+    pub bytes: Vec<u8>,
+}
+
+/// Runs two replays of one plan on equal devices side by side, with different contents of memory that was never written: what
+/// differs between them depends on such memory. Also finds writes outside of the bindings of a dispatch, up to 1 MiB from them:
+/// in the same buffer, or in its redzones. Both replays have [redzones](REDZONE_BYTES).
+///
+/// With [`VerifyOptions::keep_going`], bytes that differ are replaced on the second side, so that each dispatch is judged by
+/// itself.
+pub fn watch_memory(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> Result<Verification> {
+    let mut bounds = Bounds { options, found: Vec::new(), different_count: 0, spans: Vec::new() };
+    let VerifySides { expected, actual, observers } = sides;
+    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
+    for observer in observers {
+        all.push(&mut **observer);
+    }
+    all.push(&mut bounds);
+    let sides = VerifySides { expected, actual, observers: &mut all };
+    let mut outcome = lockstep::run(sides, options, Some(POISON))?;
+    outcome.stray_writes = bounds.found;
+    outcome.stray_write_count = bounds.different_count;
+    Ok(outcome)
+}
+
+/// Fills new memory.
+pub(super) struct Poison(pub u8);
+
+impl Observer for Poison {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
+        if buffer.allocation_offset() == 0 {
+            return Err(Error::invalid_argument("the replay has no redzones"));
+        }
+        let (whole, pattern) = (buffer.whole_allocation(), [self.0]);
+        let access = MemoryAccess::WRITE;
+        transfer::write_with(&whole, access, 0, WHOLE_BUFFER, |memory, range| {
+            memory.fill(range.offset, range.length, &pattern)
+        })
+    }
+}
+
+/// Compares what is outside of the bindings of each dispatch.
+struct Bounds<'o> {
+    options: &'o VerifyOptions,
+    found: Vec<StrayWrite>,
+    different_count: u64,
+    spans: Vec<Span>,
+}
+
+/// Bytes near bindings.
+struct Span {
+    buffer: Buffer,
+    buffer_id: u64,
+    /// In the allocation.
+    range: Range,
+    before: Vec<u8>,
+}
+
+impl Bounds<'_> {
+    /// Keeps the bytes near the bindings of a dispatch.
+    fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
+        self.spans.clear();
+        let bindings = operation.bindings();
+        for (index, binding) in bindings.iter().enumerate() {
+            // All bindings of a buffer together.
+            if bindings[..index].iter().any(|it| it.buffer_id == binding.buffer_id) {
+                continue;
+            }
+            let buffer = binding.buffer.whole_allocation();
+            let own = bindings.iter().filter(|it| it.buffer_id == binding.buffer_id);
+            let bound =
+                own.map(|it| Range { offset: it.buffer.allocation_offset() + it.offset, length: it.length });
+            let bound = merged(bound.collect());
+            let near = bound.iter().map(|it| {
+                let offset = it.offset.saturating_sub(NEAR_BYTES);
+                let end = it.end().saturating_add(NEAR_BYTES).min(buffer.size());
+                Range { offset, length: end - offset }
+            });
+            for range in without(&merged(near.collect()), bound.iter().copied()) {
+                let mut before = Vec::new();
+                read(&buffer, range.offset, range.length, &mut before)?;
+                self.spans.push(Span { buffer: buffer.clone(), buffer_id: binding.buffer_id, range, before });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares them.
+    fn end(&mut self, operation: &Operation<'_>) -> Result<bool> {
+        let mut is_found = false;
+        let mut after = Vec::new();
+        for span in std::mem::take(&mut self.spans) {
+            read(&span.buffer, span.range.offset, span.range.length, &mut after)?;
+            if after == span.before {
+                continue;
+            }
+            is_found = true;
+            if self.found.len() < self.options.max_differences {
+                self.found.extend(stray_write(&span, &after, operation));
+            }
+        }
+        self.different_count += u64::from(is_found);
+        Ok(is_found)
+    }
+}
+
+fn stray_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> Option<StrayWrite> {
+    let differs = |(old, new): (&u8, &u8)| old != new;
+    let first = span.before.iter().zip(after).position(differs)? as u64;
+    let last = span.before.iter().zip(after).rposition(differs)? as u64;
+    let own = operation.bindings().iter().zip(0..).filter(|(it, _)| it.buffer_id == span.buffer_id);
+    let start = own.clone().next()?.0.buffer.allocation_offset();
+    let at = (span.range.offset + first) as i64 - start as i64;
+    let (nearest, binding) = own.min_by_key(|(it, _)| {
+        let (offset, end) = (it.offset as i64, (it.offset + it.length) as i64);
+        if at < offset { offset - at } else { at - end }
+    })?;
+    let length = last - first + 1;
+    let shown = Range { offset: first, length: length.min(SHOWN_BYTES as u64) };
+    Some(StrayWrite {
+        place: Place::of_operation(operation),
+        buffer_id: span.buffer_id,
+        buffer_size: nearest.buffer.size(),
+        offset: at,
+        length,
+        binding,
+        bound: Range { offset: nearest.offset, length: nearest.length },
+        bytes: part(after, shown).to_vec(),
+    })
+}
+
+/// The same bytes as ranges in order, without overlap.
+fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.retain(|range| range.length != 0);
+    ranges.sort_by_key(|range| range.offset);
+    ranges.dedup_by(|next, last| {
+        let is_merged = next.offset <= last.end();
+        if is_merged {
+            last.length = last.end().max(next.end()) - last.offset;
+        }
+        is_merged
+    });
+    ranges
+}
+
+impl Observer for Bounds<'_> {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.begin(operation)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let is_found = operation.dispatch.is_some() && self.end(operation)?;
+        Ok(match is_found && !self.options.keep_going {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_merged() {
+        let of = |ranges: &[(u64, u64)]| {
+            let ranges = ranges.iter().map(|&(offset, length)| Range { offset, length });
+            merged(ranges.collect()).iter().map(|it| (it.offset, it.length)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(10, 5), (0, 4), (15, 5), (3, 2), (40, 0)]), [(0, 5), (10, 10)]);
+        assert_eq!(of(&[(0, 100), (10, 5)]), [(0, 100)]);
+    }
+}

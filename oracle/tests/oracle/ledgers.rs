@@ -1,0 +1,80 @@
+//! Every capture verifies against its own ledger, on both CPU devices, and has no memory errors. The reference skips the digests
+//! of a recording.
+
+use crate::replays::{arguments, on_workers};
+use crate::run_module::command;
+use crate::{Outcome, Pair, ensure, per_capture};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::Capture;
+use oracle::tool::{self, Ended};
+use std::path::Path;
+
+pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
+    let short = capture.short_name();
+    // Crashes end the process.
+    if !short.starts_with("crash.") || short.contains("-ok.") {
+        per_capture(trials, "ledger", capture, ledgers);
+        if command(capture).is_some() {
+            per_capture(trials, "ledger_recorded", capture, recorded);
+        }
+    }
+}
+
+/// A program recorded with digests of what it reads: the reference replays and dumps the capture, and a replay of ours verifies.
+fn recorded(capture: &Capture) -> Outcome {
+    let Some(mut arguments) = command(capture) else { return Ok(()) };
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("recorded.ireereplay").display().to_string();
+    arguments.retain(|argument| !argument.starts_with("--device_replay_output="));
+    arguments.push(format!("--device_replay_output={path}"));
+    arguments.push("--device_replay_ledger=reads".to_owned());
+    let ended = tool::run(&Pair::find("iree-run-module")?.ours, &arguments, &capture.directory)?;
+    if !ended.succeeded() {
+        return Ok(());
+    }
+    let dump = Pair::find("iree-dump-replay")?;
+    let (ours, theirs) = dump.run(&[path.clone()], scratch.path())?;
+    ensure(theirs.succeeded(), || format!("their dump ends with {}", theirs.summary()))?;
+    ensure(ours.stdout == theirs.stdout, || "the dumps differ".into())?;
+    let devices = arguments.iter().filter(|argument| argument.starts_with("--device=")).cloned();
+    let replay: Vec<String> = devices.chain([path]).collect();
+    let theirs = tool::run(&Pair::find("iree-run-replay")?.theirs, &replay, scratch.path())?;
+    ensure(theirs.succeeded(), || format!("their replay ends with {}", theirs.summary()))?;
+    // The payload type of digests.
+    let has_reads = String::from_utf8_lossy(&ours.stdout).contains(" payload=unknown(1919248387) ");
+    let verify = [vec!["verify".to_owned()], replay].concat();
+    let ended = tool::run(&tool::ours("rehal")?, &verify, scratch.path())?;
+    ensure(ended.succeeded() == has_reads, || {
+        format!("the verification ends with {}\n{}", ended.summary(), String::from_utf8_lossy(&ended.stdout))
+    })
+}
+
+fn run(tool: &Path, words: &[&str], arguments: Vec<String>, capture: &Capture) -> Result<Ended, Failed> {
+    let words = words.iter().map(|word| (*word).to_owned());
+    Ok(tool::run(tool, &words.chain(arguments).collect::<Vec<_>>(), &capture.directory)?)
+}
+
+fn ledgers(capture: &Capture) -> Outcome {
+    let tool = tool::ours("rehal")?;
+    if !run(&tool, &["run"], arguments(capture), capture)?.succeeded() {
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()?;
+    let ledger = scratch.path().join("ledger").display().to_string();
+    let written = run(&tool, &["run", &format!("--replay_ledger={ledger}")], arguments(capture), capture)?;
+    ensure(written.succeeded(), || format!("writing the ledger ends with {}", written.summary()))?;
+    let against = format!("--against={ledger}");
+    for (words, arguments) in [
+        (["verify", &against], arguments(capture)),
+        (["verify", &against], on_workers(arguments(capture))),
+        (["verify", "--watch_memory"], arguments(capture)),
+    ] {
+        let shown = format!("{words:?} {arguments:?}");
+        let ended = run(&tool, &words, arguments, capture)?;
+        ensure(ended.succeeded(), || {
+            let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+            format!("{shown} ends with {}\n{said}", ended.summary())
+        })?;
+    }
+    Ok(())
+}
