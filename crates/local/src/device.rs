@@ -215,7 +215,7 @@ impl DeviceBackend for LocalDevice {
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         // What runs while it is recorded cannot be attributed to commands.
-        let is_profiled = self.profiler.session(profile::NEEDS_COMMANDS).is_some();
+        let is_profiled = self.profiler.reports(profile::NEEDS_COMMANDS);
         Ok(LocalCommands::create(params, !is_profiled))
     }
 

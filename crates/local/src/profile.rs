@@ -62,6 +62,8 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     let end_ns = match (op, LAST_NS.get()) {
         // Its last command has just ended.
         (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
+        // There was nothing to do: `run` returns at once.
+        (QueueOp::Alloca { .. } | QueueOp::Barrier { .. }, _) => start_ns,
         _ => now_ns(),
     };
     let span = Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false };

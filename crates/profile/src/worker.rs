@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::EndpointType;
 use crate::layout::{EventRelationship, NONE, RELATIONSHIP_WORKER};
 use crate::model::{Model, QueueKey, queue_of};
+use crate::{EndpointType, QueueEventType};
 
 /// The name of a worker by its number; of the program's threads, which work while they wait, if that is [`NONE`].
 pub fn worker_name(worker: u32) -> Cow<'static, str> {
@@ -26,6 +26,8 @@ pub struct WorkerSpan {
     pub submission: u64,
     /// The command, or [`NONE`].
     pub command: u32,
+    /// What the submission does, if it has no command buffer and the bundle says so.
+    operation: Option<QueueEventType>,
     pub start_ns: i64,
     pub end_ns: i64,
 }
@@ -36,26 +38,33 @@ impl WorkerSpan {
         if row.relationship_type.get() != RELATIONSHIP_WORKER {
             return None;
         }
-        let (command_buffer, submission) = match EndpointType(row.source_type.get()) {
-            EndpointType::COMMAND_OPERATION => (row.source_id.get(), 0),
-            EndpointType::QUEUE_SUBMISSION => (0, row.source_id.get()),
+        let secondary = row.source_secondary_id.get();
+        let (id, what) = (row.source_id.get(), secondary as u32);
+        let (command_buffer, submission, command, operation) = match EndpointType(row.source_type.get()) {
+            EndpointType::COMMAND_OPERATION => (id, 0, what, None),
+            EndpointType::QUEUE_SUBMISSION => {
+                (0, id, NONE, Some(what).filter(|it| *it != NONE).map(QueueEventType))
+            }
             _ => return None,
         };
-        let secondary = row.source_secondary_id.get();
         let time = |ns: u64| i64::try_from(ns).unwrap_or(-1);
         Some(Self {
             queue: queue_of!(row),
             worker: (secondary >> 32) as u32,
             command_buffer,
             submission,
-            command: secondary as u32,
+            command,
+            operation,
             start_ns: time(row.target_id.get()),
             end_ns: time(row.target_secondary_id.get()),
         })
     }
 
-    /// What it executed: the function or kind of the command, as far as the bundle describes it.
+    /// What it executed: the function or kind of the command, or the kind of the submission, as far as the bundle describes it.
     pub fn name<'m>(&self, model: &Model<'m>) -> Cow<'m, [u8]> {
+        if let Some(operation) = self.operation {
+            return Cow::Borrowed(operation.name().as_bytes());
+        }
         let commands = model.command_buffers.get(&self.command_buffer).map_or(&[][..], |it| &it.operations);
         let at = |index: &usize| model.operations[*index];
         let is_it = |index: &&usize| self.command != NONE && at(index).command_index.get() == self.command;

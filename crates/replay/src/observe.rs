@@ -101,6 +101,11 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether profiles relate work to the record that it replays; queried once, before a run.
+    fn profiles_records(&self) -> bool {
+        false
+    }
+
     /// Whether [`Observer::before_operation`] and [`Observer::after_operation`] are called; queried once, before a run.
     ///
     /// A run with such an observer is in serialized order. The commands of command buffers are recorded, and also performed

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use rehal_base::{Error, Range as ByteRange, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
+use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile,
     Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
@@ -296,6 +297,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let plan = self.plan;
         let stepping: Vec<usize> =
             (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
+        let profiles_records = self.observers.iter().any(|it| it.profiles_records());
         let extended = self.stepping.as_ref().map(|stepping| stepping.releases(plan));
         let releases = extended.as_ref().unwrap_or(&plan.releases);
         let releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
@@ -303,6 +305,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let mut scratch = Bump::with_capacity(4096);
         for number in steps.clone() {
             let step = &plan.steps[number as usize];
+            if profiles_records {
+                set_replayed_record(Some(step.location.ordinal.into()));
+            }
             for &index in &stepping {
                 self.observers[index].step(step.location)?;
             }

@@ -57,7 +57,7 @@ pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
     /// What it waits for and then what it signals, if queue events are reported.
-    timepoints: Arc<[Timepoint<u64>]>,
+    timepoints: SmallVec<[Timepoint<u64>; 4]>,
     wait_count: usize,
     was_deferred: bool,
     submitted_ns: i64,
@@ -112,10 +112,16 @@ impl Profiler {
         Ok(())
     }
 
+    /// Whether there is a session that reports any of these kinds of data.
+    #[inline]
+    pub fn reports(&self, data: ProfileData) -> bool {
+        self.data.load(Ordering::Relaxed) & data.bits() != 0
+    }
+
     /// The session, if there is one that reports any of these kinds of data.
     #[inline]
     pub fn session(&self, data: ProfileData) -> Option<Arc<ProfileSession>> {
-        if self.data.load(Ordering::Relaxed) & data.bits() == 0 {
+        if !self.reports(data) {
             return None;
         }
         self.session.lock().clone()
@@ -196,14 +202,11 @@ impl ProfileSession {
         {
             self.sink().replayed(&operation, record);
         }
-        let timepoints = || {
-            let all = submission.waits.iter().chain(submission.signals);
-            all.map(|it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value })
-        };
         let submitted_ns = if has_event { now_ns() } else { 0 };
         let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
         if is_ready && has_event && other.is_empty() {
-            let timepoints: SmallVec<[_; 4]> = timepoints().collect();
+            let mut timepoints = SmallVec::new();
+            add_timepoints(submission, &mut timepoints);
             let (waits, signals) = timepoints.split_at(submission.waits.len());
             self.sink().queue_event(&QueueEvent {
                 operation,
@@ -216,10 +219,11 @@ impl ProfileSession {
             });
             return None;
         }
-        let (timepoints, wait_count) = match has_event {
-            true => (timepoints().collect(), submission.waits.len()),
-            false => (Arc::default(), 0),
-        };
+        let (mut timepoints, mut wait_count) = (SmallVec::new(), 0);
+        if has_event {
+            add_timepoints(submission, &mut timepoints);
+            wait_count = submission.waits.len();
+        }
         Some(ProfiledSubmission {
             session: self.clone(),
             operation,
@@ -438,6 +442,16 @@ impl Identity {
         self.described_in.load(Ordering::Relaxed) != session
             && self.described_in.swap(session, Ordering::Relaxed) != session
     }
+}
+
+/// Adds what a submission waits for, and then what it signals. In place: a returned list would be moved, which costs more.
+fn add_timepoints(submission: &Submission<Live<'_>>, timepoints: &mut SmallVec<[Timepoint<u64>; 4]>) {
+    let mut add = |it: &Timepoint<&Semaphore>| {
+        timepoints.push(Timepoint { semaphore: it.semaphore.id(), value: it.value });
+    };
+    // One loop for each list: a chained iterator costs as much as the rest of the event.
+    submission.waits.iter().for_each(&mut add);
+    submission.signals.iter().for_each(&mut add);
 }
 
 /// Bytes that an operation allocates or moves.

@@ -37,7 +37,11 @@ impl Running<'_, '_, '_> {
     pub(super) fn report_stage_before(&self, stage: u32) -> Option<CommandRegion> {
         let profile = self.profile()?;
         let report = &self.content.report;
-        let end_ns = now_ns();
+        // The spans of commands come from their tiles; only regions need the times of stages.
+        let end_ns = if stage == 0 || profile.reports_regions() { now_ns() } else { 0 };
+        let start_ns = report.stage_start_ns.load(Ordering::Relaxed);
+        // Where one stage ends, the next begins.
+        report.stage_start_ns.store(end_ns, Ordering::Relaxed);
         if stage == 0 {
             report.start_ns.store(end_ns, Ordering::Relaxed);
             return None;
@@ -45,7 +49,6 @@ impl Running<'_, '_, '_> {
         let index = stage - 1;
         report.reported.store(stage, Ordering::Relaxed);
         let commands = self.commands_of(index).filter(|_| self.view.is_command_buffer)?;
-        let start_ns = report.stage_start_ns.load(Ordering::Relaxed);
         let (mut first_tile_ns, mut last_tile_ns, mut drains) = (i64::MAX, start_ns, 0);
         let failed = self.failed_command();
         for (command, tiling) in commands.clone().zip(&self.content.tilings) {
@@ -79,6 +82,9 @@ impl Running<'_, '_, '_> {
     #[inline]
     pub(super) fn report_worker(&self, command: usize, span: Option<(i64, i64)>) {
         let (Some(profile), Some((start_ns, end_ns))) = (self.profile(), span) else { return };
+        if !profile.reports_regions() {
+            return;
+        }
         let stage = self.view.stages.partition_point(|start| *start as usize <= command).saturating_sub(1);
         report_worker(
             profile,
@@ -99,7 +105,6 @@ impl Running<'_, '_, '_> {
             report_region(profile, &CommandRegion { next_tile_count: Some(tiles), ..region });
         }
         self.content.report.tiles.store(tiles, Ordering::Relaxed);
-        self.content.report.stage_start_ns.store(now_ns(), Ordering::Relaxed);
     }
 
     /// Reports the submission, of which nothing runs any more.

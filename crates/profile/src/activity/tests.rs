@@ -215,12 +215,12 @@ fn workers_have_tracks_behind_those_of_their_queue() {
     };
     let row = rows::CommandOperation { header: &operation.sized(), appended: &[] };
     writer.append_rows(&fields, &[row]).unwrap();
-    // Worker 1 executed command 2 and an unknown command; worker 0 a submission without a command buffer, and a thread that
-    // waited as well.
+    // Worker 1 executed command 2 and an unknown command; worker 0 a copy without a command buffer, and a thread that waited
+    // a submission of unknown kind.
     for (source_type, id, worker, command, start, end) in [
         (EndpointType::COMMAND_OPERATION, 4, 1, 2, 100, 150),
         (EndpointType::COMMAND_OPERATION, 4, 1, 3, 150, 140),
-        (EndpointType::QUEUE_SUBMISSION, 9, 0, NONE, 120, 130),
+        (EndpointType::QUEUE_SUBMISSION, 9, 0, QueueEventType::COPY.0, 120, 130),
         (EndpointType::QUEUE_SUBMISSION, 9, NONE.into(), NONE, 130, 140),
         (EndpointType::ARTIFACT, 9, 7, NONE, 120, 130),
     ] {
@@ -260,7 +260,7 @@ fn workers_have_tracks_behind_those_of_their_queue() {
         .collect();
     // The one that ends before it begins has no time.
     let expected = [
-        (1, true, 30, 10, &b"work"[..]),
+        (1, true, 30, 10, &b"copy"[..]),
         (2, true, 10, 50, b"fill"),
         (3, true, 40, 10, b"work"),
         (2, false, 0, 0, b"work"),

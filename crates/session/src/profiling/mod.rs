@@ -18,7 +18,7 @@ use std::time::Duration;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
-use rehal_replay::{Observer, RecordLocation};
+use rehal_replay::Observer;
 use tempfile::NamedTempFile;
 
 use crate::{DispatchTimes, NamedPath, ProfileFile, Report, ReportOptions};
@@ -41,15 +41,15 @@ pub struct ProfilingOptions {
     /// How often devices are asked for what they have buffered. Default: only at the end.
     pub flush_interval: Option<Duration>,
     /// Whether the program measures, and therefore flushes itself, while it does not measure, whenever
-    /// [`Profiling::is_due`]. Default: a thread writes.
+    /// [`Profiling::is_due`]. Default: a thread writes at once.
     pub is_measured: bool,
 }
 
 /// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
 ///
 /// A thread writes what devices report to the file within 100 ms, so that the bundle of a killed program is readable up to that
-/// point. A program that measures flushes instead ([`ProfilingOptions::is_measured`]); at most 8 MiB per device are pending, then
-/// the thread that reports writes them.
+/// point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
+/// not done so 100 ms later. At most 8 MiB per device are pending, then the thread that reports writes them.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -212,13 +212,8 @@ impl Profiling {
 }
 
 impl Observer for ProfiledRecords {
-    fn wants_steps(&self) -> bool {
+    fn profiles_records(&self) -> bool {
         self.is_on
-    }
-
-    fn step(&mut self, location: RecordLocation) -> Result<()> {
-        set_replayed_record(Some(location.ordinal.into()));
-        Ok(())
     }
 }
 
@@ -287,7 +282,11 @@ impl Session {
     }
 
     fn flush(&self) -> Result<()> {
-        self.bundle.set_due(false);
+        self.bundle.count_flush();
+        self.flush_devices()
+    }
+
+    fn flush_devices(&self) -> Result<()> {
         self.devices.devices().iter().try_for_each(|device| device.flush_profiling())?;
         self.write()
     }
@@ -307,15 +306,20 @@ impl Session {
             let interval = flush_interval.unwrap_or(WRITE_INTERVAL).min(WRITE_INTERVAL);
             let rounds = flush_interval.map(|wanted| wanted.as_nanos().div_ceil(interval.as_nanos().max(1)));
             let mut round = 0;
+            let mut requested_after = None;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
                 round += 1;
+                let flush_count = session.bundle.flush_count();
+                if is_measured && requested_after != Some(flush_count) {
+                    requested_after = Some(flush_count);
+                    session.bundle.set_due(true);
+                    continue;
+                }
+                // A program that measures has been in one measurement since the request. It costs less than a kill, which
+                // would lose the rows.
                 // Errors are kept in the bundle, and the end of the session reports them.
                 let _ = match rounds {
-                    Some(rounds) if round % rounds.max(1) == 0 => session.flush(),
-                    _ if is_measured => {
-                        session.bundle.set_due(true);
-                        Ok(())
-                    }
+                    Some(rounds) if round % rounds.max(1) == 0 => session.flush_devices(),
                     _ => session.write(),
                 };
             }

@@ -377,8 +377,11 @@ pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &W
         0 => (EndpointType::QUEUE_SUBMISSION, operation.submission_id),
         command_buffer => (EndpointType::COMMAND_OPERATION, command_buffer),
     };
-    let secondary =
-        u64::from(span.worker.unwrap_or(NONE)) << 32 | u64::from(span.command_index.unwrap_or(NONE));
+    let what = match operation.command_buffer_id {
+        0 => event_type(operation.kind).get(),
+        _ => span.command_index.unwrap_or(NONE),
+    };
+    let secondary = u64::from(span.worker.unwrap_or(NONE)) << 32 | u64::from(what);
     let row = layout::EventRelationship {
         relationship_type: U32::new(layout::RELATIONSHIP_WORKER),
         relationship_id: U64::new(id),

@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
@@ -9,8 +9,8 @@ use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
     ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
-use rehal_hal::{CommandBufferParams, FunctionInfo};
-use rehal_profile::layout::{RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
+use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
+use rehal_profile::layout::{self, RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -22,6 +22,8 @@ pub(super) struct Bundle {
     failure: Mutex<Option<Error>>,
     /// Whether there is enough to write that a program which measures should do it at the next opportunity.
     is_due: AtomicBool,
+    /// How often the program has flushed.
+    flush_count: AtomicU64,
 }
 
 /// Receives what one device reports, as a session of its own in the bundle.
@@ -35,14 +37,45 @@ pub(super) struct DeviceSink {
     writing: Mutex<()>,
 }
 
-/// Rows that are not written yet, as the bytes of their chunks.
+/// What is not written yet.
 #[derive(Default)]
 struct Pending {
+    /// Rows, as the bytes of their chunks.
     lists: [Vec<u8>; LISTS.len()],
-    /// Bytes of all lists.
+    events: Events,
+    /// Bytes of all rows, including those of the events.
     size_bytes: usize,
     /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
+}
+
+/// The most frequent events. They become rows when they are written, which is not in the time of the program's work.
+#[derive(Default)]
+struct Events {
+    submissions: Vec<SubmissionEvent>,
+    /// The waits and then the signals of all submissions.
+    timepoints: Vec<Timepoint<u64>>,
+    executions: Vec<HostExecution>,
+    /// Events that replay a record.
+    replaying: u64,
+}
+
+/// A [`QueueEvent`] whose timepoints are in [`Events`].
+struct SubmissionEvent {
+    operation: ProfiledOperation,
+    wait_count: u32,
+    signal_count: u32,
+    was_deferred: bool,
+    submitted_ns: i64,
+    ready_ns: i64,
+    replayed_record: Option<u64>,
+}
+
+/// The last number of an event in each list of rows that [`Events`] become.
+struct LastIds {
+    submission: u64,
+    execution: u64,
+    relationship: u64,
 }
 
 /// Chunks in the order in which they are written: metadata precedes events.
@@ -85,6 +118,7 @@ impl Bundle {
             writer: Mutex::new(Writer::new(file)?),
             failure: Mutex::default(),
             is_due: AtomicBool::new(false),
+            flush_count: AtomicU64::new(0),
         })
     }
 
@@ -100,6 +134,16 @@ impl Bundle {
 
     pub(super) fn set_due(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::Relaxed);
+    }
+
+    /// The program flushes: nothing is due any more.
+    pub(super) fn count_flush(&self) {
+        self.set_due(false);
+        self.flush_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn flush_count(&self) -> u64 {
+        self.flush_count.load(Ordering::Relaxed)
     }
 
     fn with_writer(&self, write: impl FnOnce(&mut Writer<File>) -> Result<()>) {
@@ -147,11 +191,8 @@ impl DeviceSink {
     /// Writes the rows reported so far.
     pub(super) fn write(&self) {
         let _writing = self.writing.lock();
-        let lists = {
-            let mut pending = self.pending.lock();
-            pending.size_bytes = 0;
-            take(&mut pending.lists)
-        };
+        let (mut lists, mut events, last) = self.pending.lock().take();
+        self.encode(&mut lists, &events, last);
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
             for (index, (content, rows)) in
@@ -174,6 +215,50 @@ impl DeviceSink {
                 *list = written;
             }
         }
+        events.clear();
+        pending.events.reuse(events);
+    }
+
+    /// Adds the rows of events.
+    fn encode(&self, lists: &mut [Vec<u8>; LISTS.len()], events: &Events, mut last: LastIds) {
+        let next = |last: &mut u64| {
+            *last += 1;
+            *last
+        };
+        let mut timepoints = &*events.timepoints;
+        for it in &events.submissions {
+            let (waits, rest) = timepoints.split_at(it.wait_count as usize);
+            let (signals, rest) = rest.split_at(it.signal_count as usize);
+            timepoints = rest;
+            let event = QueueEvent {
+                operation: it.operation,
+                waits,
+                signals,
+                was_deferred: it.was_deferred,
+                submitted_ns: it.submitted_ns,
+                ready_ns: it.ready_ns,
+                replayed_record: it.replayed_record,
+            };
+            rows::queue_event(&mut lists[QUEUE], &self.origin, next(&mut last.submission), &event);
+            let waits = waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
+            let signals = signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
+            let relationships = &mut lists[RELATIONSHIP];
+            for (kind, timepoint) in waits.chain(signals) {
+                let id = next(&mut last.relationship);
+                rows::timepoint(relationships, &self.origin, id, kind, &event, timepoint);
+            }
+            if let Some(record) = it.replayed_record {
+                let id = next(&mut last.relationship);
+                rows::replayed_submission(relationships, &self.origin, id, &it.operation, record);
+            }
+        }
+        for event in &events.executions {
+            rows::host_execution(&mut lists[HOST_EXECUTION], &self.origin, next(&mut last.execution), event);
+            if let Some(record) = event.replayed_record {
+                let (rows, id) = (&mut lists[RELATIONSHIP], next(&mut last.relationship));
+                rows::replayed_submission(rows, &self.origin, id, &event.operation, record);
+            }
+        }
     }
 
     /// Adds a row to a list; `put` gets the list and the event's id.
@@ -181,15 +266,6 @@ impl DeviceSink {
         let mut pending = self.pending.lock();
         pending.push(list, put);
         self.bound(pending);
-    }
-
-    /// Relates a submission to the record that it replays.
-    fn push_replayed(&self, pending: &mut Pending, operation: &ProfiledOperation, record: Option<u64>) {
-        if let Some(record) = record {
-            pending.push(RELATIONSHIP, |rows, relationship| {
-                rows::replayed_submission(rows, &self.origin, relationship, operation, record);
-            });
-        }
     }
 
     /// Bounds what is pending.
@@ -212,6 +288,47 @@ impl Pending {
         let before = rows.len();
         put(rows, self.counts[list]);
         self.size_bytes += rows.len() - before;
+    }
+
+    /// Counts the row of an event, of `row_bytes`, and those of its relationships.
+    fn add_size(&mut self, row_bytes: usize, relationships: usize) {
+        self.size_bytes += row_bytes + relationships * size_of::<layout::EventRelationship>();
+    }
+
+    /// Takes all rows and events; the ids of the rows that the events become follow the last ones.
+    fn take(&mut self) -> ([Vec<u8>; LISTS.len()], Events, LastIds) {
+        let events = take(&mut self.events);
+        let last = LastIds {
+            submission: self.counts[QUEUE],
+            execution: self.counts[HOST_EXECUTION],
+            relationship: self.counts[RELATIONSHIP],
+        };
+        self.counts[QUEUE] += events.submissions.len() as u64;
+        self.counts[HOST_EXECUTION] += events.executions.len() as u64;
+        self.counts[RELATIONSHIP] += events.timepoints.len() as u64 + events.replaying;
+        self.size_bytes = 0;
+        (take(&mut self.lists), events, last)
+    }
+}
+
+impl Events {
+    fn clear(&mut self) {
+        self.submissions.clear();
+        self.timepoints.clear();
+        self.executions.clear();
+        self.replaying = 0;
+    }
+
+    /// Keeps the capacity of `written`, which is empty, where it is larger.
+    fn reuse(&mut self, written: Self) {
+        fn reuse<T>(list: &mut Vec<T>, written: Vec<T>) {
+            if list.is_empty() && written.capacity() > list.capacity() {
+                *list = written;
+            }
+        }
+        reuse(&mut self.submissions, written.submissions);
+        reuse(&mut self.timepoints, written.timepoints);
+        reuse(&mut self.executions, written.executions);
     }
 }
 
@@ -255,22 +372,31 @@ impl ProfileSink for DeviceSink {
 
     fn queue_event(&self, event: &QueueEvent<'_>) {
         let mut pending = self.pending.lock();
-        pending.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
-        let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
-        let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
-        for (kind, timepoint) in waits.chain(signals) {
-            pending.push(RELATIONSHIP, |rows, id| {
-                rows::timepoint(rows, &self.origin, id, kind, event, timepoint);
-            });
-        }
-        self.push_replayed(&mut pending, &event.operation, event.replayed_record);
+        let is_replay = event.replayed_record.is_some();
+        let relationships = event.waits.len() + event.signals.len() + usize::from(is_replay);
+        pending.add_size(size_of::<layout::QueueEvent>(), relationships);
+        let events = &mut pending.events;
+        events.submissions.push(SubmissionEvent {
+            operation: event.operation,
+            wait_count: event.waits.len() as u32,
+            signal_count: event.signals.len() as u32,
+            was_deferred: event.was_deferred,
+            submitted_ns: event.submitted_ns,
+            ready_ns: event.ready_ns,
+            replayed_record: event.replayed_record,
+        });
+        events.timepoints.extend_from_slice(event.waits);
+        events.timepoints.extend_from_slice(event.signals);
+        events.replaying += u64::from(is_replay);
         self.bound(pending);
     }
 
     fn host_execution(&self, event: &HostExecution) {
         let mut pending = self.pending.lock();
-        pending.push(HOST_EXECUTION, |rows, id| rows::host_execution(rows, &self.origin, id, event));
-        self.push_replayed(&mut pending, &event.operation, event.replayed_record);
+        let is_replay = event.replayed_record.is_some();
+        pending.add_size(size_of::<layout::HostExecutionEvent>(), usize::from(is_replay));
+        pending.events.executions.push(*event);
+        pending.events.replaying += u64::from(is_replay);
         self.bound(pending);
     }
 
@@ -295,9 +421,9 @@ impl ProfileSink for DeviceSink {
     }
 
     fn replayed(&self, operation: &ProfiledOperation, record: u64) {
-        let mut pending = self.pending.lock();
-        self.push_replayed(&mut pending, operation, Some(record));
-        self.bound(pending);
+        self.push(RELATIONSHIP, |rows, id| {
+            rows::replayed_submission(rows, &self.origin, id, operation, record);
+        });
     }
 
     fn clock_sample(&self, sample: &ClockSample) {

@@ -1,11 +1,12 @@
-//! What a device with a clock of its own reports, whose ticks drift from the host's time.
+//! What sinks write: ids and relationships of events, and the ticks of a device whose clock drifts from the host's time.
 
 use rehal_base::StatusCode;
-use rehal_hal::FunctionInfo;
 use rehal_hal::profile::{
-    ClockSample, DeviceQueueEvent, DispatchEvent, ProfileSink, ProfiledDispatch, ProfiledOperation,
-    QueueOpKind,
+    ClockSample, DeviceQueueEvent, DispatchEvent, HostExecution, ProfileSink, ProfiledDispatch,
+    ProfiledOperation, QueueEvent, QueueOpKind, WorkerSpan,
 };
+use rehal_hal::{FunctionInfo, Timepoint};
+use rehal_profile::QueueEventType;
 
 use super::*;
 use crate::ReportFormat;
@@ -134,4 +135,128 @@ fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
     let summary = profile.write_timeline(&mut Vec::new()).unwrap();
     assert_eq!((summary.event_count, summary.untimed_count), (4, 0));
     assert!(summary.uncorrelated_devices.is_empty());
+}
+
+#[test]
+fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("workers.ireeprof");
+    let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
+    let sink = DeviceSink::new(&bundle, 0, "host");
+    sink.begin();
+    let span = |command_buffer_id, command_index, worker| WorkerSpan {
+        operation: ProfiledOperation {
+            kind: QueueOpKind::Copy,
+            queue_ordinal: 0,
+            submission_id: 9,
+            command_buffer_id,
+            allocation_id: 0,
+            operation_count: 1,
+            payload_bytes: 0,
+        },
+        command_index,
+        worker,
+        start_ns: 10,
+        end_ns: 20,
+    };
+    sink.worker_span(&span(0, None, Some(3)));
+    sink.worker_span(&span(0, None, None));
+    sink.worker_span(&span(5, Some(7), Some(2)));
+    sink.end(StatusCode::Ok);
+    bundle.check().unwrap();
+    let export = report(&ProfileFile::open(&path).unwrap(), Report::Export, ReportFormat::IreeperfJsonl);
+    let sources: Vec<_> = export
+        .lines()
+        .filter(|row| row.contains("\"record_type\":\"event_relationship\""))
+        .map(|row| (number(row, "source_id"), number(row, "source_secondary_id")))
+        .collect();
+    let copy = u64::from(QueueEventType::COPY.0);
+    assert_eq!(sources, [(9, 3 << 32 | copy), (9, 0xffff_ffff << 32 | copy), (5, 2 << 32 | 7)]);
+}
+
+/// The value of a field in a row of an export.
+fn number(row: &str, name: &str) -> u64 {
+    let value = row.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name}: {row}"));
+    value.split([',', '}']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("events.ireeprof");
+    let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
+    let sink = DeviceSink::new(&bundle, 0, "host");
+    sink.begin();
+    for submission_id in 1..=6 {
+        let operation = ProfiledOperation {
+            kind: QueueOpKind::Barrier,
+            queue_ordinal: 0,
+            submission_id,
+            command_buffer_id: 0,
+            allocation_id: 0,
+            operation_count: 0,
+            payload_bytes: 0,
+        };
+        // Of the submission n: n - 1 waits, one signal.
+        let waits: Vec<_> =
+            (1..submission_id).map(|value| Timepoint { semaphore: 100 + submission_id, value }).collect();
+        let record = (submission_id % 2 == 0).then_some(1_000 + submission_id);
+        sink.queue_event(&QueueEvent {
+            operation,
+            waits: &waits,
+            signals: &[Timepoint { semaphore: 200 + submission_id, value: 7 }],
+            was_deferred: false,
+            submitted_ns: 10,
+            ready_ns: 10,
+            replayed_record: record,
+        });
+        // A relationship that is encoded at once.
+        sink.replayed(&operation, 2_000 + submission_id);
+        sink.host_execution(&HostExecution {
+            operation,
+            command_index: None,
+            dispatch: None,
+            was_deferred: false,
+            status: StatusCode::Ok,
+            start_ns: 20,
+            end_ns: 30,
+            workgroup_count: 0,
+            thread_time_ns: 0,
+            replayed_record: Some(3_000 + submission_id),
+        });
+        if submission_id % 3 == 0 {
+            sink.write();
+        }
+    }
+    sink.end(StatusCode::Ok);
+    bundle.check().unwrap();
+
+    let profile = ProfileFile::open(&path).unwrap();
+    let export = report(&profile, Report::Export, ReportFormat::IreeperfJsonl);
+    let rows = |kind: &str| -> Vec<&str> {
+        let wanted = format!("\"record_type\":\"{kind}\"");
+        export.lines().filter(|row| row.contains(&wanted)).collect()
+    };
+    for kind in ["queue_event", "host_execution_event"] {
+        let ids: Vec<_> =
+            rows(kind).iter().map(|row| (number(row, "event_id"), number(row, "submission_id"))).collect();
+        assert_eq!(ids, (1..=6).map(|id| (id, id)).collect::<Vec<_>>(), "{kind}");
+    }
+    let relationships = rows("event_relationship");
+    let mut ids: Vec<_> = relationships.iter().map(|row| number(row, "relationship_id")).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    for submission in 1..=6 {
+        let mut targets: Vec<_> = relationships
+            .iter()
+            .filter(|row| number(row, "source_id") == submission)
+            .map(|row| (number(row, "target_id"), number(row, "target_secondary_id")))
+            .collect();
+        targets.sort_unstable();
+        let mut expected: Vec<_> = (1..submission).map(|value| (100 + submission, value)).collect();
+        expected.push((200 + submission, 7));
+        expected.extend((submission % 2 == 0).then_some((1_000 + submission, 0)));
+        expected.extend([(2_000 + submission, 0), (3_000 + submission, 0)]);
+        assert_eq!(targets, expected, "submission {submission}");
+    }
 }

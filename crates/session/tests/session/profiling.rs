@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rehal_profile::{Bundle, ContentType, OpenOptions, layout, rows};
 use rehal_session::{
@@ -148,6 +148,35 @@ fn regions_cover_the_stages_of_each_command_buffer() {
             assert!(region.tile_count.get() >= region.dispatch_count.get(), "{driver}");
         }
     }
+}
+
+#[test]
+fn rows_of_a_measurement_that_takes_long_are_written_before_it_ends() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("long.ireeprof");
+    let plan = CaptureFile::open(&capture("add4.add.local-sync"), &CaptureOptions::default()).unwrap().plan();
+    let plan = plan.unwrap();
+    let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync").unwrap()).open().unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let mut options = ProfilingOptions::new(&path, everything());
+    options.is_measured = true;
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    replay.run(&mut []).unwrap();
+    // The measurement has not ended, so the program has not flushed: what a kill leaves is what is in the file.
+    let begin = Instant::now();
+    let written = loop {
+        let rows = read(&path);
+        if !rows.queue.is_empty() || begin.elapsed() > Duration::from_secs(60) {
+            break rows;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(profiling.is_due(), "the program was asked to flush");
+    profiling.end().unwrap();
+    let all = read(&path);
+    assert!(!written.queue.is_empty());
+    assert_eq!(written.queue.len(), all.queue.len());
+    assert_eq!(written.execution.len(), all.execution.len());
 }
 
 #[test]
