@@ -82,3 +82,10 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
+
+/// A name without characters that would break a line or control a terminal.
+pub(crate) fn escaped(name: &str) -> String {
+    name.chars()
+        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
+        .collect()
+}

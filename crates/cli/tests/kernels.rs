@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use common::{Scratch, capture, fail, print};
@@ -73,6 +74,9 @@ fn functions_are_selected_and_the_longest_come_first() {
     let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
     assert_eq!(lines.lines().count(), kernels.len() + 1);
     assert!(lines.lines().all(|line| line.split(',').count() == 17), "{lines}");
+    let columns = lines.lines().next().unwrap().split(',');
+    let renamed = |column: &&str| !["binding_lengths", "aliases"].contains(column);
+    assert!(columns.filter(renamed).all(|column| kernels[0].get(column).is_some()), "{lines}");
     let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
     assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
 }
@@ -87,7 +91,19 @@ fn exported_slices_have_the_digests_of_the_index() {
     let index: Value = serde_json::from_str(&index).unwrap();
     let entries = index["kernels"].as_array().unwrap();
     assert_eq!(entries.len(), kernels);
+    assert_eq!(index["timed_by"], "device");
+    for entry in entries {
+        let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "share"];
+        assert!(keys.iter().all(|key| !entry[key].is_null()), "{entry}");
+        let prefix = entry["file"].as_str().unwrap().split('-').next().unwrap().parse::<usize>().unwrap();
+        assert_eq!(entries[prefix], *entry);
+    }
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
+    // Its mode is that of any directory that is created here.
+    let other = scratch.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&directory), mode(&other));
     for entry in entries {
         let file = directory.join(entry["file"].as_str().unwrap());
         let file = file.to_str().unwrap();
@@ -118,4 +134,18 @@ fn a_failure_leaves_no_directory() {
     let stderr = fail(&["rehal", "kernels", "--no_run", &export, &path]);
     assert!(stderr.contains("--no_run"), "{stderr}");
     assert!(!Path::new(&directory).exists());
+}
+
+#[test]
+fn names_do_not_control_the_terminal() {
+    let scratch = Scratch::new();
+    let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
+    let name = b"add_dispatch_0";
+    let places: Vec<usize> =
+        (0..bytes.len() - name.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
+    places.iter().for_each(|at| bytes[at + 2] = 0x1B);
+    let path = scratch.path("named.ireereplay");
+    std::fs::write(&path, bytes).unwrap();
+    let text = print(&["rehal", "kernels", "--no-run", path.to_str().unwrap()]);
+    assert!(text.contains("ad\\u{1b}_dispatch_0") && !text.contains('\u{1b}'), "{text:?}");
 }

@@ -49,6 +49,42 @@ fn a_slice_reads_what_the_program_reads() {
 }
 
 #[test]
+fn parameters_stay_in_their_file_on_request() {
+    let scratch = Scratch::new();
+    let path = capture("params.reference.digest.local-sync");
+    let remap = format!("--replay_file_remap=/tmp/rehal-fixtures/params={}", common::fixture("params"));
+    let mut sizes = Vec::new();
+    let mut digests = Vec::new();
+    for (index, words) in [
+        &["--scope=execute"][..],
+        &["--scope=execute", "--keep_references"],
+        &["--scope=execute", "--keep-references", "--check=always"],
+        &["--scope=execute", "--keep_references", "--check=never"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let output = scratch.path(&format!("{index}.ireereplay"));
+        let output = output.to_str().unwrap();
+        print(&slice(&[words, &[remap.as_str()][..]].concat(), &path, output));
+        let files: Value = serde_json::from_str(&print(&["rehal", "info", "--format=json", output])).unwrap();
+        sizes.push((
+            std::fs::metadata(output).unwrap().len(),
+            files["external_files"].as_array().unwrap().len(),
+        ));
+        digests.push(reads(output));
+    }
+    assert!(digests.iter().all(|it| !it.is_empty() && *it == digests[0]), "{digests:?}");
+    let files: Vec<usize> = sizes.iter().map(|(_, files)| *files).collect();
+    assert_eq!(files, [0, 1, 1, 1]);
+    assert!(sizes[1..].iter().all(|(bytes, _)| *bytes < sizes[0].0), "{sizes:?}");
+    let stderr = fail(&slice(&["--scope=execute"], &path, scratch.path("none").to_str().unwrap()));
+    assert!(stderr.contains("No such file"), "{stderr}");
+    let stderr = fail(&["rehal", "kernels", "--keep_references", &path]);
+    assert!(stderr.contains("--keep_references needs --export"), "{stderr}");
+}
+
+#[test]
 fn a_slice_can_be_a_pipe() {
     let scratch = Scratch::new();
     let (path, output) = (capture("add4.add.local-sync"), scratch.path("slice.ireereplay"));

@@ -122,6 +122,15 @@ pub trait Observer {
         true
     }
 
+    /// Whether a command of a wanted submission is wanted: the command of the record at `location`, whose command buffer has
+    /// been executed `occurrence` times before. Commands between those that are wanted are executed together, so that they
+    /// cost what they cost without observers. Called once for each, in order. If other observers want an operation, it is
+    /// reported to this one as well.
+    fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
+        let _ = (location, occurrence);
+        true
+    }
+
     /// An operation is about to be performed, and no work is in flight. `Break` ends the run before it, without an error.
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         let _ = operation;

@@ -91,6 +91,7 @@ pub struct Replay {
     replacements: Replacements,
     redzones: Redzones,
     own_names: Vec<String>,
+    file_remaps: Vec<FileRemap>,
     /// Files shared by runs, by index; `None` if each run needs its own.
     files: Vec<Option<File>>,
 }
@@ -140,9 +141,19 @@ impl Replay {
         };
         let redzones = Redzones::new(options.redzone_bytes)?;
         let devices = devices.clone();
-        let files = Vec::new();
-        let mut this = Self { plan, devices, schedule, evictions, replacements, redzones, own_names, files };
-        this.open_files(&options.file_remaps)?;
+        let (file_remaps, files) = (options.file_remaps.clone(), Vec::new());
+        let mut this = Self {
+            plan,
+            devices,
+            schedule,
+            evictions,
+            replacements,
+            redzones,
+            own_names,
+            file_remaps,
+            files,
+        };
+        this.open_files()?;
         Ok(this)
     }
 
@@ -175,6 +186,11 @@ impl Replay {
         self.files[index].as_ref()
     }
 
+    /// The path remappings for the capture's files.
+    pub(crate) fn file_remaps(&self) -> &[FileRemap] {
+        &self.file_remaps
+    }
+
     /// Prepares and drops each executable or its substitute, so that executables which a run would reject are found
     /// before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
@@ -190,7 +206,7 @@ impl Replay {
         Ok(())
     }
 
-    fn open_files(&mut self, remaps: &[FileRemap]) -> Result<()> {
+    fn open_files(&mut self) -> Result<()> {
         let plan = self.plan.clone();
         let devices = self.devices.devices();
         for op in &plan.host_ops {
@@ -205,7 +221,7 @@ impl Replay {
                     let range = ByteRange { offset: bytes.start, length: bytes.count };
                     plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
                 }
-                _ => files::open(record, remaps),
+                _ => files::open(record, &self.file_remaps),
             };
             let shared = opened
                 .and_then(|file| {

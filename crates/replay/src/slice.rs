@@ -4,15 +4,20 @@ mod collect;
 mod cut;
 mod issue;
 mod ranges;
+mod references;
+mod runs;
+mod shared;
+mod write;
+
+use std::time::Duration;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{CreateOp, DeviceGroup, HostOp};
+use rehal_hal::{CreateOp, HostOp};
 
-use self::collect::{Collector, Content};
-use self::cut::Found;
-use self::issue::Fill;
+use self::runs::{DispatchRun, ScopeRun};
+use self::shared::Shared;
 use crate::plan::RecordLocation;
-use crate::{CaptureSink, RecordOptions, Recorder, Replay};
+use crate::{CaptureSink, Observer, Replay};
 
 /// Which work to cut out. Occurrences are counted from 0, in the order of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +52,23 @@ pub struct SliceOptions {
     /// Keeps what is in the bindings that kernels change before they do, without a test whether they read it. The test
     /// dispatches the kernels with other values there.
     pub keep_outputs: bool,
+    /// Reads what the capture reads from external files from these files, instead of storing the bytes.
+    pub keep_references: bool,
+    /// Whether the work is also performed by itself.
+    pub check: SliceCheck,
+}
+
+/// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it writes the same
+/// bytes as in the whole capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SliceCheck {
+    /// Unless it is a dispatch that took more than a quarter of the replay up to its end.
+    #[default]
+    WhenCheap,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
 }
 
 /// A slice that was written.
@@ -61,6 +83,8 @@ pub struct Slice {
     pub occurrence: u64,
     /// Number of bytes of buffers in the slice.
     pub content_bytes: u64,
+    /// Whether the work was performed by itself, and wrote the same bytes.
+    pub is_checked: bool,
     /// The host reads: what the work wrote.
     pub reads: Vec<SlicedRead>,
 }
@@ -84,6 +108,18 @@ impl SlicedRead {
     }
 }
 
+/// Receives the slices of [`Replay::slices`].
+pub trait SliceSet {
+    /// Where a capture is written.
+    type Sink: CaptureSink + 'static;
+
+    /// The sink of the slice with an index, whose function has this name.
+    fn sink(&mut self, index: usize, name: &str) -> Result<Self::Sink>;
+
+    /// The slice with an index is complete.
+    fn finished(&mut self, index: usize, slice: Slice) -> Result<()>;
+}
+
 impl Replay {
     /// Writes a capture of a part of the work: its executables, its buffers with the bytes that it reads, as they are just
     /// before, its operations, and a host read of each range that it writes. Replays up to there in serialized order.
@@ -99,82 +135,47 @@ impl Replay {
         self.slice_to(cut, options, sink).map_err(|error| self.plan().in_file(error))
     }
 
+    /// Writes slices of dispatches, each with its record and occurrence, in a single replay up to the last of them, which
+    /// other observers also see. They arrive in the order of the replay.
+    pub fn slices<S: SliceSet>(
+        &self,
+        dispatches: &[(u32, u64)],
+        options: &SliceOptions,
+        set: &mut S,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<()> {
+        let outcome = self.find_dispatches(dispatches);
+        let founds = outcome.map_err(|error| self.plan().in_file(error))?;
+        let shared = Shared::new(self, options);
+        let mut run = DispatchRun::new(&shared, &founds, |index, collected, elapsed| {
+            let sink = set.sink(index, &founds[index].name)?;
+            set.finished(index, shared.write(&founds[index], collected, elapsed, sink)?)
+        });
+        let mut all: Vec<&mut dyn Observer> = observers.iter_mut().map(|it| &mut **it as _).collect();
+        all.push(&mut run);
+        self.run(&mut all)?;
+        run.finish().map_err(|error| self.plan().in_file(error))
+    }
+
     fn slice_to(&self, cut: &Cut, options: &SliceOptions, sink: impl CaptureSink + 'static) -> Result<Slice> {
         let found = self.find(cut)?;
-        let mut collected = Collector::new(self.plan(), &found);
-        self.run(&mut [&mut collected])?;
-        collected.check_finished()?;
-        let unread = match options.keep_outputs {
-            true => vec![false; collected.contents.len()],
-            false => self.find_unread(&found, &collected)?,
-        };
-        let recorder = Recorder::to(sink, RecordOptions::default())?;
-        // Others are not part of the slice.
-        let used = self.used_devices(&found, &collected);
-        let mut devices = self.devices().devices().to_vec();
-        let base = used.iter().map(|index| devices[*index as usize].clone()).collect();
-        let recorded = recorder.wrap(&DeviceGroup::new(base)?)?;
-        for (index, device) in used.iter().zip(recorded.devices()) {
-            devices[*index as usize] = device.clone();
+        let shared = Shared::new(self, options);
+        if let Some(end) = found.end {
+            let mut run = ScopeRun::new(&shared, &found, end);
+            self.run(&mut [&mut run])?;
+            return shared.write(&found, run.finish()?, Duration::MAX, sink);
         }
-        let scope = |begins| match found.name.as_str() {
-            "" => Ok(()),
-            name if begins => recorder.scope_begin(name),
-            name => recorder.scope_end(name),
-        };
-        let fill = |index: usize| if unread[index] { Fill::Nothing } else { Fill::Captured };
-        let outputs = self.issue(&devices, &found, &collected, &fill, &scope)?;
-        recorder.close()?;
-        if !is_same(&outputs, &collected.outputs) {
-            return Err(Error::failed_precondition(format!(
-                "{} does not write the same bytes by itself as in the whole capture",
-                shown(&found)
-            ))
-            .advise("its kernels may read bytes that are not bound to them, or differ from run to run"));
-        }
-        let kept = collected.contents.iter().zip(&unread).filter(|(_, unread)| !**unread);
-        let content_bytes = kept.map(|(content, _)| content.bytes.len() as u64).sum();
-        let read = |output: Content| SlicedRead {
-            buffer_id: self.plan().buffer_ids[output.buffer as usize],
-            offset: output.offset,
-            bytes: output.bytes,
-        };
-        let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
-        drop(collected);
-        let Found { name, location, occurrence, .. } = found;
-        Ok(Slice { name, location, occurrence, content_bytes, reads })
-    }
-
-    /// Which contents have no effect on what the work writes, all of it: those that kernels overwrite without reading them.
-    fn find_unread(&self, found: &Found, collected: &Collector<'_>) -> Result<Vec<bool>> {
-        /// Maximum number of contents that are tested one by one.
-        const MAX_TESTS: usize = 16;
-        let candidates: Vec<bool> = collected.contents.iter().map(|it| it.may_be_unread).collect();
-        let count = candidates.iter().filter(|it| **it).count();
-        if count == 0 || self.has_no_effect(found, collected, &candidates)? {
-            return Ok(candidates);
-        }
-        let mut unread = vec![false; candidates.len()];
-        if count == 1 || count > MAX_TESTS {
-            return Ok(unread);
-        }
-        for index in (0..candidates.len()).filter(|index| candidates[*index]) {
-            unread[index] = true;
-            unread[index] = self.has_no_effect(found, collected, &unread)?;
-        }
-        Ok(unread)
-    }
-
-    fn has_no_effect(&self, found: &Found, collected: &Collector<'_>, which: &[bool]) -> Result<bool> {
-        // NaN in every floating-point type, and then something else that is unlikely to be what was there.
-        for pattern in [0xFF, 0x5A] {
-            let fill = |index: usize| if which[index] { Fill::Pattern(pattern) } else { Fill::Captured };
-            let outputs = self.issue(self.devices().devices(), found, collected, &fill, &|_| Ok(()))?;
-            if !is_same(&outputs, &collected.outputs) {
-                return Ok(false);
+        let founds = [found];
+        let (mut sink, mut slice) = (Some(sink), None);
+        let mut run = DispatchRun::new(&shared, &founds, |_, collected, elapsed| {
+            if let Some(sink) = sink.take() {
+                slice = Some(shared.write(&founds[0], collected, elapsed, sink)?);
             }
-        }
-        Ok(true)
+            Ok(())
+        });
+        self.run(&mut [&mut run])?;
+        run.finish()?;
+        slice.ok_or_else(|| Error::data_loss("the replay ended before the work of the slice"))
     }
 
     /// The names of the functions of each executable, by captured ordinal.
@@ -197,16 +198,5 @@ impl Replay {
             names.push(captured);
         }
         Ok(names)
-    }
-}
-
-fn is_same(outputs: &[Vec<u8>], expected: &[Content]) -> bool {
-    outputs.iter().eq(expected.iter().map(|it| &it.bytes))
-}
-
-fn shown(found: &Found) -> String {
-    match found.end {
-        Some(_) => format!("scope '{}'", found.name),
-        None => format!("the dispatch of '{}' at {}", found.name, found.location),
     }
 }

@@ -1,12 +1,13 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
 
+mod aliases;
 mod observed;
 mod runs;
 
 use std::collections::HashMap;
 
-use rehal_base::{Range, Result, glob};
-use rehal_replay::{AccessKind, Plan, RecordLocation, Replay};
+use rehal_base::{Result, glob};
+use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
 
 /// Options of [`Kernels::of_replay`].
 #[derive(Clone, Debug, Default)]
@@ -135,9 +136,30 @@ impl Kernels {
 
     /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
     pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
+        let mut this = Self::measured(replay, options)?;
+        runs::inspect(&mut this.kernels, |inspector| replay.run(&mut [inspector]))?;
+        Ok(this)
+    }
+
+    /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices are cut while the
+    /// second replay sees which bindings change.
+    pub fn of_replay_with_slices(
+        replay: &Replay,
+        options: &KernelOptions,
+        slicing: &SliceOptions,
+        slices: &mut impl SliceSet,
+    ) -> Result<Self> {
+        let mut this = Self::measured(replay, options)?;
+        let dispatches: Vec<_> = this.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
+        runs::inspect(&mut this.kernels, |inspector| {
+            replay.slices(&dispatches, slicing, slices, &mut [inspector])
+        })?;
+        Ok(this)
+    }
+
+    fn measured(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         let times = runs::measure(replay, &mut groups)?;
-        runs::inspect(replay, &mut groups)?;
         let mut this = groups.finish(options);
         this.total_ns = Some(times.total_ns);
         this.times = Some(times.times);
@@ -180,15 +202,11 @@ impl Kernel {
 
 /// The length of each binding, the first that overlaps it, and whether a kernel may write it.
 fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, bool)> {
-    let of = |(index, (buffer, offset, length, access)): (usize, &(u64, u64, u64, AccessKind))| {
-        let range = Range { offset: *offset, length: *length };
-        let overlaps = |other: &(u64, u64, u64, AccessKind)| {
-            other.0 == *buffer && Range { offset: other.1, length: other.2 }.overlaps(range)
-        };
-        let alias_of = ranges[..index].iter().position(overlaps).map(|it| it as u32);
+    let bytes: Vec<_> = ranges.iter().map(|&(buffer, offset, length, _)| (buffer, offset, length)).collect();
+    let of = |((_, _, length, access), alias_of): (&(u64, u64, u64, AccessKind), _)| {
         (*length, alias_of, *access == AccessKind::Binds)
     };
-    ranges.iter().enumerate().map(of).collect()
+    ranges.iter().zip(aliases::first(&bytes)).map(of).collect()
 }
 
 impl Groups {

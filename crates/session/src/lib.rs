@@ -91,8 +91,8 @@ pub use rehal_replay::{
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
     FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
-    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution,
-    Validation,
+    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
+    Substitute, Substitution, Validation,
 };
 
 pub use rehal_tune::{

@@ -1,7 +1,7 @@
 //! Each distinct dispatch of a capture, cut out: the reference replays the slice, and computes the bytes of the whole capture.
 
 use crate::replays::arguments;
-use crate::{Outcome, Pair, ensure, per_capture};
+use crate::{Outcome, Pair, ensure, per_capture, words};
 use libtest_mimic::{Failed, Trial};
 use oracle::captures::Capture;
 use oracle::tool;
@@ -10,8 +10,8 @@ use rehal_hal::{
     Buffer, BufferRef, Device, DeviceGroup, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, Semaphore,
     SemaphoreFlags,
 };
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
     Cut, FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, RecordOptions, Recorder, Replay,
     ReplayOptions, Slice, SliceOptions,
@@ -22,12 +22,32 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
-    let short = capture.short_name();
-    // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
-    let is_slow = short.contains(".vmvx.") && ["matmul", "chain"].iter().any(|it| short.starts_with(it));
-    if !is_slow && !short.starts_with("crash.") {
-        per_capture(trials, "slices", capture, slices);
+    match crashes(capture) {
+        true => per_capture(trials, "slices", capture, no_slice),
+        false => per_capture(trials, "slices", capture, slices),
     }
+}
+
+/// Whether a kernel ends the process.
+fn crashes(capture: &Capture) -> bool {
+    capture.short_name().starts_with("crash.") && !capture.short_name().contains("-ok.")
+}
+
+/// The device of the program, which slices are cut and replayed on.
+fn device_of(capture: &Capture) -> &'static str {
+    if capture.short_name().contains(".local-task") { "local-task" } else { "local-sync" }
+}
+
+/// A kernel that crashes ends the tool as it ends a replay, and there is no file.
+fn no_slice(capture: &Capture) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let slice = scratch.path().join("slice.ireereplay");
+    let path = capture.path.display().to_string();
+    let output = slice.display().to_string();
+    let arguments = words(["slice", "--device=local-sync", "--scope=execute", &path, "-o", &output]);
+    let ended = tool::run(&tool::ours("rehal")?, &arguments, scratch.path())?;
+    ensure(ended.code == Some(86), || ended.summary())?;
+    ensure(!slice.exists(), || "a slice is written".to_owned())
 }
 
 fn slices(capture: &Capture) -> Outcome {
@@ -37,20 +57,29 @@ fn slices(capture: &Capture) -> Outcome {
     }
     let remaps = capture.remaps.iter().map(FileRemap::parse);
     let remaps = remaps.collect::<Result<Vec<_>>>().map_err(failed)?;
-    let replay = open(fs::read(&capture.path)?, remaps).map_err(failed)?;
+    let device = device_of(capture);
+    let replay = open(fs::read(&capture.path)?, device, remaps).map_err(failed)?;
     let scratch = tempfile::tempdir()?;
     let dump = Pair::find("iree-dump-replay")?;
     for cut in cuts(&replay).map_err(failed)? {
-        let path = scratch.path().join("slice.ireereplay");
-        let file = fs::File::create(&path)?;
-        let slice = replay.slice(&cut, &SliceOptions::default(), file).map_err(failed)?;
-        let theirs = tool::run(&run.theirs, &on_devices(&path)?, scratch.path())?;
-        ensure(theirs.succeeded(), || format!("{cut:?}: theirs ends with {}", theirs.summary()))?;
-        let dumped = tool::run(&dump.theirs, &[path.display().to_string()], scratch.path())?;
-        ensure(dumped.succeeded(), || format!("{cut:?}: their dump ends with {}", dumped.summary()))?;
-        let theirs = computed(&run.theirs, fs::read(&path)?, &slice, scratch.path())?;
-        let expected: Vec<u8> = slice.reads.iter().flat_map(|read| read.bytes.clone()).collect();
-        ensure(theirs == expected, || format!("{cut:?}: the reference computes other bytes"))?;
+        // References are what the same bytes are read from.
+        for keep_references in [false, true] {
+            let path = scratch.path().join("slice.ireereplay");
+            let file = fs::File::create(&path)?;
+            let mut options = SliceOptions::default();
+            options.keep_references = keep_references;
+            let slice = replay.slice(&cut, &options, file).map_err(failed)?;
+            let theirs = tool::run(&run.theirs, &on_devices(&path, device)?, scratch.path())?;
+            ensure(theirs.succeeded(), || format!("{cut:?}: theirs ends with {}", theirs.summary()))?;
+            let dumped = tool::run(&dump.theirs, &[path.display().to_string()], scratch.path())?;
+            ensure(dumped.succeeded(), || format!("{cut:?}: their dump ends with {}", dumped.summary()))?;
+            let theirs = computed(&run.theirs, fs::read(&path)?, &slice, device, scratch.path())?;
+            let expected: Vec<u8> = slice.reads.iter().flat_map(|read| read.bytes.clone()).collect();
+            ensure(theirs == expected, || format!("{cut:?}: the reference computes other bytes"))?;
+            if replay.plan().files().len() == 0 {
+                break;
+            }
+        }
     }
     Ok(())
 }
@@ -59,20 +88,24 @@ fn failed(error: Error) -> Failed {
     error.report().into()
 }
 
-fn open(bytes: Vec<u8>, file_remaps: Vec<FileRemap>) -> Result<Replay> {
+fn open(bytes: Vec<u8>, device: &str, file_remaps: Vec<FileRemap>) -> Result<Replay> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let devices = devices(&plan)?;
+    let devices = devices(&plan, device)?;
     Replay::new(plan, &devices, &ReplayOptions { file_remaps, ..ReplayOptions::default() })
 }
 
-fn devices(plan: &Plan) -> Result<DeviceGroup> {
-    DeviceGroup::new((0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect())
+fn devices(plan: &Plan, name: &str) -> Result<DeviceGroup> {
+    let device = |_| match name {
+        "local-task" => LocalTask::create(LocalTaskOptions::default()),
+        _ => Ok(LocalSync::create(Plugins::default())),
+    };
+    DeviceGroup::new((0..plan.device_count()).map(device).collect::<Result<_>>()?)
 }
 
 /// The arguments for a capture, with as many devices as it uses.
-fn on_devices(path: &Path) -> Result<Vec<String>, Failed> {
+fn on_devices(path: &Path, device: &str) -> Result<Vec<String>, Failed> {
     let plan = Plan::compile(fs::read(path)?, PlanOptions::default()).map_err(failed)?;
-    let mut arguments = vec!["--device=local-sync".to_owned(); plan.device_count()];
+    let mut arguments = vec![format!("--device={device}"); plan.device_count()];
     arguments.push(path.display().to_string());
     Ok(arguments)
 }
@@ -93,7 +126,13 @@ fn cuts(replay: &Replay) -> Result<Vec<Cut>> {
 
 /// What the reference computes for a slice. Its replay does not report host reads, so it replays a copy of the slice that writes
 /// them to a file.
-fn computed(program: &Path, slice: Vec<u8>, expected: &Slice, scratch: &Path) -> Result<Vec<u8>, Failed> {
+fn computed(
+    program: &Path,
+    slice: Vec<u8>,
+    expected: &Slice,
+    device: &str,
+    scratch: &Path,
+) -> Result<Vec<u8>, Failed> {
     let (written, probe) = (scratch.join("written"), scratch.join("probe.ireereplay"));
     let length: usize = expected.reads.iter().map(|read| read.bytes.len()).sum();
     fs::write(&written, vec![0; length])?;
@@ -102,7 +141,7 @@ fn computed(program: &Path, slice: Vec<u8>, expected: &Slice, scratch: &Path) ->
     // The file must be the recorded one, but without its bytes.
     fs::write(&written, vec![0; length])?;
     fs::File::options().write(true).open(&written)?.set_modified(modified)?;
-    let ended = tool::run(program, &on_devices(&probe)?, scratch)?;
+    let ended = tool::run(program, &on_devices(&probe, device)?, scratch)?;
     ensure(ended.succeeded(), || format!("the probe ends with {}", ended.summary()))?;
     Ok(fs::read(&written)?)
 }
@@ -110,7 +149,7 @@ fn computed(program: &Path, slice: Vec<u8>, expected: &Slice, scratch: &Path) ->
 fn record_probe(slice: Vec<u8>, written: &Path, probe: &Path) -> Result<()> {
     let plan = Plan::compile(slice, PlanOptions::default())?;
     let recorder = Recorder::create(probe, RecordOptions::default())?;
-    let group = recorder.wrap(&devices(&plan)?)?;
+    let group = recorder.wrap(&devices(&plan, "local-sync")?)?;
     let device = group.devices()[0].clone();
     let file = fs::File::options().read(true).write(true).open(written);
     let file = file.map_err(|error| Error::io("opening the file", &error))?;

@@ -5,6 +5,7 @@ use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
 use super::programs::{self, Program};
 use super::report::Target;
+use super::slices;
 use super::verify::{self, Verified};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ enum Workload {
     Order { capture: OrderCapture, device: &'static str, target: f64 },
     /// Repetitions of a scope that is a hundredth of its capture, compared with ours of the whole capture.
     FastForward,
+    /// A slice of a dispatch, compared with a replay of its capture, ours.
+    Slice,
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -111,6 +114,9 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let kind = Workload::Order { capture, device: "local-task", target };
     cases.push(Case { name: "captured.two_chains".to_owned(), kind });
     cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
+    if !workplace.models().is_empty() {
+        cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
+    }
     for (name, program) in programs::replayed(!workplace.models().is_empty()) {
         cases.push(Case { name, kind: Workload::Replayed(program) });
     }
@@ -189,6 +195,7 @@ impl Case {
                 let path = workplace.example_capture("small_scope")?;
                 fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
             }
+            Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;
                 replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?

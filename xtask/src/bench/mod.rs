@@ -8,6 +8,7 @@ mod prepare;
 mod profiles;
 mod programs;
 mod report;
+mod slices;
 mod verify;
 
 use crate::{Outcome, root};

@@ -6,9 +6,11 @@ mod print;
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
+use rehal_session::{
+    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions,
+};
 
-use super::replay_flags;
+use super::{replay_flags, slice};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -22,7 +24,7 @@ pub const KERNELS: Tool = Tool {
             and bytes per second. Dispatches with other workgroups, constants or lengths are listed apart, as observed. The \
             longest come first.\n\n\
             The capture is replayed twice, one operation at a time: to measure times, and to see which bindings change. \
-            --no_run prints only what the capture says.",
+            --no_run prints only what the capture says. The slices of --export are cut in the second of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
     examples: &[
@@ -72,7 +74,15 @@ const EXPORT: Flag<Option<PathBuf>> = Flag::path(
 
 const REPORT: Group = Group {
     title: "Report",
-    flags: &[&FORMAT, &FUNCTION, &NO_RUN, &EXPORT, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+    flags: &[
+        &FORMAT,
+        &FUNCTION,
+        &NO_RUN,
+        &EXPORT,
+        &slice::KEEP_REFERENCES,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::RECOVER,
+    ],
 };
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -82,6 +92,14 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
             .advise("give one of them"));
     }
+    let keep_references = flags.get(&slice::KEEP_REFERENCES);
+    if export.is_none() && keep_references {
+        return Err(Error::invalid_argument("--keep_references needs --export")
+            .advise("name the directory of the slices with --export, or leave it out"));
+    }
+    let mut slicing = SliceOptions::default();
+    slicing.keep_references = keep_references;
+    slicing.check = SliceCheck::Always;
     let capture =
         CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
@@ -94,11 +112,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         let remaps = flags.list(&replay_flags::FILE_REMAP);
         let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
         let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
-        let kernels = Kernels::of_replay(&replay, &options)?;
-        if let Some(directory) = &export {
-            export::export(&replay, &kernels, directory)?;
+        match &export {
+            Some(directory) => export::export(&replay, &options, &slicing, directory)?,
+            None => Kernels::of_replay(&replay, &options)?,
         }
-        kernels
     };
     output::print(&match flags.get(&FORMAT) {
         Format::Text => print::text(&kernels),

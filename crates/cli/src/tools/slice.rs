@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceOptions};
+use rehal_session::{CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceCheck, SliceOptions};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
@@ -19,8 +19,8 @@ pub const SLICE: Tool = Tool {
     about: "Writes a capture of one dispatch, or of the work in one scope: the executables, and the buffers with the bytes \
             that the work reads, as they are just before it; and a host read of each range that it writes. The slice is an \
             ordinary capture: it can be replayed, dumped and benchmarked, also by the reference's tools.\n\n\
-            The capture is replayed up to the work, and the work is then issued by itself: unless it writes the same bytes, \
-            no file is written. What kernels overwrite without reading it is left out of the slice; whether they read it is \
+            The capture is replayed up to the work, which is also issued by itself: unless it writes the same bytes, no file \
+            is written (--check). What kernels overwrite without reading it is left out of the slice; whether they read it is \
             tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
     groups: &[&CUT, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
@@ -77,9 +77,32 @@ const KEEP_OUTPUTS: Flag<bool> = Flag::switch(
     "Keeps what is in the bindings that kernels write before they do, without a test whether they read it.",
 );
 
+/// Also of `rehal kernels --export`.
+pub(super) const KEEP_REFERENCES: Flag<bool> = Flag::switch(
+    "keep_references",
+    false,
+    "Leaves parameters outside: what the capture reads from files that are stored by reference is read from the same ranges \
+     of these files, unless it has changed since. Otherwise the slice contains the bytes.",
+);
+
+const CHECK: Flag<SliceCheck> = Flag::choice(
+    "check",
+    "auto",
+    &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
+    "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
+     more than a quarter of the replay up to its end.",
+);
+
 const OUTPUTS: Group = Group {
     title: "Slice",
-    flags: &[&OUTPUT, &KEEP_OUTPUTS, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+    flags: &[
+        &OUTPUT,
+        &KEEP_OUTPUTS,
+        &KEEP_REFERENCES,
+        &CHECK,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::RECOVER,
+    ],
 };
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -95,6 +118,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let replay = Replay::new(plan, &devices::options(flags)?.open()?, &options)?;
     let mut slice = SliceOptions::default();
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
+    slice.keep_references = flags.get(&KEEP_REFERENCES);
+    slice.check = flags.get(&CHECK);
     write(&replay, &cut, &slice, &output)
 }
 

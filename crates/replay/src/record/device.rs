@@ -34,19 +34,21 @@ pub(super) struct RecordedDevice {
     allocator: u64,
     /// The most recently created executable cache; 0 if none.
     cache: AtomicU64,
+    /// Whether the base device performs work; otherwise it only orders it.
+    performs: bool,
     stream: Arc<Stream>,
 }
 
 impl RecordedDevice {
     /// Records `base` and its allocator.
-    pub fn wrap(base: Device, stream: &Arc<Stream>) -> Device {
+    pub fn wrap(base: Device, stream: &Arc<Stream>, performs: bool) -> Device {
         let (id, allocator) = (stream.next_id(), stream.next_id());
         stream.with_log(|log| {
             log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
             let allocator = CreateOp::Allocator { device: id, created: allocator };
             log.calls(id, 0, |put| encode::create(&allocator, put));
         });
-        Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), stream: stream.clone() })
+        Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), performs, stream: stream.clone() })
     }
 
     /// Records that the device joined a group.
@@ -261,7 +263,10 @@ impl DeviceBackend for RecordedDevice {
         }
         with_scratch(|scratch| {
             let ids = submission.rename(&mut IdNames::new(stream, scratch))?;
-            let base = submission.rename(&mut BaseNames { stream, scratch })?;
+            let mut base = submission.rename(&mut BaseNames { stream, scratch })?;
+            if !self.performs && !matches!(base.op, QueueOp::Alloca { .. } | QueueOp::Dealloca { .. }) {
+                base.op = QueueOp::Barrier { flags: 0 };
+            }
             let created = match ids.op {
                 QueueOp::Alloca { created, .. } => created,
                 _ => 0,

@@ -146,8 +146,17 @@ impl Recorder {
 
     /// Wraps the devices of `group`, in order; every call on them is recorded.
     pub fn wrap(&self, group: &DeviceGroup) -> Result<DeviceGroup> {
-        let devices: Vec<Device> =
-            group.devices().iter().map(|base| RecordedDevice::wrap(base.clone(), &self.stream)).collect();
+        self.wrap_as(group, true)
+    }
+
+    /// Wraps devices such that submissions are recorded and ordered, but not performed: what they would write is unchanged.
+    pub(crate) fn wrap_idle(&self, group: &DeviceGroup) -> Result<DeviceGroup> {
+        self.wrap_as(group, false)
+    }
+
+    fn wrap_as(&self, group: &DeviceGroup, performs: bool) -> Result<DeviceGroup> {
+        let wrap = |base: &Device| RecordedDevice::wrap(base.clone(), &self.stream, performs);
+        let devices: Vec<Device> = group.devices().iter().map(wrap).collect();
         for device in &devices {
             let device = recorded_device(&self.stream, device)?;
             device.record_topology();

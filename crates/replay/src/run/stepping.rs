@@ -264,43 +264,72 @@ impl<'r> Run<'r, '_, '_> {
             SemaphoreFlags::default(),
         )?;
         let table = table.of(&self.plan.lists.buffer_refs);
-        let mut own_scratch = Bump::new();
-        for ((location, index), value) in commands.iter().zip(1..) {
-            let command = &self.plan.commands[*index as usize].1;
-            let run_it = |run: &mut Self| run.run_command(submission, command, &own, value, &own_scratch);
-            let flow = match command.as_queue_op() {
-                Some(op) => self.step_one(stepping, stepped, (*location, occurrence), op, table, run_it),
-                // Everything is ordered already.
-                None if matches!(command, Command::ExecutionBarrier { .. }) => continue,
-                None => run_it(self).map(ControlFlow::Continue),
+        let (mut rest, mut value) = (commands, 0);
+        loop {
+            let unwanted = rest.iter().take_while(|it| !self.is_wanted(stepped, it, occurrence)).count();
+            let (together, others) = rest.split_at(unwanted);
+            let is_barrier = |(_, index): &(RecordLocation, u32)| {
+                matches!(self.plan.commands[*index as usize].1, Command::ExecutionBarrier { .. })
             };
-            if flow.map_err(|error| self.plan.locate(error, *location))?.is_break() {
+            // Everything before and after them is ordered already.
+            if !together.iter().all(is_barrier) {
+                value += 1;
+                self.run_commands(submission, together, &own, value)?;
+            }
+            let Some((single, others)) = others.split_first() else { return Ok(ControlFlow::Continue(())) };
+            let (location, index) = *single;
+            let op =
+                self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
+            value += 1;
+            let run_it =
+                |run: &mut Self| run.run_commands(submission, std::slice::from_ref(single), &own, value);
+            let flow = self.step_one(stepping, stepped, (location, occurrence), op, table, run_it);
+            if flow.map_err(|error| self.plan.locate(error, location))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            own_scratch.reset();
+            rest = others;
         }
-        Ok(ControlFlow::Continue(()))
     }
 
-    /// Executes a command in a command buffer of its own, with the binding table of its submission, and waits.
-    fn run_command(
+    /// Whether an observer of a submission wants a command, which must be an operation.
+    fn is_wanted(
+        &mut self,
+        stepped: &Stepped<'_>,
+        (location, index): &(RecordLocation, u32),
+        occurrence: u64,
+    ) -> bool {
+        let is_operation = self.plan.commands[*index as usize].1.as_queue_op().is_some();
+        let mut wants = false;
+        // Each is asked.
+        for observer in stepped.observers {
+            wants |= is_operation && self.observers[*observer].wants_command(*location, occurrence);
+        }
+        wants
+    }
+
+    /// Executes commands in a command buffer of their own, with the binding table of their submission, and waits.
+    fn run_commands(
         &self,
         submission: &Submission<Indexed>,
-        command: &Command<Indexed>,
+        commands: &[(RecordLocation, u32)],
         done: &Semaphore,
         value: u64,
-        scratch: &Bump,
     ) -> Result<()> {
         let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
         let device = self.device(submission.device);
         let whole: &CommandBuffer = get(&self.state.objects.command_buffers, command_buffer)?;
-        let mut names = self.names(scratch);
-        let single = device.create_command_buffer(*whole.params())?;
-        single.begin()?;
-        single.record(&command.rename(&mut names)?)?;
-        single.end()?;
-        let bindings = names.buffer_refs(bindings)?;
-        device.queue(submission.affinity).signal(&[done.at(value)]).execute(&single, bindings, flags)?;
+        let own = device.create_command_buffer(*whole.params())?;
+        own.begin()?;
+        let mut scratch = Bump::new();
+        for (location, index) in commands {
+            let command = self.plan.commands[*index as usize].1;
+            let recorded = command.rename(&mut self.names(&scratch)).and_then(|command| own.record(&command));
+            recorded.map_err(|error| self.plan.locate(error, *location))?;
+            scratch.reset();
+        }
+        own.end()?;
+        let bindings = self.names(&scratch).buffer_refs(bindings)?;
+        device.queue(submission.affinity).signal(&[done.at(value)]).execute(&own, bindings, flags)?;
         device.flush(submission.affinity)?;
         done.wait(value, None)
     }

@@ -1,16 +1,16 @@
-//! Finds what a slice needs by replaying up to it: the bytes that its operations read, as they are before, and those that
-//! they write, as they are afterwards.
+//! Finds what a slice needs while a replay runs up to it: the bytes that its operations read, as they are before, and those
+//! that they write, as they are afterwards.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
-use rehal_base::{Context, Error, Range, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{Buffer, HostOp, transfer};
 
-use super::cut::{Found, Item};
 use super::ranges::Ranges;
-use crate::{AccessKind, Observer, Operation, Plan, RecordLocation};
+use super::shared::Shared;
+use crate::{AccessKind, AccessedRange, Operation};
 
 /// Bytes of a buffer, by its index.
 pub(super) struct Content {
@@ -21,15 +21,9 @@ pub(super) struct Content {
     pub may_be_unread: bool,
 }
 
-/// Observes a replay until the slice ends.
-pub(super) struct Collector<'p> {
-    plan: &'p Plan,
-    found: &'p Found,
-    indices: HashMap<u64, u32>,
-    /// The submissions of the slice, by the ordinals of their records.
-    submissions: HashSet<u32>,
-    /// The host writes of the slice that have not happened, by the ordinals of their records.
-    host_writes: HashMap<u32, u32>,
+/// What the operations of a slice access.
+pub(super) struct Collector<'s> {
+    shared: &'s Shared<'s>,
     /// The buffers that the slice accesses.
     buffers: BTreeMap<u32, Buffer>,
     /// The bytes that the slice has accessed.
@@ -47,29 +41,16 @@ pub(super) struct Collector<'p> {
     pub outputs: Vec<Content>,
     /// The bytes that submissions read from files, by the ordinals of their records.
     pub file_reads: HashMap<u32, Vec<Vec<u8>>>,
-    is_finished: bool,
+    /// When the operation began.
+    begun: Instant,
+    /// How long the operations took.
+    pub duration: Duration,
 }
 
-impl<'p> Collector<'p> {
-    pub(super) fn new(plan: &'p Plan, found: &'p Found) -> Self {
-        let (mut submissions, mut host_writes) = (HashSet::new(), HashMap::new());
-        for item in &found.items {
-            match *item {
-                Item::Submission(_, location) | Item::Command { location, .. } => {
-                    submissions.insert(location.ordinal);
-                }
-                Item::HostWrite(op, location) => {
-                    host_writes.insert(location.ordinal, op);
-                }
-            }
-        }
-        let indices = plan.buffer_ids.iter().copied().zip(0..).collect();
+impl<'s> Collector<'s> {
+    pub(super) fn new(shared: &'s Shared<'s>) -> Self {
         Self {
-            plan,
-            found,
-            indices,
-            submissions,
-            host_writes,
+            shared,
             buffers: BTreeMap::new(),
             touched: HashMap::new(),
             written: BTreeMap::new(),
@@ -79,7 +60,8 @@ impl<'p> Collector<'p> {
             contents: Vec::new(),
             outputs: Vec::new(),
             file_reads: HashMap::new(),
-            is_finished: false,
+            begun: Instant::now(),
+            duration: Duration::ZERO,
         }
     }
 
@@ -88,26 +70,9 @@ impl<'p> Collector<'p> {
         self.buffers.keys().copied()
     }
 
-    /// Fails unless the replay has reached the end of the slice.
-    pub(super) fn check_finished(&self) -> Result<()> {
-        match self.is_finished {
-            true => Ok(()),
-            false => Err(Error::data_loss("the replay ended before the work of the slice")),
-        }
-    }
-
-    fn is_inside(&self, operation: &Operation<'_>) -> bool {
-        match self.found.end {
-            Some(_) => self.submissions.contains(&operation.submission.ordinal),
-            None => {
-                let Found { location, occurrence, .. } = *self.found;
-                (operation.location, operation.occurrence) == (location, occurrence)
-            }
-        }
-    }
-
     fn index(&self, buffer_id: u64) -> Result<u32> {
-        self.indices.get(&buffer_id).copied().ok_or_else(|| Error::not_found(format!("buffer {buffer_id}")))
+        let index = self.shared.buffers.get(&buffer_id);
+        index.copied().ok_or_else(|| Error::not_found(format!("buffer {buffer_id}")))
     }
 
     /// Keeps the bytes of a range that are accessed for the first time, if they are read.
@@ -132,11 +97,8 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<()> {
-        if self.is_finished {
-            return Ok(());
-        }
-        self.is_finished = true;
+    /// The last operation is complete.
+    pub(super) fn finish(&mut self) -> Result<()> {
         if self.written.is_empty() && self.outputs.is_empty() {
             self.written = std::mem::take(&mut self.bound);
         }
@@ -146,7 +108,8 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
+    /// An operation of the slice is about to be performed.
+    pub(super) fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
         self.before.clear();
         self.first_content = self.contents.len();
         for it in operation.ranges {
@@ -168,10 +131,13 @@ impl<'p> Collector<'p> {
                 _ => None,
             });
         }
+        self.begun = Instant::now();
         Ok(())
     }
 
-    fn end(&mut self, operation: &Operation<'_>) -> Result<()> {
+    /// It is complete.
+    pub(super) fn end(&mut self, operation: &Operation<'_>) -> Result<()> {
+        self.duration += self.begun.elapsed();
         let before = std::mem::take(&mut self.before);
         for (it, before) in operation.ranges.iter().zip(before) {
             let buffer = self.index(it.buffer_id)?;
@@ -184,7 +150,7 @@ impl<'p> Collector<'p> {
                     self.bound.entry(buffer).or_default().add(range);
                     if digest(it.buffer, range)? != before {
                         self.written.entry(buffer).or_default().add(range);
-                        let shares = |other: &&crate::AccessedRange<'_>| {
+                        let shares = |other: &&AccessedRange<'_>| {
                             other.buffer_id == it.buffer_id
                                 && Range { offset: other.offset, length: other.length }.overlaps(range)
                         };
@@ -213,55 +179,12 @@ impl<'p> Collector<'p> {
     }
 
     /// The host writes bytes, so that their values before are not needed.
-    fn host_write(&mut self, op: u32) {
-        if let HostOp::Unmap(at, Some(data)) | HostOp::Flush(at, Some(data)) = self.plan.host_ops[op as usize]
-        {
+    pub(super) fn host_write(&mut self, op: u32) {
+        let op = &self.shared.plan.host_ops[op as usize];
+        if let HostOp::Unmap(at, Some(data)) | HostOp::Flush(at, Some(data)) = op {
             let range = Range { offset: at.offset, length: data.count };
             self.touched.entry(at.buffer).or_default().add(range);
         }
-    }
-}
-
-impl Observer for Collector<'_> {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn wants_submission(&mut self, submission: RecordLocation) -> bool {
-        self.submissions.contains(&submission.ordinal)
-    }
-
-    fn wants_steps(&self) -> bool {
-        self.found.end.is_some()
-    }
-
-    fn step(&mut self, location: RecordLocation) -> Result<()> {
-        if let Some(op) = self.host_writes.remove(&location.ordinal) {
-            self.host_write(op);
-        }
-        match self.found.end {
-            Some(end) if end == location => self.finish(),
-            _ => Ok(()),
-        }
-    }
-
-    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if self.is_inside(operation) && !self.is_finished {
-            self.begin(operation).context(|| "reading what the slice needs".to_string())?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if !self.is_inside(operation) || self.is_finished {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.end(operation).context(|| "reading what the slice wrote".to_string())?;
-        if self.found.end.is_some() {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.finish()?;
-        Ok(ControlFlow::Break(()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a slice contains: operations of a plan, found without running it.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Result, glob};
@@ -29,6 +30,8 @@ pub(super) struct Found {
     /// The record of the dispatch, or of the scope's begin.
     pub location: RecordLocation,
     pub occurrence: u64,
+    /// The record of the first submission.
+    pub submission: RecordLocation,
     /// The record that ends the scope; `None` for a dispatch.
     pub end: Option<RecordLocation>,
 }
@@ -41,6 +44,27 @@ impl Replay {
             Cut::Function { pattern, occurrence } => self.find_function(pattern, *occurrence),
             Cut::Scope { name, occurrence } => find_scope(self.plan(), name, *occurrence),
         }
+    }
+
+    /// Finds dispatches, by record and occurrence, in a single search.
+    pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<Found>> {
+        let names = self.function_names()?;
+        let mut wanted: HashMap<(u32, u64), usize> = sites.iter().copied().zip(0..).collect();
+        let mut founds: Vec<Option<Found>> = sites.iter().map(|_| None).collect();
+        let _ = self.plan().each_dispatch(|site| {
+            if let Some(index) = wanted.remove(&(site.location.ordinal, site.occurrence)) {
+                let name = &names[site.dispatch.executable as usize][site.dispatch.function as usize];
+                founds[index] = Some(Found { name: name.clone(), ..found_site(site) });
+            }
+            match wanted.is_empty() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        let missing = |(record, occurrence): &(u32, u64)| {
+            Error::not_found(format!("record #{record} has no dispatch of occurrence {occurrence}"))
+        };
+        founds.into_iter().zip(sites).map(|(found, site)| found.ok_or_else(|| missing(site))).collect()
     }
 
     fn find_record(&self, record: u32, occurrence: u64) -> Result<Found> {
@@ -120,6 +144,7 @@ fn found_site(site: &DispatchSite<'_>) -> Found {
         name: String::new(),
         location: site.location,
         occurrence: site.occurrence,
+        submission: location,
         end: None,
     }
 }
@@ -150,15 +175,20 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
         }
         ControlFlow::Continue(())
     });
-    if !items.iter().any(|item| matches!(item, Item::Submission(..))) {
-        return Err(Error::failed_precondition(format!("scope '{shown}' issues no work"))
-            .advise("`rehal info` lists the scopes"));
-    }
+    let submission = items.iter().find_map(|item| match item {
+        Item::Submission(_, location) => Some(*location),
+        _ => None,
+    });
+    let submission = submission.ok_or_else(|| {
+        Error::failed_precondition(format!("scope '{shown}' issues no work"))
+            .advise("`rehal info` lists the scopes")
+    })?;
     Ok(Found {
         items,
         name: String::from_utf8_lossy(name).into_owned(),
         location: plan.steps[entry.begin as usize].location,
         occurrence,
+        submission,
         end: Some(plan.steps[entry.end as usize].location),
     })
 }

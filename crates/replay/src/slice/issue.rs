@@ -1,89 +1,98 @@
 //! Issues the operations of a slice by themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp, Device,
-    HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable, QUEUE_AFFINITY_ANY, QueueOp, Semaphore,
-    SemaphoreFlags, Submission, transfer,
+    File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable, QUEUE_AFFINITY_ANY,
+    QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint, transfer,
 };
 
 use super::collect::{Collector, Content};
 use super::cut::{Found, Item};
+use super::references::{Piece, References, Source};
+use super::shared::Shared;
 use crate::plan::ObjectKind;
 use crate::run::{LiveNames, Objects};
 use crate::{Plan, Replay};
 
-/// Value of a byte before the slice.
+/// Value of the bytes of a content before the slice.
 #[derive(Clone, Copy)]
 pub(super) enum Fill {
     /// Its own.
     Captured,
     /// None: memory is as the device allocates it.
     Nothing,
-    /// This one.
-    Pattern(u8),
+    /// Others, which a kernel that reads them does not take for its own; there are two sets of them.
+    Patterns(usize),
 }
+
+/// NaN in every floating-point type, and something else that is unlikely to be what was there.
+const PATTERNS: [u8; 2] = [0xFF, 0x5A];
+
+/// How many bytes have the same pattern.
+const PATTERN_BYTES: usize = 16;
 
 /// The objects that the operations of a slice name, by index.
 struct Needs {
     executables: BTreeSet<u32>,
     events: BTreeSet<u32>,
-    command_buffers: BTreeSet<u32>,
+    files: BTreeSet<u32>,
 }
 
 /// A run of a slice.
-struct Issue<'r> {
+pub(super) struct Issue<'r> {
+    shared: &'r Shared<'r>,
     plan: &'r Plan,
     found: &'r Found,
     collected: &'r Collector<'r>,
     devices: &'r [Device],
     objects: Objects,
+    /// The device of each buffer, by index.
+    homes: HashMap<u32, u32>,
+    /// The external files that operations read, by index and device.
+    files: HashMap<(u32, u32), File>,
     /// Every submission waits for the previous one.
     timeline: Semaphore,
     now: u64,
 }
 
-impl Replay {
-    /// Creates the objects of a slice on `devices`, writes the contents, issues the operations between the calls of `scope`,
-    /// and reads the outputs. `fill` is called for each of the contents.
-    pub(super) fn issue(
-        &self,
-        devices: &[Device],
-        found: &Found,
-        collected: &Collector<'_>,
-        fill: &dyn Fn(usize) -> Fill,
-        scope: &dyn Fn(bool) -> Result<()>,
-    ) -> Result<Vec<Vec<u8>>> {
-        let plan = &**self.plan();
-        let needs = Needs::of(plan, &found.items);
+impl<'r> Shared<'r> {
+    /// Creates the objects of a slice on `devices`.
+    pub(super) fn begin_issue(
+        &'r self,
+        devices: &'r [Device],
+        found: &'r Found,
+        collected: &'r Collector<'r>,
+    ) -> Result<Issue<'r>> {
+        let needs = Needs::of(self, &found.items);
         let used = self.used_devices(found, collected);
         let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
         };
         let timeline =
             devices[*first as usize].create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
-        let objects = Objects::new(&plan.counts);
-        let mut issue = Issue { plan, found, collected, devices, objects, timeline, now: 0 };
-        issue.create(self, &needs)?;
-        for (index, content) in collected.contents.iter().enumerate() {
-            issue.write(content, fill(index))?;
-        }
-        scope(true)?;
-        let outcome = issue.all();
-        scope(false)?;
-        outcome?;
-        collected.outputs.iter().map(|output| issue.read(output)).collect()
+        let mut issue = Issue {
+            shared: self,
+            plan: self.plan,
+            found,
+            collected,
+            devices,
+            objects: Objects::new(&self.plan.counts),
+            homes: HashMap::new(),
+            files: HashMap::new(),
+            timeline,
+            now: 0,
+        };
+        issue.create(self.replay, &needs)?;
+        Ok(issue)
     }
-}
-
-impl Replay {
     /// The devices that a slice uses, by index.
     pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
-        let plan = &**self.plan();
-        let needs = Needs::of(plan, &found.items);
+        let plan = self.plan;
+        let needs = Needs::of(self, &found.items);
         let buffers: BTreeSet<u32> = collected.buffers().collect();
         let mut devices = BTreeSet::new();
         for item in &found.items {
@@ -99,6 +108,9 @@ impl Replay {
                 }
                 CreateOp::Event { device, created, .. } if needs.events.contains(&created) => {
                     devices.insert(device);
+                }
+                CreateOp::File(ref op) if needs.files.contains(&op.created) => {
+                    devices.insert(op.device);
                 }
                 CreateOp::Buffer { allocator, created, .. }
                 | CreateOp::ImportedBuffer { allocator, created, .. }
@@ -121,30 +133,25 @@ impl Replay {
 }
 
 impl Needs {
-    fn of(plan: &Plan, items: &[Item]) -> Self {
+    fn of(shared: &Shared<'_>, items: &[Item]) -> Self {
+        let plan = shared.plan;
         let mut needs =
-            Self { executables: BTreeSet::new(), events: BTreeSet::new(), command_buffers: BTreeSet::new() };
-        let mut all_commands = None;
+            Self { executables: BTreeSet::new(), events: BTreeSet::new(), files: BTreeSet::new() };
         for item in items {
             match *item {
                 Item::HostWrite(..) => {}
-                Item::Command { submission, command, .. } => {
-                    if let QueueOp::Execute { command_buffer, .. } = plan.submissions[submission as usize].op
-                    {
-                        needs.command_buffers.insert(command_buffer);
-                    }
-                    needs.add(plan, &plan.commands[command as usize].1);
-                }
+                Item::Command { command, .. } => needs.add(plan, &plan.commands[command as usize].1),
                 Item::Submission(index, _) => match plan.submissions[index as usize].op {
                     QueueOp::Execute { command_buffer, .. } => {
-                        needs.command_buffers.insert(command_buffer);
-                        let all_commands = all_commands.get_or_insert_with(|| plan.commands_by_buffer());
-                        for (_, command) in &all_commands[command_buffer as usize] {
+                        for (_, command) in &shared.commands[command_buffer as usize] {
                             needs.add(plan, &plan.commands[*command as usize].1);
                         }
                     }
                     QueueOp::Dispatch(dispatch) => {
                         needs.executables.insert(dispatch.executable);
+                    }
+                    QueueOp::Read { file, .. } => {
+                        needs.files.insert(file);
                     }
                     _ => {}
                 },
@@ -202,8 +209,8 @@ impl<'r> Issue<'r> {
     }
 
     /// Allocates a buffer with its captured parameters, and mappable if the device can do that.
-    fn allocate(&mut self, device: u32, params: BufferParams, size: u64, created: u32) -> Result<()> {
-        let device = &self.devices[device as usize];
+    fn allocate(&mut self, index: u32, params: BufferParams, size: u64, created: u32) -> Result<()> {
+        let device = &self.devices[index as usize];
         let params = params.canonical();
         let mappable = BufferParams {
             usage: params.usage | BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM,
@@ -217,15 +224,65 @@ impl<'r> Issue<'r> {
             .is_ok_and(|granted| granted.memory_type.contains(MemoryType::HOST_VISIBLE));
         let buffer = device.allocate_buffer(if is_granted { mappable } else { params }, size)?;
         self.objects.buffers[created as usize] = Some(buffer);
+        self.homes.insert(created, index);
         Ok(())
     }
 
-    fn write(&self, content: &Content, fill: Fill) -> Result<()> {
+    /// Imports the files that operations read and slices may refer to; the others' bytes are stored.
+    pub(super) fn import_files(&mut self, references: &References) -> Result<()> {
+        for index in Needs::of(self.shared, &self.found.items).files {
+            let Some(file) = references.files.get(&index) else { continue };
+            let op = self.plan.host_ops.iter().find_map(|op| match op {
+                HostOp::Create(CreateOp::File(op)) if op.created == index => Some(op),
+                _ => None,
+            });
+            if let Some(op) = op {
+                let device = op.device;
+                self.objects.files[index as usize] = Some(self.import(index, device, file)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, index: u32, device: u32, file: &std::fs::File) -> Result<File> {
+        if let Some(file) = self.files.get(&(index, device)) {
+            return Ok(file.clone());
+        }
+        let same =
+            file.try_clone().map_err(|error| Error::io("duplicating the descriptor of a file", &error))?;
+        let on = &self.devices[device as usize];
+        let file = on.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(same))?;
+        self.files.insert((index, device), file.clone());
+        Ok(file)
+    }
+
+    /// Puts what a piece contains into its buffer.
+    pub(super) fn put(&mut self, piece: &Piece<'_>) -> Result<()> {
+        let Some(buffer) = self.objects.buffers[piece.buffer as usize].clone() else { return Ok(()) };
+        let (file, file_offset) = match piece.source {
+            Source::Bytes(bytes) => return transfer::write(&buffer, piece.offset, bytes),
+            Source::File { file, offset } => (file, offset),
+        };
+        let home = self.homes.get(&piece.buffer).copied().unwrap_or(0);
+        let file = self.import(file, home, &self.shared.references()?.files[&file])?;
+        let device = &self.devices[home as usize];
+        let target = BufferRef::range(&buffer, piece.offset, piece.length);
+        let (wait, signal) = self.next();
+        let queue = device.queue(QUEUE_AFFINITY_ANY).wait(wait.as_slice()).signal(&signal);
+        queue.read(&file, file_offset, target, 0)?;
+        self.wait(home, QUEUE_AFFINITY_ANY)
+    }
+
+    pub(super) fn write(&self, content: &Content, fill: Fill) -> Result<()> {
         let Some(buffer) = &self.objects.buffers[content.buffer as usize] else { return Ok(()) };
         match fill {
             Fill::Nothing => Ok(()),
             Fill::Captured => transfer::write(buffer, content.offset, &content.bytes),
-            Fill::Pattern(byte) => transfer::write(buffer, content.offset, &vec![byte; content.bytes.len()]),
+            Fill::Patterns(first) => {
+                let pattern = |at: usize| PATTERNS[(at / PATTERN_BYTES + first) % PATTERNS.len()];
+                let bytes: Vec<u8> = (0..content.bytes.len()).map(pattern).collect();
+                transfer::write(buffer, content.offset, &bytes)
+            }
         }
     }
 
@@ -236,8 +293,16 @@ impl<'r> Issue<'r> {
         }
     }
 
+    /// Issues the operations between the calls of `scope`, and reads the outputs.
+    pub(super) fn run(&mut self, scope: &dyn Fn(bool) -> Result<()>) -> Result<Vec<Vec<u8>>> {
+        scope(true)?;
+        let outcome = self.all();
+        scope(false)?;
+        outcome?;
+        self.collected.outputs.iter().map(|output| self.read(output)).collect()
+    }
+
     fn all(&mut self) -> Result<()> {
-        let commands = self.plan.commands_by_buffer();
         for item in &self.found.items {
             match *item {
                 Item::HostWrite(op, _) => self.host_write(op)?,
@@ -248,9 +313,12 @@ impl<'r> Issue<'r> {
                     let submission = &self.plan.submissions[index as usize];
                     match &submission.op {
                         QueueOp::Execute { command_buffer, .. } => {
-                            let commands = &commands[*command_buffer as usize];
+                            let commands = &self.shared.commands[*command_buffer as usize];
                             let commands: Vec<u32> = commands.iter().map(|(_, command)| *command).collect();
                             self.execute(submission, &commands)?;
+                        }
+                        QueueOp::Read { file, .. } if self.objects.files[*file as usize].is_some() => {
+                            self.submit(submission)?;
                         }
                         QueueOp::Read { target, .. } => {
                             let reads = self.collected.file_reads.get(&location.ordinal);
@@ -285,7 +353,13 @@ impl<'r> Issue<'r> {
         let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
         let table: &[BufferRef<u32>] = bindings.of(&self.plan.lists.buffer_refs);
         let device = &self.devices[submission.device as usize];
-        let params = self.params_of(command_buffer);
+        // The plan has created it before it is executed.
+        let params = self.shared.params.get(&command_buffer).copied().unwrap_or(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: rehal_hal::CommandCategories::all(),
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        });
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
         let recorded =
             device.create_command_buffer(CommandBufferParams { mode, binding_capacity: 0, ..params })?;
@@ -297,10 +371,13 @@ impl<'r> Issue<'r> {
             scratch.reset();
         }
         recorded.end()?;
-        let (wait, signal) = ([self.timeline.at(self.now)], [self.timeline.at(self.now + 1)]);
-        let waits = if self.now == 0 { &[][..] } else { &wait[..] };
-        device.queue(submission.affinity).wait(waits).signal(&signal).execute(&recorded, &[], flags)?;
-        self.wait(submission)
+        let (wait, signal) = self.next();
+        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).execute(
+            &recorded,
+            &[],
+            flags,
+        )?;
+        self.wait(submission.device, submission.affinity)
     }
 
     fn submit(&mut self, submission: &Submission<Indexed>) -> Result<()> {
@@ -308,31 +385,20 @@ impl<'r> Issue<'r> {
         let scratch = Bump::new();
         let mut names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch).with_table(&[]);
         let op = submission.op.rename(&mut names)?;
-        let (wait, signal) = ([self.timeline.at(self.now)], [self.timeline.at(self.now + 1)]);
-        let waits = if self.now == 0 { &[][..] } else { &wait[..] };
-        device.queue(submission.affinity).wait(waits).signal(&signal).submit(op)?;
-        self.wait(submission)
+        let (wait, signal) = self.next();
+        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).submit(op)?;
+        self.wait(submission.device, submission.affinity)
     }
 
-    fn wait(&mut self, submission: &Submission<Indexed>) -> Result<()> {
+    /// What the next submission waits for, and what it signals.
+    fn next(&self) -> (Option<Timepoint<&Semaphore>>, [Timepoint<&Semaphore>; 1]) {
+        let wait = (self.now != 0).then(|| self.timeline.at(self.now));
+        (wait, [self.timeline.at(self.now + 1)])
+    }
+
+    fn wait(&mut self, device: u32, affinity: QueueAffinity) -> Result<()> {
         self.now += 1;
-        self.devices[submission.device as usize].flush(submission.affinity)?;
+        self.devices[device as usize].flush(affinity)?;
         self.timeline.wait(self.now, None)
-    }
-
-    fn params_of(&self, command_buffer: u32) -> CommandBufferParams {
-        let of = |op: &HostOp<Indexed>| match *op {
-            HostOp::Create(CreateOp::CommandBuffer { params, created, .. }) if created == command_buffer => {
-                Some(params)
-            }
-            _ => None,
-        };
-        // The plan has created it before it is executed.
-        self.plan.host_ops.iter().find_map(of).unwrap_or(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: rehal_hal::CommandCategories::all(),
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        })
     }
 }

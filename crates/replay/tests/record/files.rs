@@ -62,7 +62,7 @@ fn held(capture: &[u8]) -> Held {
 }
 
 fn with(file_policy: FilePolicy, file_validation: FileValidation) -> (Held, Vec<u8>, NamedTempFile) {
-    let program = Program::new(RecordOptions { file_policy, file_validation });
+    let program = Program::new(RecordOptions { file_policy, file_validation, ..RecordOptions::default() });
     let file = on_disk();
     read(&program, HostFile::Disk(file.reopen().unwrap())).unwrap();
     let capture = program.capture();

@@ -2,7 +2,9 @@
 
 use rehal_base::Result;
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Cut, Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceOptions};
+use rehal_replay::{
+    Cut, Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, SliceSet,
+};
 
 use crate::common::{
     CaptureBuilder, FileSpec, Observed, Ran, TestDevice, code, function, range, run, slot, whole,
@@ -125,4 +127,139 @@ fn work_that_fails_has_no_slice() {
     let record = capture.place().ordinal;
     let error = slice_with(&capture, &Cut::Dispatch { record, occurrence: 0 }, &SliceOptions::default());
     assert!(error.unwrap_err().report().contains("the kernel failed"));
+}
+
+/// A capture whose command buffer has two dispatches and is executed twice; with the records of the dispatches.
+fn four_dispatches() -> (CaptureBuilder, [u32; 2]) {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, cache) = (capture.buffer(8), capture.cache());
+    capture.write(buffer, 0, b"abcdefgh");
+    let executable = capture.executable(cache, &code("module", 1, &[function("kernel", 0, 1)]));
+    let header = CaptureBuilder::kernel(executable, 0, [1; 3]);
+    let mut records = [0; 2];
+    let commands = capture.commands(1, |it, commands| {
+        for (record, offset) in records.iter_mut().zip([0, 4]) {
+            it.command_dispatch(commands, &header, b"", &[slot(0, offset, 4)]);
+            *record = it.place().ordinal;
+            it.command_barrier(commands, &[], &[]);
+        }
+    });
+    capture.execute(commands, &[whole(buffer)]);
+    capture.execute(commands, &[whole(buffer)]);
+    (capture, records)
+}
+
+/// The slices of a replay, and how many dispatches it took.
+#[derive(Default)]
+struct Set {
+    names: Vec<(usize, String)>,
+    slices: Vec<(usize, Slice)>,
+    files: Vec<Memory>,
+}
+
+impl SliceSet for Set {
+    type Sink = Memory;
+
+    fn sink(&mut self, index: usize, name: &str) -> Result<Memory> {
+        self.names.push((index, name.to_string()));
+        self.files.push(Memory::default());
+        Ok(self.files.last().unwrap().clone())
+    }
+
+    fn finished(&mut self, index: usize, slice: Slice) -> Result<()> {
+        self.slices.push((index, slice));
+        Ok(())
+    }
+}
+
+fn options(check: SliceCheck) -> SliceOptions {
+    let mut options = SliceOptions::default();
+    options.keep_outputs = true;
+    options.check = check;
+    options
+}
+
+#[test]
+fn several_dispatches_are_cut_in_one_replay() {
+    let (capture, [first, second]) = four_dispatches();
+    for (check, performed) in [(SliceCheck::Never, 3), (SliceCheck::Always, 5)] {
+        let (device, log) = TestDevice::create();
+        let devices = DeviceGroup::new(vec![device]).unwrap();
+        let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+        let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+        let mut set = Set::default();
+        replay.slices(&[(first, 1), (second, 0)], &options(check), &mut set, &mut []).unwrap();
+        let dispatches = log.lock().unwrap().iter().filter(|it| matches!(it, Ran::Dispatch { .. })).count();
+        assert_eq!(dispatches, performed, "{check:?}");
+        assert_eq!(set.names, [(1, "kernel".to_string()), (0, "kernel".to_string())]);
+        for ((index, slice), file) in set.slices.iter().zip(&set.files) {
+            let (record, occurrence) = [(first, 1), (second, 0)][*index];
+            let alone =
+                slice_with(&capture, &Cut::Dispatch { record, occurrence }, &options(check)).unwrap().0;
+            assert_eq!((slice, slice.is_checked), (&alone, check == SliceCheck::Always));
+            let expected: Vec<_> = slice.reads.iter().map(|read| read.bytes.as_slice()).collect();
+            assert_eq!(run(&file.bytes()).unwrap().bytes(), expected);
+        }
+        let missing = replay.slices(&[(first, 0), (second, 2)], &options(check), &mut set, &mut []);
+        assert!(missing.unwrap_err().report().contains("has no dispatch of occurrence 2"));
+    }
+}
+
+#[test]
+fn references_are_kept_to_bytes_that_have_not_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("parameters");
+    std::fs::write(&path, b"0123456789abcdef").unwrap();
+    let cut = |spec: FileSpec, keep_references| {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, cache) = (capture.buffer(24), capture.cache());
+        let file = capture.file(&spec);
+        capture.write(buffer, 0, &[b'.'; 24]);
+        capture.file_read(file, 4, range(buffer, 8, 4), b"");
+        capture.file_read(file, 8, range(buffer, 12, 4), b"");
+        capture.fill(range(buffer, 13, 1), b"!");
+        let executable = capture.executable(cache, &code("module", 1, &[function("kernel", 0, 1)]));
+        let header = CaptureBuilder::kernel(executable, 0, [1; 3]);
+        capture.dispatch(&header, b"", &[range(buffer, 6, 12)]);
+        let mut options = options(SliceCheck::Always);
+        options.keep_references = keep_references;
+        let record = capture.place().ordinal;
+        slice_with(&capture, &Cut::Dispatch { record, occurrence: 0 }, &options).unwrap()
+    };
+    let external = || FileSpec::external(&path, 16);
+    let (stored, kept) = (cut(external(), false).0, cut(external(), true).0);
+    assert_eq!((stored.content_bytes, kept.content_bytes), (12, 8));
+    assert_eq!(reads(&stored), reads(&kept));
+    assert_eq!(stored.reads[0].bytes, b"//56789\"bc//");
+    // What the program may have changed since, and what the capture contains, is stored.
+    for spec in [external().writable(), FileSpec::inline(b"0123456789abcdef")] {
+        assert_eq!(cut(spec, true).0.content_bytes, 12);
+    }
+}
+
+#[test]
+fn a_slice_with_references_needs_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("parameters");
+    std::fs::write(&path, b"0123").unwrap();
+    let mut capture = CaptureBuilder::new();
+    let file = capture.file(&FileSpec::external(&path, 4));
+    let buffer = capture.buffer(4);
+    capture.scope_begin("scope");
+    capture.file_read(file, 0, whole(buffer), b"");
+    capture.scope_end("scope");
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let mut options = SliceOptions::default();
+    options.keep_references = true;
+    let memory = Memory::default();
+    let slice = replay.slice(&scope("scope"), &options, memory.clone()).unwrap();
+    assert_eq!((slice.content_bytes, reads(&slice)), (0, vec![(buffer, 0, &b"0123"[..])]));
+    assert_eq!(run(&memory.bytes()).unwrap().bytes(), [b"0123"]);
+    std::fs::remove_file(&path).unwrap();
+    let gone = run(&memory.bytes()).unwrap_err().report().to_string();
+    assert!(gone.contains("No such file") && gone.contains("external file"), "{gone}");
+    let error = replay.slice(&scope("scope"), &options, Memory::default()).unwrap_err().report();
+    assert!(error.to_string().contains("external file"), "{error}");
 }

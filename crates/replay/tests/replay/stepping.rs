@@ -13,7 +13,8 @@ use rehal_hal::{CommandBufferMode, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
-    AccessKind, HostRead, Observer, Operation, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder,
+    AccessKind, HostRead, Observer, Operation, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions,
+    ReplayOrder,
 };
 use zerocopy::little_endian::U32;
 
@@ -310,5 +311,56 @@ fn random_programs_read_the_same() {
             assert_eq!(stepped.observed.reads, expected.reads, "program {seed}");
             assert!(stepped.operations.iter().all(|it| it.is_complete));
         }
+    }
+}
+
+/// Wants some commands, by record, and collects those that it receives.
+struct Wanting<'w>(&'w [u32], Vec<u32>);
+
+impl Observer for Wanting<'_> {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
+        occurrence == 1 && self.0.contains(&location.ordinal)
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.1.push(operation.location.ordinal);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[test]
+fn commands_that_no_observer_wants_are_executed_together() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let mut records = Vec::new();
+    let commands = capture.commands(1, |it, commands| {
+        for offset in 0..5 {
+            it.command_fill(commands, slot(0, offset, 4), &[offset as u8 + 1]);
+            records.push(it.place().ordinal);
+            it.command_barrier(commands, &[], &[]);
+        }
+    });
+    capture.execute(commands, &[whole(buffer)]);
+    capture.execute(commands, &[whole(buffer)]);
+    capture.read(buffer, 0, 8);
+    // The fills of the first execution are one, and those of the second have the wanted ones apart.
+    for (wanted, executions) in
+        [(vec![], 2), (vec![0], 3), (vec![2], 4), (vec![4], 3), (vec![1, 2], 5), (vec![0, 1, 2, 3, 4], 6)]
+    {
+        let wanted: Vec<u32> = wanted.into_iter().map(|index: usize| records[index]).collect();
+        let (device, log) = crate::common::TestDevice::create();
+        let devices = DeviceGroup::new(vec![device]).unwrap();
+        let replay = Replay::new(plan(&capture), &devices, &ReplayOptions::default()).unwrap();
+        let (mut observer, mut observed) = (Wanting(&wanted, Vec::new()), Observed::default());
+        replay.run(&mut [&mut observer, &mut observed]).unwrap();
+        assert_eq!(observer.1, wanted);
+        assert_eq!(observed.bytes(), [[1, 2, 3, 4, 5, 5, 5, 5]]);
+        let log = log.lock().unwrap();
+        let count = log.iter().filter(|it| matches!(it, Ran::Queue("queue_execute"))).count();
+        assert_eq!(count, executions, "{wanted:?} {log:?}");
     }
 }

@@ -14,7 +14,7 @@ use rehal_hal::profile::{
 use rehal_hal::{Buffer, CommandBufferParams, FunctionInfo, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay};
 
-use super::{Groups, KernelTimes, Key, Seen, bindings};
+use super::{Groups, Kernel, KernelTimes, Key, Seen, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
@@ -61,12 +61,18 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups) -> Result<Measured> 
     Ok(Measured { total_ns, times })
 }
 
-/// Sets which bindings the first dispatch of each kernel changes.
-pub(super) fn inspect(replay: &Replay, groups: &mut Groups) -> Result<()> {
-    let sites = groups.kernels.iter().enumerate();
-    let sites = sites.map(|(index, kernel)| ((kernel.location.ordinal, kernel.occurrence), index)).collect();
-    let mut inspector = Inspector { groups, sites, before: Vec::new() };
-    replay.run(&mut [&mut inspector])
+/// Sets which bindings the first dispatch of each kernel changes. `replay` runs with an observer.
+pub(super) fn inspect(
+    kernels: &mut [Kernel],
+    replay: impl FnOnce(&mut dyn Observer) -> Result<()>,
+) -> Result<()> {
+    let sites = kernels.iter().zip(0..);
+    let sites = sites.map(|(kernel, index)| ((kernel.location.ordinal, kernel.occurrence), index)).collect();
+    let mut inspector = Inspector { kernels, sites, before: Vec::new() };
+    match inspector.sites.is_empty() {
+        true => Ok(()),
+        false => replay(&mut inspector),
+    }
 }
 
 /// The times of dispatches, as the device reports them: begin and end.
@@ -152,8 +158,8 @@ impl Observer for Timer<'_> {
 }
 
 /// Compares what is bound to the first dispatch of each kernel before and after it.
-struct Inspector<'g> {
-    groups: &'g mut Groups,
+struct Inspector<'k> {
+    kernels: &'k mut [Kernel],
     /// The kernel whose first dispatch has this record and occurrence.
     sites: HashMap<(u32, u64), usize>,
     before: Vec<blake3::Hash>,
@@ -162,6 +168,10 @@ struct Inspector<'g> {
 impl Observer for Inspector<'_> {
     fn wants_operations(&self) -> bool {
         true
+    }
+
+    fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
+        self.sites.contains_key(&(location.ordinal, occurrence))
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
@@ -178,7 +188,7 @@ impl Observer for Inspector<'_> {
         let Some(kernel) = self.sites.remove(&site(operation)) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let bindings = &mut self.groups.kernels[kernel].bindings;
+        let bindings = &mut self.kernels[kernel].bindings;
         for ((binding, it), before) in bindings.iter_mut().zip(operation.bindings()).zip(&self.before) {
             if it.access == AccessKind::Binds {
                 let is_changed = digest(it.buffer, it.offset, it.length)? != *before;

@@ -1,86 +1,120 @@
 //! A directory with a slice of each kernel, and an index.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{Cut, Kernel, Kernels, Replay, Slice, SliceOptions};
+use rehal_session::{KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::print;
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
 
-/// Writes the directory, which is complete or absent.
-pub(super) fn export(replay: &Replay, kernels: &Kernels, directory: &Path) -> Result<()> {
-    write(replay, kernels, directory).context(|| format!("--export={}", directory.display()))
+/// Lists the kernels, and writes the directory, which is complete or absent.
+pub(super) fn export(
+    replay: &Replay,
+    options: &KernelOptions,
+    slicing: &SliceOptions,
+    directory: &Path,
+) -> Result<Kernels> {
+    let shown = || format!("--export={}", directory.display());
+    let (temporary, path) = create(directory).context(shown)?;
+    let mut exported = Exported { directory: path, entries: BTreeMap::new() };
+    let kernels = Kernels::of_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
+    exported.write_index(&kernels).context(shown)?;
+    std::fs::rename(&exported.directory, directory).map_err(creating).context(shown)?;
+    drop(temporary);
+    Ok(kernels)
 }
 
-fn write(replay: &Replay, kernels: &Kernels, directory: &Path) -> Result<()> {
+/// Creates a directory that gets its name when all files are complete.
+fn create(directory: &Path) -> Result<(TempDir, PathBuf)> {
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
             .advise("name another directory, or remove it"));
     }
-    let creating = |error: std::io::Error| {
-        Error::io("creating the directory", &error)
-            .advise("create the directory that contains it, or name one that can be written")
-    };
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // It gets its name when all files are complete.
+    // What contains it until then is private; it has the mode of any other.
     let temporary = tempfile::Builder::new().prefix(".rehal-").tempdir_in(parent).map_err(creating)?;
-    let mut entries = Vec::new();
-    for (index, kernel) in kernels.kernels.iter().enumerate() {
-        let file = file_name(index, kernel);
-        let slice = slice(replay, kernel, &temporary.path().join(&file))?;
-        entries.push(entry(kernels, kernel, &file, &slice));
+    let exported = temporary.path().join("exported");
+    std::fs::create_dir(&exported).map_err(creating)?;
+    Ok((temporary, exported))
+}
+
+fn creating(error: std::io::Error) -> Error {
+    Error::io("creating the directory", &error)
+        .advise("create the directory that contains it, or name one that can be written")
+}
+
+/// The slices of a directory.
+struct Exported {
+    directory: PathBuf,
+    /// Their files and what they write, by the index of the kernel.
+    entries: BTreeMap<usize, Entry>,
+}
+
+struct Entry {
+    file: String,
+    content_bytes: u64,
+    reads: Value,
+}
+
+impl SliceSet for Exported {
+    type Sink = File;
+
+    fn sink(&mut self, index: usize, name: &str) -> Result<File> {
+        let file = file_name(index, name);
+        let path = self.directory.join(&file);
+        self.entries.insert(index, Entry { file, content_bytes: 0, reads: Value::Null });
+        let created = File::options().read(true).write(true).create_new(true).open(path);
+        created.map_err(|error| Error::io("creating a slice", &error))
     }
-    let index = json!({
-        "dispatch_count": kernels.dispatch_count,
-        "total_ns": kernels.total_ns,
-        "kernels": entries,
-    });
-    let path = temporary.path().join("index.json");
-    std::fs::write(&path, format!("{index:#}\n"))
-        .map_err(|error| Error::io("writing 'index.json'", &error))?;
-    std::fs::rename(temporary.path(), directory).map_err(creating)?;
-    // It is not at its place any more, so dropping it removes nothing.
-    let _ = temporary.keep();
-    set_mode(directory)
+
+    fn finished(&mut self, index: usize, slice: Slice) -> Result<()> {
+        let read = |it: &SlicedRead| {
+            json!({
+                "buffer_id": it.buffer_id,
+                "offset": it.offset,
+                "length": it.bytes.len(),
+                "blake3": it.blake3(),
+            })
+        };
+        if let Some(entry) = self.entries.get_mut(&index) {
+            entry.content_bytes = slice.content_bytes;
+            entry.reads = slice.reads.iter().map(read).collect();
+        }
+        Ok(())
+    }
 }
 
-/// A temporary directory is private; an exported one has the mode of any other.
-fn set_mode(directory: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::Permissions::from_mode(0o750);
-    std::fs::set_permissions(directory, mode)
-        .map_err(|error| Error::io("setting the directory's mode", &error))
-}
-
-fn slice(replay: &Replay, kernel: &Kernel, path: &Path) -> Result<Slice> {
-    let cut = Cut::Dispatch { record: kernel.location.ordinal, occurrence: kernel.occurrence };
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(|error| Error::io("creating a slice", &error))?;
-    replay.slice(&cut, &SliceOptions::default(), file)
-}
-
-/// An entry of the index: the kernel as `--format=json` has it, its file, and what it writes.
-fn entry(kernels: &Kernels, kernel: &Kernel, file: &str, slice: &Slice) -> Value {
-    let read = |it: &rehal_session::SlicedRead| json!({ "buffer_id": it.buffer_id, "offset": it.offset, "length": it.bytes.len(), "blake3": it.blake3() });
-    let mut entry = print::object(kernels, kernel);
-    entry["file"] = json!(file);
-    entry["content_bytes"] = json!(slice.content_bytes);
-    entry["reads"] = slice.reads.iter().map(read).collect();
-    entry
+impl Exported {
+    /// Each kernel as `--format=json` has it, its file, and what it writes.
+    fn write_index(&self, kernels: &Kernels) -> Result<()> {
+        let entry = |(index, entry): (&usize, &Entry)| {
+            let mut object = print::object(kernels, &kernels.kernels[*index]);
+            object["file"] = json!(entry.file);
+            object["content_bytes"] = json!(entry.content_bytes);
+            object["reads"] = entry.reads.clone();
+            object
+        };
+        let index = json!({
+            "dispatch_count": kernels.dispatch_count,
+            "total_ns": kernels.total_ns,
+            "timed_by": print::timed_by(kernels),
+            "kernels": self.entries.iter().map(entry).collect::<Value>(),
+        });
+        std::fs::write(self.directory.join("index.json"), format!("{index:#}\n"))
+            .map_err(|error| Error::io("writing 'index.json'", &error))
+    }
 }
 
 /// Its number and its function, of characters that every file system and shell takes.
-fn file_name(index: usize, kernel: &Kernel) -> String {
-    let name = kernel.name.chars().take(MAX_NAME);
+fn file_name(index: usize, name: &str) -> String {
+    let name = name.chars().take(MAX_NAME);
     let name: String =
         name.map(|it| if it.is_ascii_alphanumeric() || "-_.".contains(it) { it } else { '_' }).collect();
     format!("{index:04}-{name}.ireereplay")

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use rehal_session::{Kernel, KernelBinding, KernelTimes, Kernels};
 use serde_json::{Value, json};
 
+use crate::output::escaped;
+
 /// The kernels for people.
 pub(super) fn text(kernels: &Kernels) -> String {
     let mut text = format!(
@@ -54,7 +56,7 @@ fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
         bindings,
         kernel.constants.len().to_string(),
         format!("#{}", kernel.location.ordinal),
-        kernel.name.clone(),
+        escaped(&kernel.name),
     ];
     if let Some(time_ns) = kernel.time_ns {
         let share =
@@ -84,9 +86,14 @@ pub(super) fn json(kernels: &Kernels) -> Value {
     json!({
         "dispatch_count": kernels.dispatch_count,
         "total_ns": kernels.total_ns,
-        "timed_by": kernels.times.map(name),
+        "timed_by": timed_by(kernels),
         "kernels": kernels.kernels.iter().map(|kernel| object(kernels, kernel)).collect::<Value>(),
     })
+}
+
+/// How times are measured.
+pub(super) fn timed_by(kernels: &Kernels) -> Value {
+    json!(kernels.times.map(name))
 }
 
 /// A kernel as an object.
@@ -119,7 +126,7 @@ pub(super) fn csv(kernels: &Kernels) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
-                    bytes_per_second\n"
+                    max_bytes_per_second\n"
             .to_string();
     for kernel in &kernels.kernels {
         let dimensions = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");

@@ -6,6 +6,7 @@ use rehal_bench::stats::Interval;
 use serde_json::{Value, json};
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
+use crate::output::escaped;
 
 /// The comparison for people.
 pub(super) fn text(comparison: &Comparison) -> String {
@@ -126,13 +127,6 @@ fn signed_time(ns: f64) -> String {
 
 fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
-}
-
-/// A name without characters that would break a line or control a terminal.
-fn escaped(name: &str) -> String {
-    name.chars()
-        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
-        .collect()
 }
 
 /// The comparison as one JSON object.
