@@ -241,7 +241,7 @@ impl Case {
             Workload::Verify(verified) => verified.prepare(&self.name, workplace)?,
             Workload::Task(kind, target) => {
                 let Self { name, .. } = self;
-                let case = match &**kind {
+                let mut plan = match &**kind {
                     Workload::Program(program) => program.prepare(name, workplace)?,
                     Workload::Iteration { corpus, fixture } => {
                         let figures = vec![figure("", full(), Target::Ratio(*target))];
@@ -249,7 +249,6 @@ impl Case {
                     }
                     _ => return Err(format!("case '{name}' has no form on local-task").into()),
                 };
-                let mut plan = case;
                 plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
                 (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));
                 plan
