@@ -76,7 +76,8 @@ pub trait Observer {
     /// It is done.
     fn resume_timing(&mut self) {}
 
-    /// An executable of the capture, or its substitute, has been prepared.
+    /// An executable of the capture, or its substitute, has been prepared. It is called for each if functions of one are
+    /// replaced one by one.
     fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
         let _ = (record, executable);
         Ok(())

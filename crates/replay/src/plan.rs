@@ -1,8 +1,11 @@
 use std::convert::Infallible;
 
 use rehal_base::{Error, Result};
-use rehal_capture::{Capture, CaptureBytes, Tear, Version, payload};
-use rehal_hal::{Command, FileSource, HostOp, Indexed, MemoryAccess, Span, StoredLists, Submission};
+use rehal_capture::{Capture, CaptureBytes, Tear, Version, layout, payload};
+use rehal_hal::{
+    Command, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed, MemoryAccess, Span, StoredLists,
+    Submission,
+};
 
 use crate::planner;
 
@@ -104,6 +107,8 @@ pub struct ExecutableRecord<'p> {
     pub format: &'p [u8],
     /// Its bytes.
     pub data: &'p [u8],
+    /// Its specialization constants, 32-bit and little-endian.
+    pub constants: &'p [u8],
     metadata: Option<payload::ExecutableMetadata<'p>>,
 }
 
@@ -114,6 +119,7 @@ pub(crate) struct StoredExecutable {
     pub id: u64,
     pub format: Span<u8>,
     pub data: Span<u8>,
+    pub constants: Span<u8>,
     pub metadata: Span<u8>,
     pub function_count: u32,
 }
@@ -225,6 +231,7 @@ impl StoredExecutable {
             id: self.id,
             format: self.format.of(bytes),
             data: self.data.of(bytes),
+            constants: self.constants.of(bytes),
             metadata: payload::ExecutableMetadata::read(self.metadata.of(bytes)),
         }
     }
@@ -234,6 +241,27 @@ impl<'p> ExecutableRecord<'p> {
     /// The capturing device's description of its functions, by ordinal.
     pub(crate) fn functions(&self) -> impl Iterator<Item = payload::Function<'p>> {
         self.metadata.into_iter().flat_map(|metadata| metadata.functions())
+    }
+
+    /// What the capturing device reflected of its functions, by ordinal. Captures do not contain the names of parameters.
+    pub fn function_infos(&self) -> Vec<FunctionInfo> {
+        let parameter = |it: &layout::ParameterMetadata| FunctionParameter {
+            kind: it.parameter_type,
+            size: it.size,
+            flags: it.flags.get(),
+            offset: it.offset.get(),
+            name: String::new(),
+        };
+        let function = |it: payload::Function<'_>| FunctionInfo {
+            name: String::from_utf8_lossy(it.name).into_owned(),
+            flags: it.metadata.flags.get(),
+            workgroup_size: it.metadata.workgroup_size.map(|size| size.get()),
+            constant_count: it.metadata.constant_count.get(),
+            binding_count: it.metadata.binding_count.get(),
+            parameter_count: it.metadata.parameter_count.get(),
+            parameters: it.parameters.iter().map(parameter).collect(),
+        };
+        self.functions().map(function).collect()
     }
 
     /// The names of its functions, by ordinal; empty in captures of version 1.0.

@@ -392,6 +392,7 @@ impl<'a> Planner<'a> {
             id: it.created,
             format: self.bytes(it.format)?,
             data: self.bytes(it.data)?,
+            constants: self.bytes(it.constants)?,
             metadata: self.bytes(it.metadata)?,
             function_count: metadata.map_or(0, |metadata| metadata.function_count() as u32),
         };

@@ -1,23 +1,42 @@
 //! Prepares the executables of a capture, or their replacements, on the replaying devices.
 
-use rehal_base::{Context, Error, FileKind, Result};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
     PrepareExecutable,
 };
 
-use crate::substitute::{NO_EXECUTABLE, OpenReplacement, Replacements};
+use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, Replacements};
 use crate::{ExecutableRecord, Plan};
 
-/// An executable with its captured functions.
+/// The code of an executable of a capture, with its captured functions.
 pub(crate) struct Prepared {
-    pub executable: Executable,
-    /// The function of `executable` for each captured ordinal.
-    pub functions: Vec<u32>,
+    /// The executable, or what replaces it; several if functions are replaced one by one.
+    parts: Vec<Executable>,
+    /// The part for each captured ordinal, and its function.
+    functions: Vec<(usize, u32)>,
 }
 
-/// Prepares the executable of `op` or its replacement, and checks that the result accepts the arguments of the
+impl Prepared {
+    /// All of its code.
+    pub(crate) fn parts(&self) -> &[Executable] {
+        &self.parts
+    }
+
+    /// What runs for a captured ordinal, which must be below [`Prepared::function_count`].
+    pub(crate) fn function(&self, captured: u32) -> (&Executable, u32) {
+        let (part, ordinal) = self.functions[captured as usize];
+        (&self.parts[part], ordinal)
+    }
+
+    /// Number of captured functions.
+    pub(crate) fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+}
+
+/// Prepares the executable of `op` or its replacements, and checks that the result accepts the arguments of the
 /// captured dispatches.
 pub(crate) fn prepare(
     plan: &Plan,
@@ -32,7 +51,6 @@ pub(crate) fn prepare(
     let constants: Vec<u32> =
         constants.of(plan.bytes()).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     let own_name = own_names.get(created as usize).map_or("", String::as_str);
-    let replacement = replacements.find(created as usize, record, own_name);
     let captured_format = String::from_utf8_lossy(format.of(plan.bytes()));
     let label = format!("executable {}", record.id);
     let params = ExecutableParams {
@@ -43,19 +61,12 @@ pub(crate) fn prepare(
         data: data.of(plan.bytes()),
         constants: &constants,
     };
-    let matched = |executable| {
-        let prepared = match_functions(record, executable, plan.version().major)?;
-        // The plan validated the same bytes, unless the file has been modified since.
-        match prepared.functions.len() == stored.function_count as usize {
-            true => Ok(prepared),
-            false => Err(Error::data_loss("the executable's metadata has changed since it was planned")),
-        }
-    };
-    match replacement {
-        None => prepare_one(device, &params).and_then(matched),
-        Some(replacement) => prepare_replacement(device, &params, replacement)
-            .and_then(matched)
-            .context(|| format!("substitute {} for executable {}", replacement.place, record.id)),
+    let layers = replacements.layers(created as usize, record, own_name);
+    let prepared = Matching { record, version_major: plan.version().major, device, params }.all(&layers)?;
+    // The plan validated the same bytes, unless the file has been modified since.
+    match prepared.function_count() == stored.function_count as usize {
+        true => Ok(prepared),
+        false => Err(Error::data_loss("the executable's metadata has changed since it was planned")),
     }
 }
 
@@ -78,7 +89,7 @@ pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
 pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
     let nothing = Replacements::open(&[], plan)?;
     let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
-    Ok(prepared.executable.backend().name().to_string())
+    Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 
 fn prepare_replacement(
@@ -118,27 +129,109 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) }
 }
 
-/// Looks up each captured function in `executable` and compares the signatures.
-fn match_functions(
-    record: &ExecutableRecord<'_>,
-    executable: Executable,
+/// An executable of a capture whose functions are looked up.
+struct Matching<'a> {
+    record: &'a ExecutableRecord<'a>,
     version_major: u16,
-) -> Result<Prepared> {
-    let mut functions = Vec::new();
-    for captured in record.functions() {
-        let ordinal = find_function(&captured, &executable, version_major)?;
-        if functions.contains(&ordinal) {
-            return Err(Error::failed_precondition(format!(
-                "captured functions {} and {} are both '{}' in the executable",
-                functions.iter().position(|it| *it == ordinal).unwrap_or_default(),
-                captured.ordinal,
-                captured.name.escape_ascii()
-            )));
+    device: &'a Device,
+    params: ExecutableParams<'a>,
+}
+
+impl Matching<'_> {
+    /// Prepares the replacements, or the executable without any, and looks up each captured function. The executable is
+    /// also prepared if its functions are replaced one by one, and some are not.
+    fn all(&self, layers: &[Layer<'_>]) -> Result<Prepared> {
+        let in_layer = |layer: &Layer<'_>, error: Error| {
+            error.context(format!("substitute {} for executable {}", layer.replacement.place, self.record.id))
+        };
+        let mut parts = Vec::with_capacity(layers.len() + 1);
+        for layer in layers {
+            let part = prepare_replacement(self.device, &self.params, layer.replacement);
+            parts.push(part.map_err(|error| in_layer(layer, error))?);
         }
-        compare(&captured, executable.function(ordinal)?)?;
-        functions.push(ordinal);
+        let mut functions: Vec<(usize, u32)> = Vec::new();
+        for captured in self.record.functions() {
+            let found = match self.find_in(&captured, layers, &parts) {
+                Ok(Some(found)) => found,
+                // Of no replacement, so the captured one: the part after those of the layers.
+                Ok(None) => {
+                    if parts.len() == layers.len() {
+                        parts.push(prepare_one(self.device, &self.params)?);
+                    }
+                    (layers.len(), self.ordinal_in(&captured, &parts[layers.len()])?)
+                }
+                Err((layer, error)) => return Err(in_layer(&layers[layer], error)),
+            };
+            let checked = match functions.iter().position(|it| *it == found) {
+                Some(other) => Err(Error::failed_precondition(format!(
+                    "captured functions {other} and {} are both '{}' in the executable",
+                    captured.ordinal,
+                    captured.name.escape_ascii()
+                ))),
+                None => parts[found.0].function(found.1).and_then(|loaded| compare(&captured, loaded)),
+            };
+            checked.map_err(|error| match layers.get(found.0) {
+                Some(layer) => in_layer(layer, error),
+                None => error,
+            })?;
+            functions.push(found);
+        }
+        for (index, layer) in layers.iter().enumerate() {
+            if layer.keeps_missing() && !functions.iter().any(|(part, _)| *part == index) {
+                return Err(in_layer(layer, self.nothing_replaced(&parts[index])));
+            }
+        }
+        if parts.is_empty() {
+            parts.push(prepare_one(self.device, &self.params)?);
+        }
+        Ok(Prepared { parts, functions })
     }
-    Ok(Prepared { executable, functions })
+
+    /// The replacement that has a captured function, and the function's ordinal there; `None` if all replacements keep the
+    /// functions that they lack. An error belongs to the replacement at an index.
+    fn find_in(
+        &self,
+        captured: &Function<'_>,
+        layers: &[Layer<'_>],
+        parts: &[Executable],
+    ) -> Result<Option<(usize, u32)>, (usize, Error)> {
+        let named = layers.iter().position(|layer| layer.function.is_some_and(|it| it == captured.name));
+        if let Some(index) = named {
+            let ordinal = self.ordinal_in(captured, &parts[index]).map_err(|error| (index, error))?;
+            return Ok(Some((index, ordinal)));
+        }
+        let mut missing = None;
+        for (index, layer) in layers.iter().enumerate() {
+            match self.ordinal_in(captured, &parts[index]) {
+                Ok(ordinal) => return Ok(Some((index, ordinal))),
+                Err(error) if error.code() == StatusCode::NotFound && layer.keeps_missing() => {}
+                Err(error) => missing = missing.or(Some((index, error))),
+            }
+        }
+        match missing {
+            Some((index, error)) if error.code() == StatusCode::NotFound => Err((
+                index,
+                error.advise("select it by the name of a function to replace only those that it has"),
+            )),
+            Some(missing) => Err(missing),
+            None => Ok(None),
+        }
+    }
+
+    /// The ordinal of a captured function in `executable`.
+    fn ordinal_in(&self, captured: &Function<'_>, executable: &Executable) -> Result<u32> {
+        find_function(captured, executable, self.version_major)
+    }
+
+    fn nothing_replaced(&self, part: &Executable) -> Error {
+        let names: Vec<_> = self.record.function_names().map(|it| it.escape_ascii().to_string()).collect();
+        let others: Vec<_> = part.functions().iter().map(|it| it.name.as_str()).collect();
+        Error::not_found(format!(
+            "it has none of the functions to replace: they are {}, and it has {}",
+            names.join(", "),
+            others.join(", ")
+        ))
+    }
 }
 
 fn find_function(captured: &Function<'_>, executable: &Executable, version_major: u16) -> Result<u32> {

@@ -141,8 +141,7 @@ impl Replay {
         };
         let redzones = Redzones::new(options.redzone_bytes)?;
         let devices = devices.clone();
-        let file_remaps = options.file_remaps.clone();
-        let files = Vec::new();
+        let (file_remaps, files) = (options.file_remaps.clone(), Vec::new());
         let mut this = Self {
             plan,
             devices,
@@ -592,7 +591,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 let device = self.device(op.cache);
                 let prepared = replay.prepare(op, device)?;
                 let record = &self.plan.executables[op.created as usize].record(self.bytes);
-                self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
+                for part in prepared.parts() {
+                    self.observers.iter_mut().try_for_each(|it| it.executable(record, part))?;
+                }
                 self.state.objects.executables[op.created as usize] = Some(prepared);
             }
             CreateOp::File(ref op) => self.import_file(op)?,

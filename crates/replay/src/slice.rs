@@ -190,8 +190,9 @@ impl Replay {
             // Captures of version 1.0 have none.
             if captured.iter().any(String::is_empty) {
                 let prepared = self.prepare(op, &self.devices().devices()[op.cache as usize])?;
-                for (name, ordinal) in captured.iter_mut().zip(&prepared.functions) {
-                    name.clone_from(&prepared.executable.function(*ordinal)?.name);
+                for (captured, name) in (0..).zip(&mut captured) {
+                    let (executable, ordinal) = prepared.function(captured);
+                    name.clone_from(&executable.function(ordinal)?.name);
                 }
             }
             names.push(captured);

@@ -27,6 +27,11 @@ pub struct Replacement {
     pub code: Code,
     /// Its format, such as `embedded-elf-x86_64`; `None` lets the device infer it from the bytes.
     pub format: Option<String>,
+    /// Whether the functions that it lacks stay captured; otherwise it must have them all. A replacement selected by the
+    /// name of a function needs only that one.
+    pub keeps_missing: bool,
+    /// Its name in errors, such as that of its source; `None` for the path.
+    pub name: Option<String>,
 }
 
 /// The location of a replacement's bytes.
@@ -59,17 +64,31 @@ impl Candidate<'_> {
 impl Replacement {
     /// Code from a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { code: Code::File(path.into()), format: None }
+        Self::new(Code::File(path.into()))
     }
 
     /// Code from memory.
     pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self { code: Code::Bytes(bytes.into()), format: None }
+        Self::new(Code::Bytes(bytes.into()))
+    }
+
+    fn new(code: Code) -> Self {
+        Self { code, format: None, keeps_missing: false, name: None }
     }
 
     /// The same code with an explicit format.
     pub fn of_format(self, format: impl Into<String>) -> Self {
         Self { format: Some(format.into()), ..self }
+    }
+
+    /// The same code, which replaces only the functions that it has.
+    pub fn keep_missing(self) -> Self {
+        Self { keeps_missing: true, ..self }
+    }
+
+    /// The same code with a name for errors.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
     fn open(&self) -> Result<OpenReplacement> {
@@ -80,7 +99,8 @@ impl Replacement {
             ),
             Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),
         };
-        Ok(OpenReplacement { bytes, place, format: self.format.clone() })
+        let place = self.name.as_ref().map_or(place, |name| format!("'{name}'"));
+        Ok(OpenReplacement { bytes, place, format: self.format.clone(), keeps_missing: self.keeps_missing })
     }
 }
 
@@ -90,6 +110,21 @@ pub(crate) struct OpenReplacement {
     /// Its name in errors.
     pub place: String,
     pub format: Option<String>,
+    keeps_missing: bool,
+}
+
+/// A replacement of an executable, or of some of its functions.
+pub(crate) struct Layer<'r> {
+    pub replacement: &'r OpenReplacement,
+    /// The function by whose name it is selected.
+    pub function: Option<&'r [u8]>,
+}
+
+impl Layer<'_> {
+    /// Whether functions that it lacks are not replaced.
+    pub(crate) fn keeps_missing(&self) -> bool {
+        self.function.is_some() || self.replacement.keeps_missing
+    }
 }
 
 enum Bytes {
@@ -164,8 +199,8 @@ impl Substitution {
             Err(_) if selector == "all" => Selector::All,
             Err(_) => Selector::Name(selector.to_string()),
         };
-        let code = Code::File(path.into());
-        Ok(Self { selector, replacement: Replacement { code, format: format.map(str::to_string) } })
+        let format = format.map(str::to_string);
+        Ok(Self { selector, replacement: Replacement { format, ..Replacement::file(path) } })
     }
 }
 
@@ -233,27 +268,42 @@ impl Replacements {
         self.selected.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
-    /// The replacement for the executable at `index` of the plan, if any. Precedence: the callback, an id, a name,
-    /// all.
-    pub(crate) fn find(
-        &self,
+    /// The replacements for the executable at `index` of the plan. Precedence: the callback, an id, names, all. Several
+    /// names may select functions of one executable.
+    pub(crate) fn layers<'r>(
+        &'r self,
         index: usize,
         record: &ExecutableRecord<'_>,
         own_name: &str,
-    ) -> Option<&OpenReplacement> {
+    ) -> Vec<Layer<'r>> {
+        if let Some(replacement) = self.given.get(index).and_then(Option::as_ref) {
+            return vec![Layer { replacement, function: None }];
+        }
         let rank = |selector: &Selector| match selector {
             Selector::Id(_) => 0,
             Selector::Name(_) => 1,
             Selector::All => 2,
         };
-        let given = self.given.get(index).and_then(Option::as_ref);
-        given.or_else(|| {
-            self.selected
-                .iter()
-                .filter(|(it, _)| it.selects_by_capture(record) || it.selects_by_own_name(own_name))
-                .min_by_key(|(it, _)| rank(&it.selector))
-                .map(|(_, opened)| opened)
-        })
+        let mut best = None;
+        let mut layers = Vec::new();
+        for (it, replacement) in &self.selected {
+            let by_capture = it.selects_by_capture(record);
+            if !by_capture && !it.selects_by_own_name(own_name) {
+                continue;
+            }
+            let rank = rank(&it.selector);
+            if best.is_none_or(|best| rank < best) {
+                (best, layers) = (Some(rank), Vec::new());
+            }
+            if best == Some(rank) {
+                let function = match &it.selector {
+                    Selector::Name(name) if by_capture => Some(name.as_bytes()),
+                    _ => None,
+                };
+                layers.push(Layer { replacement, function });
+            }
+        }
+        layers
     }
 
     /// Fails if a name selects no executable, given their own names.

@@ -1,6 +1,7 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
 
 mod aliases;
+mod observed;
 mod runs;
 
 use std::collections::HashMap;

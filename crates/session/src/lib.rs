@@ -4,6 +4,8 @@
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
+//! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
+//!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
 //! - [`Recorder`] records a program that drives devices itself.
@@ -93,6 +95,10 @@ pub use rehal_replay::{
     Substitute, Substitution, Validation,
 };
 
+pub use rehal_tune::{
+    CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
+    build_kernel, build_substitutes,
+};
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,

@@ -1,10 +1,13 @@
-//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their comparison.
+//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their comparison; and makes
+//! kernels that replace captured ones.
 //!
 //! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
 //! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other, dispatch by
 //!   dispatch; both return a [`Verification`], which names the first difference.
+//! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
+//!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
 //!
-//! These are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
+//! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
 //! depend on drivers, flags or a terminal.
 
 #![forbid(unsafe_code)]
@@ -12,6 +15,7 @@
 
 mod elements;
 pub mod fuzzing;
+mod kernel;
 mod ledger;
 mod number_summary;
 mod tolerance;
@@ -19,6 +23,10 @@ mod verify;
 mod written;
 
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
+pub use kernel::{
+    CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
+    build_kernel, build_substitutes,
+};
 pub use ledger::{
     Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,
 };

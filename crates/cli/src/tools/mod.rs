@@ -11,6 +11,8 @@ mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod kernel_build;
+mod kernel_stub;
 mod kernels;
 mod ledger_flags;
 mod parameter_output;
@@ -34,6 +36,8 @@ pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use kernel_build::KERNEL_BUILD;
+pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
@@ -54,6 +58,8 @@ pub const ALL: &[&crate::Tool] = &[
     &INFO,
     &RACES,
     &KERNELS,
+    &KERNEL_STUB,
+    &KERNEL_BUILD,
     &SLICE,
     &VERIFY,
     &RUN_MODULE,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_session::{
-    CaptureFile, CaptureOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay, ReplayOptions,
-    ReplayOrder, Substitution,
+    CaptureFile, CaptureOptions, CompilerOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay,
+    ReplayOptions, ReplayOrder, Substitution, build_substitutes,
 };
 
 use crate::flags::{Flag, List, Refusal};
 use crate::progress::Progress;
-use crate::{Invocation, captures, devices, profiling};
+use crate::{Invocation, captures, devices, output, profiling};
 
 /// Accepts truncated and damaged captures.
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
@@ -38,11 +38,12 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF or a native library. \
+    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, or the source of a \
+     kernel in C or Rust (.c, .rs), which is compiled first and replaces only the functions that it has. \
      WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
-     own name, or all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature \
-     must match: functions, constants, bindings, parameters and workgroup sizes are compared before \
-     anything runs.",
+     own name, or all. With the name of a function, functions that the file lacks stay captured; otherwise it must \
+     have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
+     constants, bindings, parameters and workgroup sizes are compared before anything runs.",
 );
 
 /// When the host waits.
@@ -104,10 +105,17 @@ pub(crate) fn begin_profiling(
 /// name the record.
 pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, CrashReports)> {
     let reports = CrashReports::install();
-    let replay = Replay::new(plan, &options.devices.open()?, &options.replay)?;
+    let mut replaying = options.replay.clone();
+    compile_sources(&mut replaying.substitutions)?;
+    let replay = Replay::new(plan, &options.devices.open()?, &replaying)?;
     if !options.replay.substitutions.is_empty() {
         // Reports a signature mismatch before the first dispatch, also of executables that are prepared late.
         replay.check_executables()?;
     }
     Ok((replay, reports))
+}
+
+/// Compiles the sources that substitutions name.
+pub(crate) fn compile_sources(substitutions: &mut [Substitution]) -> Result<()> {
+    build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))
 }

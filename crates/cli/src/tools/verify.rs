@@ -247,8 +247,9 @@ enum Side {
 
 /// A replay on devices of its own.
 fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, side: Side) -> Result<Replay> {
-    let substitutions =
+    let mut substitutions =
         if side == Side::Captured { Vec::new() } else { flags.list(&replay_flags::SUBSTITUTION) };
+    replay_flags::compile_sources(&mut substitutions)?;
     let has_substitution = !substitutions.is_empty();
     let options = ReplayOptions {
         file_remaps: flags.list(&replay_flags::FILE_REMAP),

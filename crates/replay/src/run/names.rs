@@ -62,8 +62,7 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     }
 
     fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
-        let prepared = get(&self.objects.executables, executable)?;
-        Ok((&prepared.executable, prepared.functions[ordinal as usize]))
+        Ok(get(&self.objects.executables, executable)?.function(ordinal))
     }
 
     fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {

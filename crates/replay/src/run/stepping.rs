@@ -428,12 +428,12 @@ impl<'r> Run<'r, '_, '_> {
         }
         let dispatch = match &resolved.op {
             QueueOp::Dispatch(it) => {
-                let prepared = get(&objects.executables, it.executable)?;
+                let (prepared, function) = get(&objects.executables, it.executable)?.function(it.function);
                 Some(DispatchOperation {
                     executable: self.plan.executables[it.executable as usize].record(self.bytes),
                     function: it.function,
-                    prepared: &prepared.executable,
-                    info: prepared.executable.function(prepared.functions[it.function as usize])?,
+                    prepared,
+                    info: prepared.function(function)?,
                     workgroup_count: resolved.workgroup_count,
                     is_indirect: matches!(it.workgroup_count, WorkgroupCount::Indirect(_)),
                     workgroup_size: it.workgroup_size,

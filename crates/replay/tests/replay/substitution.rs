@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter};
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Substitution};
+use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
 
 use crate::common::{
     CaptureBuilder, FAKE_RAW_FORMAT, FakeCode, Id, Observed, Ran, TestDevice, code, function, replay, run,
@@ -252,6 +252,76 @@ fn captured_executables_are_checked_like_replacements() {
     let error = run(&capture.finish()).unwrap_err();
     assert_eq!(error.code(), StatusCode::FailedPrecondition);
     assert!(error.message().contains("bindings=2") && error.message().contains("bindings=1"), "{error:?}");
+}
+
+#[test]
+fn a_function_is_replaced_by_itself() {
+    let files = Replacements::new();
+    let [r, s] = [("r", 20), ("s", 30)].map(|(name, adds)| {
+        let code = code(&format!("new {name}"), adds, &[function(name, 0, 1)]);
+        files.add(name, &code.encode()).to_str().unwrap().to_string()
+    });
+    let both = [function("r", 0, 1), function("s", 0, 1)];
+    let both = files.add("both", &code("both", 40, &both).encode()).to_str().unwrap().to_string();
+    let (capture, [_, right]) = capture();
+    let bytes = capture.finish();
+    for (substitutions, expected, prepared) in [
+        // What the file lacks stays captured.
+        (vec![format!("r={r}")], [1, 20, 2], &["new r", "right"][..]),
+        (vec![format!("s={s}")], [1, 2, 30], &["new s", "right"]),
+        // Each function from the file that is named for it.
+        (vec![format!("r={r}"), format!("s={s}")], [1, 20, 30], &["new r", "new s"]),
+        (vec![format!("s={s}"), format!("r={both}")], [1, 40, 30], &["new s", "both"]),
+        (vec![format!("s={both}"), format!("r={r}")], [1, 20, 40], &["both", "new r"]),
+        // A file that is named for one function replaces all that it has.
+        (vec![format!("s={both}")], [1, 40, 40], &["both"]),
+    ] {
+        let parsed = substitutions.iter().map(|text| Substitution::parse(text).unwrap()).collect();
+        let options = ReplayOptions { substitutions: parsed, ..ReplayOptions::default() };
+        let observed = run_with(&bytes, &options).unwrap();
+        assert_eq!(results(&observed), expected, "{substitutions:?}");
+        let of_right = observed.executables.iter().filter(|(id, _)| *id == right);
+        let names: Vec<_> = of_right.map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, prepared, "{substitutions:?}");
+    }
+}
+
+#[test]
+fn a_program_replaces_some_functions() {
+    let (capture, [left, right]) = capture();
+    let bytes = capture.finish();
+    let run = |id: Id, code: FakeCode| {
+        let replacement = Replacement::bytes(code.encode()).keep_missing().named("kernel.c");
+        let substitutions = vec![Substitution::new(Selector::Id(id), replacement)];
+        run_with(&bytes, &ReplayOptions { substitutions, ..ReplayOptions::default() })
+    };
+    let observed = run(right, code("new", 20, &[function("s", 0, 1)])).unwrap();
+    assert_eq!(results(&observed), [1, 2, 20]);
+    let error = run(left, code("new", 20, &[function("s", 0, 1), function("t", 0, 1)])).unwrap_err();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.message().contains("none of the functions to replace: they are l, and it has s, t"));
+    assert!(error.report().contains(&format!("substitute 'kernel.c' for executable {left}")), "{error:?}");
+    let error = run(right, code("new", 20, &[function("s", 0, 2)])).unwrap_err();
+    assert!(error.message().contains("signature mismatch of function 's'"), "{error:?}");
+    assert!(error.report().contains("'kernel.c'"), "{error:?}");
+}
+
+#[test]
+fn a_file_that_is_named_for_a_function_must_have_it() {
+    let files = Replacements::new();
+    let path = files.add("r", &code("new", 20, &[function("r", 0, 1)]).encode());
+    let (capture, [_, right]) = capture();
+    let bytes = capture.finish();
+    let error = run_with(&bytes, &substitute(&path, &["s={}"])).unwrap_err();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.message().contains("no function 's'; it has: r"), "{error:?}");
+    assert!(error.report().contains(&format!("'{}' for executable {right}", path.display())), "{error:?}");
+    // Whole executables need all functions.
+    for selector in [format!("{right}={{}}"), "right={}".into()] {
+        let error = run_with(&bytes, &substitute(&path, &[&selector])).unwrap_err();
+        assert!(error.message().contains("no function 's'; it has: r"), "{error:?}");
+        assert!(error.advice().unwrap().to_string().contains("by the name of a function"), "{error:?}");
+    }
 }
 
 /// The error of setting up a replay with these substitutions; nothing runs.

@@ -1,0 +1,104 @@
+//! `rehal kernel stub`: writes the source of a kernel that replaces a function of a capture.
+
+use std::path::Path;
+
+use rehal_base::{Error, Result};
+use rehal_session::{
+    CaptureFile, CrashReports, KernelLanguage, KernelOptions, Kernels, Replay, ReplayOptions,
+};
+
+use super::replay_flags;
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::output_file::{OUTPUT, OutputFile};
+use crate::{Invocation, Operands, Tool, captures, devices};
+
+/// See the [module](self).
+pub const KERNEL_STUB: Tool = Tool {
+    name: "rehal kernel stub",
+    verb: "kernel stub",
+    summary: "writes the source of a kernel that replaces a captured one",
+    about: "Writes a C or Rust file with everything that a kernel needs to replace a function of a capture except its body: \
+            bindings, constants, the loop over a workgroup's share of the result, and the library around it, without any \
+            other file. A comment says what was observed: workgroup counts, constants, lengths, overlaps, times.\n\n\
+            The capture is replayed twice to see what is written and how long it takes; --no_run leaves that out. Until it has a \
+            body, a dispatch of the kernel fails.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME -o KERNEL.c" },
+    groups: &[&STUB, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        ("Write a stub in C", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.c"),
+        ("Write a stub in Rust", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.rs"),
+        (
+            "Replay with it, and compare with the captured kernel",
+            "rehal verify --replay_executable_substitution=main_dispatch_0=kernel.c model.ireereplay",
+        ),
+    ],
+    guide: include_str!("../guides/kernel_stub.md"),
+    answer: devices::answer,
+    run,
+};
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "NAME", "The function to replace, as rehal kernels prints it.");
+
+const EXECUTABLE: Flag<Option<u64>> = Flag::parsed(
+    "executable",
+    "ID",
+    "",
+    "the id of an executable",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "The executable that has the function, if several have one of this name with other signatures.",
+);
+
+const NO_RUN: Flag<bool> = Flag::switch(
+    "no_run",
+    false,
+    "Does not replay the capture: times, the directions of bindings and indirect workgroup counts are left out.",
+);
+
+const STUB: Group = Group {
+    title: "Stub",
+    flags: &[&FUNCTION, &EXECUTABLE, &OUTPUT, &NO_RUN, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let path = invocation.operand();
+    let Some(function) = flags.get(&FUNCTION) else {
+        return Err(Error::invalid_argument("--function is missing")
+            .advise("name the function to replace; rehal kernels lists them"));
+    };
+    let output = OutputFile::from_flags(flags, "kernel.c", [path.as_path()])?;
+    let (language, file) = match flags.get(&OUTPUT) {
+        Some(file) if file.as_os_str() != "-" => (KernelLanguage::of(&file), file),
+        _ => (Some(KernelLanguage::C), "kernel.c".into()),
+    };
+    let Some(language) = language else {
+        let message = format!("--output={}: the extension names no language of kernels", file.display());
+        return Err(Error::invalid_argument(message).advise("use .c for C, or .rs for Rust"));
+    };
+    let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    // Names are checked before anything runs.
+    let planned = Kernels::of_plan(&plan, &KernelOptions::default())?;
+    let mut kernel = planned.observed(&plan, &function, flags.get(&EXECUTABLE))?;
+    if !flags.get(&NO_RUN) {
+        let _reports = CrashReports::install();
+        let remaps = flags.list(&replay_flags::FILE_REMAP);
+        let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
+        let replay = Replay::new(plan.clone(), &devices::options(flags)?.open()?, &replaying)?;
+        let kernels = Kernels::of_replay(&replay, &KernelOptions::default())?;
+        kernel = kernels.observed(&plan, &function, flags.get(&EXECUTABLE))?;
+    }
+    let text = kernel.stub(language, &file, shown(&path))?;
+    output
+        .write(|sink| sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error)))
+}
+
+/// The capture's name for commands in the stub, without the directories of this machine.
+fn shown(path: &Path) -> &Path {
+    path.file_name().map_or(path, Path::new)
+}

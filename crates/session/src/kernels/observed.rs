@@ -1,0 +1,97 @@
+//! What a catalog says of one function, for a kernel that replaces it.
+
+use rehal_base::{Error, Result, nearest};
+use rehal_hal::FunctionInfo;
+use rehal_replay::{ExecutableRecord, Plan};
+use rehal_tune::{ObservedBinding, ObservedKernel, ObservedShape};
+
+use super::{Kernel, Kernels};
+
+/// Names that an error lists.
+const MAX_NAMES: usize = 20;
+
+impl Kernels {
+    /// The function with this name, and its dispatches in this catalog; of the executable with this id only, if one is
+    /// given. `plan` is what the catalog is of.
+    ///
+    /// Fails if there is no such function, or if executables have functions of this name with different signatures.
+    pub fn observed(
+        &self,
+        plan: &Plan,
+        function: &str,
+        executable_id: Option<u64>,
+    ) -> Result<ObservedKernel> {
+        let executables: Vec<_> = plan.executables().collect();
+        if let Some(id) = executable_id
+            && !executables.iter().any(|it| it.id == id)
+        {
+            let ids: Vec<_> = executables.iter().map(|it| it.id.to_string()).collect();
+            return Err(Error::not_found(format!("the capture has no executable {id}"))
+                .advise(format!("its executables are {}", ids.join(", "))));
+        }
+        let considered = || executables.iter().filter(|it| executable_id.is_none_or(|id| it.id == id));
+        let mut found: Vec<(&ExecutableRecord<'_>, FunctionInfo)> = Vec::new();
+        for executable in considered() {
+            let info = executable.function_infos().into_iter().find(|info| info.name == function);
+            found.extend(info.map(|info| (executable, info)));
+        }
+        let Some((first, info)) = found.first() else {
+            return Err(no_function(function, considered().flat_map(ExecutableRecord::function_infos)));
+        };
+        let is_other = |(it, of): &&(&ExecutableRecord<'_>, FunctionInfo)| {
+            of != info || it.constants.len() != first.constants.len()
+        };
+        if let Some((other, _)) = found.iter().find(is_other) {
+            let message = format!(
+                "function '{function}' has different signatures in executables {} and {}",
+                first.id, other.id
+            );
+            return Err(Error::failed_precondition(message).advise("say which executable is meant"));
+        }
+        let ids: Vec<u64> = found.iter().map(|(it, _)| it.id).collect();
+        let mut kernel =
+            ObservedKernel::new(ids.clone(), String::from_utf8_lossy(first.format), info.clone());
+        let words = first.constants.as_chunks::<4>().0;
+        kernel.specialization_constants = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
+        let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
+        kernel.shapes = self.kernels.iter().filter(of).map(shape).collect();
+        Ok(kernel)
+    }
+}
+
+fn shape(kernel: &Kernel) -> ObservedShape {
+    let mut shape = ObservedShape::default();
+    shape.count = kernel.count;
+    shape.record = kernel.location.ordinal;
+    shape.workgroup_count = kernel.workgroup_count;
+    shape.dynamic_local_memory = kernel.dynamic_local_memory;
+    shape.constants.clone_from(&kernel.constants);
+    shape.time_ns = kernel.time_ns;
+    let binding = |it: &super::KernelBinding| {
+        let mut binding = ObservedBinding::default();
+        (binding.length, binding.alias_of, binding.is_written) = (it.length, it.alias_of, it.is_written);
+        binding
+    };
+    shape.bindings = kernel.bindings.iter().map(binding).collect();
+    shape
+}
+
+fn no_function(function: &str, infos: impl Iterator<Item = FunctionInfo>) -> Error {
+    let mut names: Vec<String> = Vec::new();
+    for info in infos {
+        if !info.name.is_empty() && !names.contains(&info.name) {
+            names.push(info.name);
+        }
+    }
+    let advice = match nearest(function, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean '{name}'?"),
+        None => "name one of them".into(),
+    };
+    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let has = match names.len() {
+        0 => "no named functions".into(),
+        count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
+        _ => shown,
+    };
+    Error::not_found(format!("the capture has no function '{function}'; it has: {has}")).advise(advice)
+}

@@ -1,0 +1,167 @@
+//! Compiles the source of a kernel with the system's compiler.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_replay::{Code, Substitution};
+
+use super::KernelLanguage;
+
+/// How kernels are compiled.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CompilerOptions {
+    /// The command, with arguments after spaces; `None` for `CC` or `RUSTC` in the environment, else `cc` or `rustc`.
+    pub compiler: Option<OsString>,
+    /// Arguments after those that are always passed, which they may override.
+    pub flags: Vec<OsString>,
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KernelLibrary {
+    /// The shared library.
+    pub bytes: Vec<u8>,
+    /// What the compiler printed, such as warnings.
+    pub messages: String,
+}
+
+/// For C. Results do not depend on whether the CPU can fuse multiplications and additions, unless a flag permits it.
+const C_FLAGS: [&str; 8] = [
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    // What kernels cannot observe, and what would prevent vectorization.
+    "-fno-math-errno",
+    "-fno-trapping-math",
+];
+
+/// For Rust, which never fuses operations. A panic ends the process, as a crash of a kernel does.
+const RUST_OPTIONS: [(&str, &str); 3] =
+    [("edition", "2024"), ("crate-type", "cdylib"), ("crate-name", "kernel")];
+const RUST_CODEGEN: [&str; 3] = ["-Copt-level=3", "-Ctarget-cpu=native", "-Cpanic=abort"];
+
+/// Compiles a source file to a shared library. Fails with the messages of the compiler if it does.
+pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLibrary> {
+    let Some(language) = KernelLanguage::of(source) else {
+        let message = format!("'{}' is not the source of a kernel", source.display());
+        return Err(Error::invalid_argument(message).advise("name a file with the extension .c or .rs"));
+    };
+    // The compiler's message would be that of a linker without inputs, or name a directory.
+    let metadata = source
+        .metadata()
+        .map_err(|error| Error::io(format!("opening '{}'", source.display()), &error))
+        .advise(|| "name a source file")?;
+    if !metadata.is_file() {
+        return Err(Error::invalid_argument(format!("'{}' is not a regular file", source.display()))
+            .advise("name a source file"));
+    }
+    let directory =
+        tempfile::tempdir().map_err(|error| Error::io("creating a temporary directory", &error))?;
+    let library = directory.path().join("kernel.so");
+    let (mut command, name) = command(language, options)?;
+    // Not read as a flag.
+    let path = if source.is_absolute() { source.to_owned() } else { Path::new(".").join(source) };
+    match language {
+        KernelLanguage::C => command.args(C_FLAGS),
+        KernelLanguage::Rust => {
+            command.args(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}"))).args(RUST_CODEGEN)
+        }
+    };
+    command.arg(&path).arg("-o").arg(&library).args(&options.flags);
+    if language == KernelLanguage::C {
+        command.arg("-lm");
+    }
+    let output = command.output().map_err(|error| no_compiler(language, &name, &error))?;
+    let mut messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    messages.push_str(&String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        let mut message =
+            format!("'{}' does not compile: {name} ended with {}", source.display(), output.status);
+        if !messages.trim().is_empty() {
+            message.push('\n');
+            message.push_str(messages.trim_end());
+        }
+        let advice = "correct the source";
+        return Err(Error::invalid_argument(message).advise(advice));
+    }
+    let bytes = std::fs::read(&library)
+        .map_err(|error| Error::io(format!("reading what {name} wrote"), &error))
+        .advise(|| "leave out flags that change what the compiler writes")?;
+    Ok(KernelLibrary { bytes, messages })
+}
+
+/// Compiles each replacement that is a source file. It then replaces the functions that it has, and no others. `messages`
+/// receives what compilers print, by source.
+pub fn build_substitutes(
+    substitutions: &mut [Substitution],
+    options: &CompilerOptions,
+    mut messages: impl FnMut(&Path, &str),
+) -> Result<()> {
+    for substitution in substitutions {
+        let replacement = &mut substitution.replacement;
+        let Code::File(path) = &replacement.code else { continue };
+        if KernelLanguage::of(path).is_none() {
+            continue;
+        }
+        let source: PathBuf = path.clone();
+        let built = build_kernel(&source, options);
+        let KernelLibrary { bytes, messages: printed } =
+            built.context(|| format!("the substitute for {}", substitution.selector))?;
+        if !printed.trim().is_empty() {
+            messages(&source, printed.trim_end());
+        }
+        replacement.code = Code::Bytes(bytes.into());
+        replacement.name = Some(source.display().to_string());
+        replacement.keeps_missing = true;
+        replacement.format.get_or_insert_with(system_format);
+    }
+    Ok(())
+}
+
+/// The format of shared libraries for this machine.
+fn system_format() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm_64",
+        other => other,
+    };
+    format!("system-elf-{architecture}")
+}
+
+/// The compiler, and its name in messages.
+fn command(language: KernelLanguage, options: &CompilerOptions) -> Result<(Command, String)> {
+    let (variable, default) = variable_of(language);
+    let given = options.compiler.clone().or_else(|| std::env::var_os(variable));
+    let given = given.unwrap_or_else(|| default.into());
+    // As build systems read it: a launcher may precede the compiler, and flags follow it.
+    let text = given.to_string_lossy();
+    let mut words = text.split_whitespace();
+    let Some(program) = words.next() else {
+        return Err(Error::invalid_argument(format!("{variable} names no compiler"))
+            .advise(format!("unset {variable}, or set it to a compiler")));
+    };
+    let mut command = Command::new(program);
+    command.args(words);
+    Ok((command, program.to_string()))
+}
+
+fn variable_of(language: KernelLanguage) -> (&'static str, &'static str) {
+    match language {
+        KernelLanguage::C => ("CC", "cc"),
+        KernelLanguage::Rust => ("RUSTC", "rustc"),
+    }
+}
+
+fn no_compiler(language: KernelLanguage, name: &str, error: &std::io::Error) -> Error {
+    let (variable, _) = variable_of(language);
+    let advice = format!("install the compiler, or name another in the environment: {variable}=PATH");
+    let error = Error::io(format!("starting the compiler '{name}'"), error);
+    let code = if error.code() == StatusCode::NotFound { StatusCode::Unavailable } else { error.code() };
+    Error::new(code, error.message()).advise(advice)
+}

@@ -1,0 +1,236 @@
+//! Kernels as source files: stubs of invented functions, and what compilers do with sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rehal_base::StatusCode;
+use rehal_hal::{FunctionInfo, FunctionParameter};
+use rehal_replay::{Code, Substitution};
+use rehal_tune::{
+    CompilerOptions, KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape, build_kernel,
+    build_substitutes,
+};
+
+const LANGUAGES: [KernelLanguage; 2] = [KernelLanguage::C, KernelLanguage::Rust];
+
+fn function(name: &str) -> FunctionInfo {
+    FunctionInfo {
+        name: name.into(),
+        flags: 0,
+        workgroup_size: [1, 1, 1],
+        constant_count: 0,
+        binding_count: 0,
+        parameter_count: 0,
+        parameters: Vec::new(),
+    }
+}
+
+fn stub(function: FunctionInfo, language: KernelLanguage) -> rehal_base::Result<String> {
+    let file = format!("kernel.{}", language.extension());
+    ObservedKernel::new(vec![4], "embedded-elf-x86_64", function).stub(
+        language,
+        file.as_ref(),
+        "a.ireereplay".as_ref(),
+    )
+}
+
+/// A directory with a source file.
+fn source(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(name);
+    fs::write(&path, text).unwrap();
+    (directory, path)
+}
+
+fn with_compiler(compiler: &str) -> CompilerOptions {
+    let mut options = CompilerOptions::default();
+    options.compiler = Some(compiler.into());
+    options
+}
+
+#[test]
+fn functions_of_any_shape_and_name_compile() {
+    let parameter = FunctionParameter { kind: 1, size: 8, flags: 3, offset: 2, name: String::new() };
+    let most = FunctionInfo {
+        flags: 3,
+        constant_count: 64,
+        binding_count: 64,
+        workgroup_size: [u32::MAX, u32::MAX, 65535],
+        parameter_count: 2,
+        parameters: vec![parameter.clone(), parameter],
+        ..function("most_f64")
+    };
+    let functions = [
+        function("nothing"),
+        most,
+        function("*/ \"; #error \\"),
+        function("two\nlines // \\\n#error ??/\n#error"),
+        function("@NAME@ @OBSERVED@ \u{e9}\u{1f600} {} %s ${HOME} `id`"),
+    ];
+    for language in LANGUAGES {
+        for function in &functions {
+            let text = stub(function.clone(), language).unwrap();
+            let (_directory, path) = source(&format!("kernel.{}", language.extension()), &text);
+            let built = build_kernel(&path, &CompilerOptions::default());
+            let built = built.unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+            assert_eq!(built.messages, "", "{text}");
+            // The library has the exact name.
+            let name = function.name.as_bytes();
+            assert!(built.bytes.windows(name.len()).any(|bytes| bytes == name), "{:?}", function.name);
+        }
+    }
+}
+
+#[test]
+fn functions_that_no_library_can_have_are_refused() {
+    for (function, words) in [
+        (function(""), "version 1.0 do not name functions"),
+        (function("a\0b"), "NUL"),
+        (FunctionInfo { constant_count: 65, ..function("f") }, "more than 64"),
+        (FunctionInfo { binding_count: 65, ..function("f") }, "more than 64"),
+        (FunctionInfo { workgroup_size: [1, 1, 65536], ..function("f") }, "65536, has more than 16 bits"),
+        (FunctionInfo { flags: 4, ..function("f") }, "its flags are 0x4"),
+    ] {
+        for language in LANGUAGES {
+            let error = stub(function.clone(), language).unwrap_err();
+            assert_eq!(error.code(), StatusCode::Unimplemented);
+            assert!(error.message().contains(words), "{error}");
+        }
+    }
+}
+
+fn shape(constants: &[u32], bindings: &[(u64, Option<u32>, Option<bool>)]) -> ObservedShape {
+    let mut shape = ObservedShape::default();
+    (shape.count, shape.record, shape.time_ns) = (3, 57, Some(4500));
+    shape.workgroup_count = Some([2, 3, 4]);
+    shape.constants = constants.to_vec();
+    let binding = |(length, alias_of, is_written): &(u64, Option<u32>, Option<bool>)| {
+        let mut binding = ObservedBinding::default();
+        (binding.length, binding.alias_of, binding.is_written) = (*length, *alias_of, *is_written);
+        binding
+    };
+    shape.bindings = bindings.iter().map(binding).collect();
+    shape
+}
+
+#[test]
+fn what_was_observed_is_said() {
+    let info = FunctionInfo { constant_count: 1, binding_count: 2, ..function("scale_f32") };
+    let mut kernel = ObservedKernel::new(vec![4, 9], "embedded-elf-x86_64", info);
+    kernel.shapes = vec![
+        shape(&[7], &[(16, None, Some(false)), (16, None, Some(true))]),
+        shape(&[8], &[(32, None, Some(false)), (16, None, Some(false))]),
+    ];
+    let text = |kernel: &ObservedKernel| {
+        kernel.stub(KernelLanguage::C, "k.c".as_ref(), "a b.ireereplay".as_ref()).unwrap()
+    };
+    let c = text(&kernel);
+    for line in [
+        "//   rehal kernel build k.c -o kernel.so",
+        // A name that a shell would split is left to the reader.
+        "//   iree-run-replay --replay_executable_substitution=scale_f32=k.c CAPTURE.ireereplay",
+        "// Observed: 6 dispatches of executables 4 or 9 (embedded-elf-x86_64), in 2 shapes.",
+        "// 1. 3 dispatches of 1.5 us, the first of record #57: 2 x 3 x 4 workgroups; constants 7 (0x7); bytes 16, 16",
+        "// No bindings of a dispatch overlap.",
+        "  const float *restrict binding_0 = dispatch->bindings[0];  // 16 or 32 bytes, unchanged",
+        "  float *restrict binding_1 = dispatch->bindings[1];  // 16 bytes, changed",
+        "  const uint32_t constant_0 = dispatch->constants[0];  // 7 or 8",
+        "  const uint64_t item_count = length_1 / sizeof(*binding_1);",
+    ] {
+        assert!(c.lines().any(|it| it == line), "'{line}' is not in:\n{c}");
+    }
+    kernel.shapes[1].bindings[1].alias_of = Some(0);
+    kernel.shapes[1].bindings[0].is_written = None;
+    let c = text(&kernel);
+    assert!(!c.contains("restrict binding") && c.contains("Some bindings overlap"), "{c}");
+    assert!(c.contains("  float *binding_0 = dispatch->bindings[0];  // 16 or 32 bytes\n"), "{c}");
+    kernel.shapes =
+        (0..100).map(|constant| shape(&[constant], &[(1, None, None), (1, None, None)])).collect();
+    let c = text(&kernel);
+    assert!(c.contains("// and 76 more:") && c.contains("// 0, 1, 2, 3, 4, 5, 6, 7 or others"), "{c}");
+}
+
+#[test]
+fn the_message_of_the_compiler_is_passed_on() {
+    for (name, text, words) in [
+        ("kernel.c", "int f(void) { return nothing_here; }", "nothing_here"),
+        ("kernel.rs", "fn f() { nothing_here }", "nothing_here"),
+        ("kernel.c", "#error the reason", "the reason"),
+    ] {
+        let (directory, path) = source(name, text);
+        let error = build_kernel(&path, &CompilerOptions::default()).unwrap_err();
+        assert_eq!(error.code(), StatusCode::InvalidArgument);
+        let (first, rest) = error.message().split_once('\n').unwrap();
+        assert!(first.contains(&format!("'{}' does not compile", path.display())), "{first}");
+        assert!(rest.contains(words), "{rest}");
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "nothing is written next to the source"
+        );
+    }
+    // Warnings of a source that compiles.
+    let (_directory, path) = source("kernel.c", "#warning a warning\n");
+    assert!(build_kernel(&path, &CompilerOptions::default()).unwrap().messages.contains("a warning"));
+}
+
+#[test]
+fn compilers_and_sources_that_do_not_exist_are_errors() {
+    let (directory, path) = source("kernel.c", "");
+    let error = build_kernel(&path, &with_compiler("no-such-compiler -x")).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unavailable);
+    assert!(error.message().contains("starting the compiler 'no-such-compiler'"), "{error}");
+    assert!(error.report().contains("CC=PATH"), "{error:?}");
+    let error = build_kernel(&path, &with_compiler(" ")).unwrap_err();
+    assert!(error.message().contains("CC names no compiler"), "{error}");
+    // One that succeeds without a result.
+    let error = build_kernel(&path, &with_compiler("true")).unwrap_err();
+    assert!(error.message().contains("reading what true wrote"), "{error}");
+    let error = build_kernel(&directory.path().join("missing.c"), &CompilerOptions::default()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    let error = build_kernel(Path::new("kernel.cpp"), &CompilerOptions::default()).unwrap_err();
+    assert!(error.message().contains("'kernel.cpp' is not the source of a kernel"), "{error}");
+    let directory_path = directory.path().join("directory_path.rs");
+    fs::create_dir(&directory_path).unwrap();
+    let error = build_kernel(&directory_path, &CompilerOptions::default()).unwrap_err();
+    assert!(error.message().contains("is not a regular file"), "{error}");
+}
+
+#[test]
+fn flags_follow_those_that_are_always_passed() {
+    let (_directory, path) = source("-kernel.c", "#ifndef MINE\n#error without a flag\n#endif\n");
+    assert!(build_kernel(&path, &CompilerOptions::default()).is_err());
+    let mut options = CompilerOptions::default();
+    options.flags = vec!["-DMINE=1".into(), "-O0".into()];
+    build_kernel(&path, &options).unwrap();
+    // A launcher, and a flag in the command.
+    build_kernel(&path, &with_compiler("env cc -DMINE")).unwrap();
+}
+
+#[test]
+fn substitutions_of_sources_become_libraries() {
+    let (_directory, path) = source("kernel.c", "#warning a warning\nint f(void) { return 1; }\n");
+    let parse = |text: String| Substitution::parse(&text).unwrap();
+    let mut substitutions = vec![
+        parse(format!("f={}", path.display())),
+        parse(format!("g@embedded-elf-x86_64={}", path.display())),
+        parse("4=other.so".into()),
+    ];
+    let mut printed = Vec::new();
+    let print = |path: &Path, text: &str| printed.push((path.to_owned(), text.to_owned()));
+    build_substitutes(&mut substitutions, &CompilerOptions::default(), print).unwrap();
+    assert_eq!(printed.len(), 2);
+    assert!(printed[0].0 == path && printed[0].1.contains("a warning"));
+    let [first, second, other] = &substitutions[..] else { unreachable!() };
+    let Code::Bytes(bytes) = &first.replacement.code else { panic!("{first:?}") };
+    assert!(bytes.starts_with(b"\x7FELF"));
+    assert!(first.replacement.keeps_missing);
+    assert_eq!(first.replacement.format.as_deref(), Some("system-elf-x86_64"));
+    assert_eq!(first.replacement.name.as_deref(), path.to_str());
+    assert_eq!(second.replacement.format.as_deref(), Some("embedded-elf-x86_64"));
+    assert_eq!(*other, parse("4=other.so".into()));
+    fs::write(&path, "#error no").unwrap();
+    let mut substitutions = [parse(format!("f={}", path.display()))];
+    let error = build_substitutes(&mut substitutions, &CompilerOptions::default(), |_, _| ()).unwrap_err();
+    assert!(error.report().contains("the substitute for executable 'f'"), "{error:?}");
+}
