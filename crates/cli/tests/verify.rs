@@ -121,6 +121,19 @@ fn memory_errors_have_status_2() {
 }
 
 #[test]
+fn host_reads_of_unwritten_bytes_are_counted() {
+    // The program maps the whole of a buffer that it fills in part.
+    let path = capture("dynamic.rows.local-sync");
+    let printed = print(&verify(&["--watch_memory"], &path));
+    let expected =
+        "576 bytes of host reads, first of record #52: host read, in scope 'execute', were never written: ";
+    assert!(printed.starts_with("no memory errors: ") && printed.contains(expected), "{printed}");
+    let printed = print(&verify(&["--watch_memory", "--format=json"], &path));
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["unwritten_read_bytes"], &report["first_unwritten_read"]), (&576.into(), &52.into()));
+}
+
+#[test]
 fn a_recording_with_digests_is_verified_by_itself() {
     let scratch = Scratch::new();
     let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
