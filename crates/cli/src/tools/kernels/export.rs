@@ -1,7 +1,8 @@
 //! A directory with a slice of each kernel, and an index.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
@@ -25,8 +26,19 @@ pub(super) fn export(
     let (temporary, path) = create(directory).context(shown)?;
     let mut exported = Exported { directory: path, entries: BTreeMap::new() };
     let kernels = Kernels::of_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
+    if kernels.kernels.is_empty() {
+        let advice = match &options.function {
+            Some(_) => {
+                "leave out --function, or name another; without --export, `rehal kernels` lists all of them"
+            }
+            None => "name a capture with dispatches; `rehal info` counts them",
+        };
+        return Err(Error::not_found("no kernel to export").advise(advice)).context(shown);
+    }
     exported.write_index(&kernels).context(shown)?;
-    std::fs::rename(&exported.directory, directory).map_err(creating).context(shown)?;
+    std::fs::rename(&exported.directory, directory)
+        .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
+        .context(shown)?;
     drop(temporary);
     Ok(kernels)
 }
@@ -39,15 +51,19 @@ fn create(directory: &Path) -> Result<(TempDir, PathBuf)> {
     }
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What contains it until then is private; it has the mode of any other.
-    let temporary = tempfile::Builder::new().prefix(".rehal-").tempdir_in(parent).map_err(creating)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rehal-").permissions(Permissions::from_mode(0o700));
+    let temporary = builder.tempdir_in(parent).map_err(|error| {
+        creating(&format!("creating a temporary directory in '{}'", parent.display()), &error)
+    })?;
     let exported = temporary.path().join("exported");
-    std::fs::create_dir(&exported).map_err(creating)?;
+    std::fs::create_dir(&exported)
+        .map_err(|error| creating(&format!("creating '{}'", exported.display()), &error))?;
     Ok((temporary, exported))
 }
 
-fn creating(error: std::io::Error) -> Error {
-    Error::io("creating the directory", &error)
-        .advise("create the directory that contains it, or name one that can be written")
+fn creating(what: &str, error: &std::io::Error) -> Error {
+    Error::io(what, error).advise("create the directory that contains it, or name one that can be written")
 }
 
 /// The slices of a directory.
