@@ -79,6 +79,8 @@ pub struct Kernel {
 struct Traffic {
     read: u64,
     written: u64,
+    /// All that is bound.
+    bound: u64,
 }
 
 /// A binding of a [`Kernel`].
@@ -184,7 +186,7 @@ impl Kernels {
 }
 
 impl Kernel {
-    /// The bytes that the first dispatch changes, in units of 16; `None` if it was not run.
+    /// The bytes that the first dispatch changes, in units of 16: it writes no fewer. `None` if it was not run.
     pub fn bytes_written(&self) -> Option<u64> {
         self.traffic.map(|it| it.written)
     }
@@ -200,12 +202,10 @@ impl Kernel {
         if self.bindings.iter().any(|it| it.alias_of.is_some()) {
             return Err("bindings overlap");
         }
-        let (Some(read), Some(written)) = (self.bytes_read(), self.bytes_written()) else {
-            return Err("unknown directions");
-        };
+        let Some(traffic) = self.traffic else { return Err("unknown directions") };
         match self.time_ns {
             None | Some(0) => Err("no time"),
-            Some(time_ns) => Ok((read + written) as f64 * self.count as f64 * 1e9 / time_ns as f64),
+            Some(time_ns) => Ok(traffic.bound as f64 * self.count as f64 * 1e9 / time_ns as f64),
         }
     }
 }

@@ -219,7 +219,9 @@ impl Observer for Inspector<'_> {
         }
         let both = count(&mut [&written[..], &read].concat());
         let written = count(&mut written);
-        kernel.traffic = Some(Traffic { read: both - written, written });
+        let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
+        let bound = count(&mut bound.collect::<Vec<_>>());
+        kernel.traffic = Some(Traffic { read: both - written, written, bound });
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),

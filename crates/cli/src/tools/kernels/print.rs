@@ -43,7 +43,7 @@ pub(super) fn text(kernels: &Kernels) -> String {
     table(&mut text, &rows);
     text.push_str(
         "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
-         bytes/s: if all that is read and written is accessed once\n",
+         read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
     );
     text
 }
