@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use common::{Scratch, capture, fail, print, run};
@@ -296,5 +297,42 @@ fn a_part_of_a_verb_is_completed() {
     for words in [&["rehal", "kernel"][..], &["rehal", "kernel", "stud"], &["rehal", "help", "kernel"]] {
         let stderr = fail(words);
         assert!(stderr.contains("name one of 'kernel stub', 'kernel build'"), "{stderr}");
+    }
+}
+
+#[test]
+fn an_interrupted_compilation_leaves_no_directory() {
+    let scratch = Scratch::new();
+    let (temporary, started) = (scratch.path("temporary"), scratch.path("started"));
+    fs::create_dir(&temporary).unwrap();
+    let source = scratch.file("kernel.c", "");
+    let path = capture("add4.add.local-sync");
+    // It ends when its directory is gone, or after a minute.
+    let compiler = format!(
+        "touch {}\nfor i in $(seq 600); do test -e {}/rehal-kernel-* || exit; sleep 0.1; done\n",
+        started.display(),
+        temporary.display()
+    );
+    let compiler = format!("sh {}", scratch.file("compiler", compiler));
+    let output = scratch.path("kernel.so");
+    let substitution = format!("--replay_executable_substitution={ADD}={source}");
+    for (words, signal) in [
+        (["rehal", "kernel", "build", &source, "-o", output.to_str().unwrap()], 15),
+        (["iree-run-replay", "--device=local-sync", &substitution, &path, "", ""], 2),
+    ] {
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let mut command = common::command(words[0]);
+        command.args(&words[1..]).env("CC", &compiler).env("TMPDIR", &temporary);
+        let mut tool = command.spawn().unwrap();
+        while !started.exists() {
+            assert!(tool.try_wait().unwrap().is_none(), "{words:?} ended");
+            std::thread::yield_now();
+        }
+        let number = format!("-{signal}");
+        let sent = std::process::Command::new("kill").args([&number, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(tool.wait().unwrap().signal(), Some(signal), "{words:?}");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{words:?}");
+        fs::remove_file(&started).unwrap();
     }
 }

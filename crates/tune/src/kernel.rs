@@ -4,6 +4,7 @@
 mod compile;
 mod compiler_run;
 mod stub;
+mod temporary;
 
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes};
+pub use temporary::TemporaryDirectory;
 
 /// The language of a kernel's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,15 @@
 //! Compiles the source of a kernel with the system's compiler.
 
 use std::ffi::OsString;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_replay::{Code, Substitution};
-use tempfile::TempDir;
 
 use super::KernelLanguage;
 use super::compiler_run::CompilerRun;
+use super::temporary::TemporaryDirectory;
 
 /// How kernels are compiled.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +64,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         return Err(Error::invalid_argument(format!("'{}' is not a regular file", source.display()))
             .advise("name a source file"));
     }
-    let directory = temporary_directory()?;
+    let directory = TemporaryDirectory::create(&std::env::temp_dir(), "rehal-kernel-")
+        .advise(|| "name a directory that can be written in the environment: TMPDIR=PATH")?;
     let library = directory.path().join("kernel.so");
     let (mut command, name) = command(language, options)?;
     // Not read as a flag.
@@ -103,17 +102,6 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         return Err(Error::invalid_argument(message).advise(other_output()));
     }
     Ok(KernelLibrary { bytes, messages })
-}
-
-/// A directory that only this user can access: another could replace the library before it is read.
-fn temporary_directory() -> Result<TempDir> {
-    let parent = std::env::temp_dir();
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("rehal-kernel-").permissions(Permissions::from_mode(0o700));
-    builder.tempdir_in(&parent).map_err(|error| {
-        Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
-            .advise("name a directory that can be written in the environment: TMPDIR=PATH")
-    })
 }
 
 /// Whether a file is an ELF image of type `ET_DYN`; an object file, assembly or preprocessed source is not.

@@ -1,16 +1,17 @@
 //! A directory with a slice of each kernel, and an index.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead};
+use rehal_session::{
+    KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::print;
+use crate::interrupts;
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
@@ -44,26 +45,25 @@ pub(super) fn export(
 }
 
 /// Creates a directory that gets its name when all files are complete.
-fn create(directory: &Path) -> Result<(TempDir, PathBuf)> {
+fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
             .advise("name another directory, or remove it"));
     }
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What contains it until then is private; it has the mode of any other.
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".rehal-").permissions(Permissions::from_mode(0o700));
-    let temporary = builder.tempdir_in(parent).map_err(|error| {
-        creating(&format!("creating a temporary directory in '{}'", parent.display()), &error)
-    })?;
+    interrupts::remove_temporary_directories();
+    let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");
     std::fs::create_dir(&exported)
         .map_err(|error| creating(&format!("creating '{}'", exported.display()), &error))?;
     Ok((temporary, exported))
 }
 
+const CREATE: &str = "create the directory that contains it, or name one that can be written";
+
 fn creating(what: &str, error: &std::io::Error) -> Error {
-    Error::io(what, error).advise("create the directory that contains it, or name one that can be written")
+    Error::io(what, error).advise(CREATE)
 }
 
 /// The slices of a directory.
