@@ -186,6 +186,12 @@ fn take_verb<'t>(
 }
 
 fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
+    let longer: Vec<_> = tools.iter().filter(|it| it.verb.split(' ').next() == Some(verb)).collect();
+    if !longer.is_empty() {
+        let longer: Vec<_> = longer.iter().map(|it| format!("'{}'", it.verb)).collect();
+        return Error::invalid_argument(format!("'{verb}' is only a part of a verb"))
+            .advise(format!("name one of {}", longer.join(", ")));
+    }
     let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
     let is_meant = |tool: &&&Tool| tool.name == verb || tool.verb.split(' ').next_back() == Some(verb);
     let same = tools.iter().find(is_meant).map(|tool| tool.verb);
