@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
-    CommandRegion, HostExecution, MemoryEventKind, ProfileData, ProfileSession, ProfiledCommand,
-    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
+    CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
+    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -84,7 +84,7 @@ fn report_dealloca<'r, N: Names + 'r, R: Resolve<'r, N>>(
     outcome: &Result<()>,
 ) {
     if let (QueueOp::Dealloca { buffer, .. }, Ok(())) = (op, outcome) {
-        profile.memory_event(MemoryEventKind::QueueDealloca, names.buffer(*buffer));
+        profile.dealloca(names.buffer(*buffer));
     }
 }
 
