@@ -224,10 +224,13 @@ fn filters_select_what_is_reported_in_detail() {
         assert!(!one.execution.is_empty() && one.execution.len() < all.execution.len(), "{driver}");
         assert!(one.execution.iter().all(|event| event.function_ordinal.get() == ordinal), "{driver}");
         assert_eq!(one.queue.len(), all.queue.len(), "{driver}: queue events are complete");
+        assert_eq!(one.regions.len(), one.execution.len(), "{driver}: regions of selected dispatches only");
 
         let first = profile(driver, MLP, 1, |options| options.filter.command_index = Some(0));
         assert!(!first.execution.is_empty(), "{driver}");
         assert!(first.execution.iter().all(|event| event.command_index.get() == 0), "{driver}");
+        assert!(!first.regions.is_empty(), "{driver}");
+        assert!(first.regions.iter().all(|region| region.index.get() == 0), "{driver}");
 
         for none in [
             profile(driver, MLP, 1, |options| options.filter.queue = Some(1)),
