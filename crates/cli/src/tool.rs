@@ -285,6 +285,9 @@ impl Operands {
             (Self::WordAndFile { .. }, [word, path]) => {
                 Ok((Some(word.to_string_lossy().into_owned()), vec![path.into()]))
             }
+            (Self::Two { what, form }, []) => {
+                Err(Error::invalid_argument(format!("{name} needs two {what}s")).advise(usage(form)))
+            }
             (Self::Two { what, form }, _) => {
                 Err(Error::invalid_argument(format!("{name} takes two {what}s, found {}", given.len()))
                     .context(shown)
