@@ -44,13 +44,13 @@ impl Default for VerifyOptions {
 }
 
 /// The two sides of [`verify_lockstep`], of which the first is expected.
-pub struct VerifySides<'r, 'o> {
+pub struct VerifySides<'r, 'o, 'd> {
     /// The replay that is trusted.
     pub expected: &'r rehal_replay::Replay,
     /// The replay that is verified.
     pub actual: &'r rehal_replay::Replay,
     /// More observers of the verified replay, such as progress.
-    pub observers: &'o mut [&'o mut dyn Observer],
+    pub observers: &'o mut [&'d mut dyn Observer],
 }
 
 /// What a verification found.

@@ -1,5 +1,6 @@
 //! The benchmark cases and their targets.
 
+use super::compare;
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
@@ -30,6 +31,8 @@ enum Workload {
     FastForward,
     /// A slice of a dispatch, compared with a replay of its capture, ours.
     Slice,
+    /// A comparison of a kernel with a source, compared with runs of a real model.
+    Compare,
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -116,6 +119,7 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
     if !workplace.models().is_empty() {
         cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
+        cases.push(Case { name: "compare.verdict".to_owned(), kind: Workload::Compare });
     }
     for (name, program) in programs::replayed(!workplace.models().is_empty()) {
         cases.push(Case { name, kind: Workload::Replayed(program) });
@@ -196,6 +200,9 @@ impl Case {
                 fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
+            Workload::Compare => {
+                compare::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
+            }
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;
                 replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?

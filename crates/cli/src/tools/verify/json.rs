@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 use super::hex;
 
 pub(super) fn text(outcome: &Verification) -> String {
-    let object = json!({
+    format!("{}\n", object(outcome))
+}
+
+pub(super) fn object(outcome: &Verification) -> Value {
+    json!({
         "outcome": match outcome.outcome() {
             Outcome::Same => "same",
             Outcome::Different => "different",
@@ -24,8 +28,7 @@ pub(super) fn text(outcome: &Verification) -> String {
         "stray_write_count": outcome.stray_write_count,
         "stray_writes": outcome.stray_writes.iter().map(stray_write).collect::<Vec<_>>(),
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
-    });
-    format!("{object}\n")
+    })
 }
 
 /// The fields of a place, and those of `rest`.
