@@ -1,6 +1,7 @@
 //! Which bytes a dispatch wrote: captures do not say, so its bindings are compared with themselves before it.
 
-use rehal_base::{Error, Range, Result};
+use rayon::prelude::*;
+use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, Operation};
 
@@ -8,10 +9,12 @@ use rehal_replay::{AccessKind, Operation};
 const GRAIN_BYTES: usize = 16;
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
+/// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Maximum number of changed ranges of a binding; beyond that, ranges with little between them are merged.
 const MAX_CHANGES: usize = 1024;
-/// Ranges with fewer unchanged bytes between them are one.
-const MIN_GAP_BYTES: usize = 64;
+/// [`Changes::gap`], unless there are too many ranges.
+const MIN_GAP_BYTES: u64 = 64;
 
 /// The bindings that a dispatch may write, before and after it. Reused, so that memory is allocated for the largest only.
 #[derive(Default)]
@@ -29,10 +32,30 @@ pub(crate) struct WrittenBinding {
     pub buffer: Option<Buffer>,
     pub buffer_id: u64,
     pub offset: u64,
-    pub before: Vec<u8>,
-    pub after: Vec<u8>,
-    /// What differs between the two, in order.
+    /// What the dispatch changed, in order.
     pub changes: Vec<Range>,
+    contents: Contents,
+    /// By chunk.
+    replaced: Vec<Replaced>,
+}
+
+/// A copy of bytes. Its allocation only grows, and is zeroed once: most dispatches of a replay bind the same few lengths.
+#[derive(Default)]
+struct Contents {
+    allocation: Vec<u8>,
+    length: usize,
+}
+
+/// What a dispatch changed in a chunk of a binding.
+#[derive(Default)]
+struct Replaced {
+    /// Where the changed strides start, in the binding.
+    offsets: Vec<usize>,
+    /// Their bytes before the dispatch, one after the other. All strides are [`STRIDE_BYTES`] long but for the last one of a
+    /// binding.
+    bytes: Vec<u8>,
+    /// The changes, in units of [`GRAIN_BYTES`].
+    grains: Vec<Range>,
 }
 
 impl Written {
@@ -40,14 +63,12 @@ impl Written {
     pub(crate) fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
         self.spare.append(&mut self.bindings);
         for (binding, range) in (0..).zip(operation.bindings()) {
-            let is_same = |it: &WrittenBinding| -> bool {
-                (it.buffer_id, it.offset, it.before.len() as u64)
-                    == (range.buffer_id, range.offset, range.length)
-            };
+            let bound = Range { offset: range.offset, length: range.length };
             if range.access == AccessKind::Reads || range.length == 0 {
                 continue;
             }
-            if let Some(same) = self.bindings.iter_mut().find(|it| is_same(it)) {
+            let is_same = |it: &&mut WrittenBinding| (it.buffer_id, it.range()) == (range.buffer_id, bound);
+            if let Some(same) = self.bindings.iter_mut().find(is_same) {
                 same.aliases.push(binding);
                 continue;
             }
@@ -57,7 +78,7 @@ impl Written {
             kept.buffer = Some(range.buffer.clone());
             kept.buffer_id = range.buffer_id;
             kept.offset = range.offset;
-            read(range.buffer, range.offset, range.length, &mut kept.before)?;
+            kept.contents.read(range.buffer, bound)?;
             self.bindings.push(kept);
         }
         Ok(())
@@ -65,13 +86,7 @@ impl Written {
 
     /// Compares them with the bytes after it.
     pub(crate) fn end(&mut self) -> Result<()> {
-        for binding in &mut self.bindings {
-            let Some(buffer) = binding.buffer.take() else { continue };
-            read(&buffer, binding.offset, binding.before.len() as u64, &mut binding.after)?;
-            changes(&binding.before, &binding.after, &mut binding.changes);
-            binding.buffer = Some(buffer);
-        }
-        Ok(())
+        self.bindings.iter_mut().try_for_each(WrittenBinding::update)
     }
 
     /// Releases the buffers.
@@ -83,7 +98,25 @@ impl Written {
 impl WrittenBinding {
     /// The range of the buffer.
     pub(crate) fn range(&self) -> Range {
-        Range { offset: self.offset, length: self.before.len() as u64 }
+        Range { offset: self.offset, length: self.contents.length as u64 }
+    }
+
+    /// All bytes after the dispatch.
+    pub(crate) fn after(&self) -> &[u8] {
+        self.contents.bytes()
+    }
+
+    /// The bytes of a range before the dispatch.
+    pub(crate) fn before(&self, range: Range) -> Vec<u8> {
+        let mut bytes = part(self.after(), range).to_vec();
+        let (start, end) = (range.offset as usize, (range.offset + range.length) as usize);
+        for (at, old) in self.replaced.iter().flat_map(Replaced::strides) {
+            let (first, last) = (start.max(at), end.min(at + old.len()));
+            if first < last {
+                bytes[first - start..last - start].copy_from_slice(&old[first - at..last - at]);
+            }
+        }
+        bytes
     }
 
     /// Overwrites bytes of the binding on its device.
@@ -92,6 +125,87 @@ impl WrittenBinding {
             Some(buffer) => transfer::write(buffer, self.offset + at, bytes),
             None => Ok(()),
         }
+    }
+
+    /// Replaces the bytes with those after the dispatch.
+    fn update(&mut self) -> Result<()> {
+        let Some(buffer) = &self.buffer else { return Ok(()) };
+        let (contents, replaced) =
+            (&mut self.contents.allocation[..self.contents.length], &mut self.replaced);
+        let length = contents.len() as u64;
+        replaced.resize_with(contents.len().div_ceil(CHUNK_BYTES), Replaced::default);
+        let mut rest = contents.chunks_mut(CHUNK_BYTES).zip(replaced.iter_mut()).enumerate();
+        transfer::read_with(buffer, self.offset, length, |memory, piece| {
+            let count = (piece.length as usize).div_ceil(CHUNK_BYTES);
+            let chunks: Vec<_> = rest.by_ref().take(count).collect();
+            each_chunk(chunks, |index, (number, (chunk, replaced))| {
+                let source = piece.offset + (index * CHUNK_BYTES) as u64;
+                replaced.update(number * CHUNK_BYTES, chunk, memory, source)
+            })
+        })?;
+        let mut changes = Changes::new(&mut self.changes);
+        self.replaced.iter().flat_map(|it| &it.grains).for_each(|range| changes.add(*range));
+        Ok(())
+    }
+}
+
+impl Replaced {
+    /// The changed strides as they were, with their offsets in the binding.
+    fn strides(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.offsets.iter().copied().zip(self.bytes.chunks(STRIDE_BYTES))
+    }
+
+    /// Replaces the bytes of a chunk, which starts at `at`, with those in `memory` from `source` on. These are copied in strides
+    /// that stay in the cache: most do not change.
+    fn update(&mut self, at: usize, chunk: &mut [u8], memory: &HostMemory, source: u64) -> Result<()> {
+        self.offsets.clear();
+        self.bytes.clear();
+        self.grains.clear();
+        let mut block = [0; STRIDE_BYTES];
+        for (number, old) in chunk.chunks_mut(STRIDE_BYTES).enumerate() {
+            let start = number * STRIDE_BYTES;
+            let new = &mut block[..old.len()];
+            memory.read(source + start as u64, new)?;
+            if old == new {
+                continue;
+            }
+            changed_grains(at + start, old, new, &mut self.grains);
+            self.offsets.push(at + start);
+            self.bytes.extend_from_slice(old);
+            old.copy_from_slice(new);
+        }
+        Ok(())
+    }
+}
+
+/// Calls `perform` for each chunk: on several threads if there is more than one, since one processor alone cannot use all the
+/// bandwidth of the memory.
+fn each_chunk<T: Send>(chunks: Vec<T>, perform: impl Fn(usize, T) -> Result<()> + Sync) -> Result<()> {
+    match chunks.len() {
+        0 | 1 => chunks.into_iter().try_for_each(|chunk| perform(0, chunk)),
+        _ => chunks.into_par_iter().enumerate().try_for_each(|(index, chunk)| perform(index, chunk)),
+    }
+}
+
+impl Contents {
+    fn bytes(&self) -> &[u8] {
+        &self.allocation[..self.length]
+    }
+
+    fn read(&mut self, buffer: &Buffer, range: Range) -> Result<()> {
+        let length = range.length as usize;
+        if self.allocation.len() < length {
+            reserve(&mut self.allocation, length)?;
+            self.allocation.resize(length, 0);
+        }
+        self.length = length;
+        let mut rest = self.allocation[..length].chunks_mut(CHUNK_BYTES);
+        transfer::read_with(buffer, range.offset, range.length, |memory, piece| {
+            let count = (piece.length as usize).div_ceil(CHUNK_BYTES);
+            each_chunk(rest.by_ref().take(count).collect(), |index, chunk| {
+                memory.read(piece.offset + (index * CHUNK_BYTES) as u64, chunk)
+            })
+        })
     }
 }
 
@@ -103,37 +217,57 @@ pub(crate) fn part(bytes: &[u8], range: Range) -> &[u8] {
 pub(crate) fn read(buffer: &Buffer, offset: u64, length: u64, target: &mut Vec<u8>) -> Result<()> {
     let length = length as usize;
     target.clear();
-    target
-        .try_reserve_exact(length)
-        .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))?;
+    reserve(target, length)?;
     target.resize(length, 0);
     transfer::read(buffer, offset, target)
 }
 
-/// The ranges in which two slices of the same length differ, in units of [`GRAIN_BYTES`].
-pub(crate) fn changes(before: &[u8], after: &[u8], ranges: &mut Vec<Range>) {
-    ranges.clear();
-    let mut gap = MIN_GAP_BYTES as u64;
-    let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
-    for (number, (old, new)) in strides.enumerate() {
+fn reserve(target: &mut Vec<u8>, length: usize) -> Result<()> {
+    let more = length.saturating_sub(target.len());
+    target
+        .try_reserve_exact(more)
+        .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))
+}
+
+/// Adds the ranges in which slices differ, in units of [`GRAIN_BYTES`]; adjacent units are one range.
+fn changed_grains(at: usize, old: &[u8], new: &[u8], ranges: &mut Vec<Range>) {
+    let grains = old.chunks(GRAIN_BYTES).zip(new.chunks(GRAIN_BYTES));
+    for (grain, (old, new)) in grains.enumerate() {
         if old == new {
             continue;
         }
-        let grains = old.chunks(GRAIN_BYTES).zip(new.chunks(GRAIN_BYTES));
-        for (grain, (old, new)) in grains.enumerate() {
-            if old == new {
-                continue;
+        let (offset, length) = ((at + grain * GRAIN_BYTES) as u64, new.len() as u64);
+        match ranges.last_mut() {
+            Some(last) if last.offset + last.length == offset => last.length += length,
+            _ => ranges.push(Range { offset, length }),
+        }
+    }
+}
+
+/// Collects ranges, of which it merges those that are near.
+struct Changes<'r> {
+    ranges: &'r mut Vec<Range>,
+    /// Ranges with fewer unchanged bytes between them are one.
+    gap: u64,
+}
+
+impl<'r> Changes<'r> {
+    fn new(ranges: &'r mut Vec<Range>) -> Self {
+        ranges.clear();
+        Self { ranges, gap: MIN_GAP_BYTES }
+    }
+
+    /// Adds the next range.
+    fn add(&mut self, range: Range) {
+        match self.ranges.last_mut() {
+            Some(last) if range.offset - (last.offset + last.length) < self.gap => {
+                last.length = range.offset + range.length - last.offset;
             }
-            let start = (number * STRIDE_BYTES + grain * GRAIN_BYTES) as u64;
-            let end = start + new.len() as u64;
-            match ranges.last_mut() {
-                Some(last) if start - (last.offset + last.length) < gap => last.length = end - last.offset,
-                _ => ranges.push(Range { offset: start, length: end - start }),
-            }
-            while ranges.len() > MAX_CHANGES {
-                gap *= 4;
-                merge(ranges, gap);
-            }
+            _ => self.ranges.push(range),
+        }
+        while self.ranges.len() > MAX_CHANGES {
+            self.gap *= 4;
+            merge(self.ranges, self.gap);
         }
     }
 }
@@ -185,8 +319,10 @@ mod tests {
     }
 
     fn changed(before: &[u8], after: &[u8]) -> Vec<(u64, u64)> {
-        let mut ranges = Vec::new();
-        changes(before, after, &mut ranges);
+        let (mut grains, mut ranges) = (Vec::new(), Vec::new());
+        changed_grains(0, before, after, &mut grains);
+        let mut changes = Changes::new(&mut ranges);
+        grains.into_iter().for_each(|range| changes.add(range));
         pairs(&ranges)
     }
 

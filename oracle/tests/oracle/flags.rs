@@ -25,14 +25,32 @@ const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the w
 const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
+const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
+const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
+const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
+const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
+const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
 /// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 10] = [
-    ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, HOST_READS, HOST_READS_LIMIT]),
+    (
+        "iree-run-replay",
+        &[
+            VERSION,
+            RECOVER,
+            REPLAY_ORDER,
+            HOST_READS,
+            HOST_READS_LIMIT,
+            LEDGER,
+            LEDGER_CONTENTS,
+            LEDGER_KEPT_BYTES,
+            ELEMENT_TYPE,
+        ],
+    ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
-    ("iree-run-module", &[VERSION]),
-    ("iree-benchmark-module", &[VERSION, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
+    ("iree-run-module", &[VERSION, RECORDED_LEDGER]),
+    ("iree-benchmark-module", &[VERSION, RECORDED_LEDGER, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE]),
     ("iree-create-parameters", &[VERSION, GUIDE]),

@@ -81,7 +81,10 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
                     .ok_or("--rounds takes a number from 1")?;
             }
             "--json" => options.json = Some(value()?.into()),
-            "--tools" => options.tools = Some(value()?.into()),
+            "--tools" => {
+                let directory = std::path::absolute(value()?).map_err(|it| format!("--tools: {it}"))?;
+                options.tools = Some(directory);
+            }
             unknown => {
                 return Err(format!(
                     "unknown argument {unknown:?} (expected --only, --rounds, --json or --tools)"

@@ -249,10 +249,10 @@ impl<W: Write> Observer for LedgerWriter<W> {
                 element_type: U32::new(element_type.map_or(0, |it| it.0)),
                 buffer_id: U64::new(binding.buffer_id),
                 offset: U64::new(binding.offset),
-                length: U64::new(binding.after.len() as u64),
+                length: U64::new(binding.after().len() as u64),
                 ..RangeHeader::default()
             };
-            self.range(header, &binding.after, &binding.changes);
+            self.range(header, binding.after(), &binding.changes);
         }
         written.release();
         self.written = written;

@@ -117,11 +117,12 @@ impl<'l> Against<'l> {
             summarized: pieces.iter().map(|piece| piece.range).collect(),
             ..Evidence::default()
         };
-        add_pieces(&mut evidence, range, &binding.after);
-        evidence.known.extend(unexpected.iter().map(|range| Known {
+        add_pieces(&mut evidence, range, binding.after());
+        let before: Vec<Vec<u8>> = unexpected.iter().map(|range| binding.before(*range)).collect();
+        evidence.known.extend(unexpected.iter().zip(&before).map(|(range, before)| Known {
             offset: range.offset,
-            expected: part(&binding.before, *range),
-            actual: part(&binding.after, *range),
+            expected: before,
+            actual: part(binding.after(), *range),
         }));
         evidence.known.sort_by_key(|known| known.offset);
         let target = Target {
@@ -132,7 +133,7 @@ impl<'l> Against<'l> {
             range: binding.range(),
             recorded_type: range.and_then(|range| range.element_type),
         };
-        let verdict = self.judge.judge(&target, &evidence, &binding.after);
+        let verdict = self.judge.judge(&target, &evidence, binding.after());
         let is_replaced = match verdict {
             Verdict::Same => false,
             Verdict::Tolerated => true,

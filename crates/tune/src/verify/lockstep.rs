@@ -228,7 +228,7 @@ impl Follower<'_> {
         expected: &WrittenBinding,
         actual: &WrittenBinding,
     ) -> Result<Verdict> {
-        if expected.after.len() != actual.after.len() {
+        if expected.after().len() != actual.after().len() {
             return Err(Self::out_of_step(place.record));
         }
         let unexpected = without(&actual.changes, expected.changes.iter().copied());
@@ -245,7 +245,7 @@ impl Follower<'_> {
         let element_bytes = self.judge.element_type(&target).map_or(1, |it| (it.bits() / 8) as usize);
         let differing = compared.iter().filter_map(|range| {
             let bytes = expected_bytes(expected, actual, *range, element_bytes);
-            (bytes != part(&actual.after, *range)).then_some((*range, bytes))
+            (bytes != part(actual.after(), *range)).then_some((*range, bytes))
         });
         let differing: Vec<(Range, Vec<u8>)> = differing.collect();
         let differs = |range: &&Range| differing.iter().any(|(it, _)| it == *range);
@@ -253,17 +253,17 @@ impl Follower<'_> {
         let known = differing.iter().map(|(range, bytes)| Known {
             offset: range.offset,
             expected: bytes,
-            actual: part(&actual.after, *range),
+            actual: part(actual.after(), *range),
         });
         let known = known.collect();
         let evidence = Evidence {
             known,
             unexpected_bytes,
-            expected_bytes: Some(&expected.after),
+            expected_bytes: Some(expected.after()),
             summarized: compared,
             ..Evidence::default()
         };
-        let verdict = self.judge.judge(&target, &evidence, &actual.after);
+        let verdict = self.judge.judge(&target, &evidence, actual.after());
         if verdict == Verdict::Tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
             for known in &evidence.known {
                 actual.put(known.offset, known.expected)?;
@@ -281,14 +281,14 @@ fn expected_bytes(
     range: Range,
     element_bytes: usize,
 ) -> Vec<u8> {
-    let mut bytes = part(&expected.after, range).to_vec();
-    let present = part(&actual.after, range);
+    let mut bytes = part(expected.after(), range).to_vec();
+    let present = part(actual.after(), range);
     if bytes == present {
         return bytes;
     }
     let elements = bytes.chunks_mut(element_bytes).zip(present.chunks(element_bytes));
-    let before = part(&expected.before, range).chunks(element_bytes);
-    let before = before.zip(part(&actual.before, range).chunks(element_bytes));
+    let (own, other) = (expected.before(range), actual.before(range));
+    let before = own.chunks(element_bytes).zip(other.chunks(element_bytes));
     for ((element, present), (own, other)) in elements.zip(before) {
         if element == own && present == other {
             element.copy_from_slice(present);
