@@ -125,7 +125,7 @@ fn frequency_in(text: &str, cpu: u32) -> Option<u64> {
         .next()?
         .parse()
         .ok()?;
-    (mhz > 0.0 && mhz < 1e6).then(|| (mhz * 1e6) as u64)
+    (mhz > 0.0 && mhz < 1e6).then_some((mhz * 1e6) as u64)
 }
 
 fn migrations_in(path: &Path) -> Option<u64> {

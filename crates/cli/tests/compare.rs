@@ -163,6 +163,26 @@ fn a_kernel_that_remembers_its_results_is_wrong() {
 }
 
 #[test]
+fn a_kernel_is_compared_with_a_baseline() {
+    let scratch = Scratch::new();
+    let (old, new) = (scratch.path("old.c"), scratch.path("new.c"));
+    kernel(&old, SUM);
+    kernel(&new, SLOW);
+    let baseline = format!("--baseline={}", old.display());
+    let slower = compare(&[&with(&new), &baseline, "--cache=warm"]);
+    assert_eq!(slower.status, Some(3), "{slower:?}");
+    assert!(slower.stdout.contains(" of the baseline time "), "{slower:?}");
+    kernel(&old, WRONG);
+    let different = compare(&[&with(&new), &baseline, "--cache=warm"]);
+    assert_eq!(different.status, Some(2), "{different:?}");
+    // The baseline of all of them.
+    let both = [with(&new), with(&old)];
+    let ranked = compare(&[&both[0], &both[1], &baseline, "--cache=warm"]);
+    assert!(matches!(ranked.status, Some(0 | 3)), "{ranked:?}");
+    assert!(ranked.stdout.contains("new.c  wrong: "), "{ranked:?}");
+}
+
+#[test]
 fn the_replacements_of_a_directory_are_ranked() {
     let scratch = Scratch::new();
     let directory = scratch.path("candidates");
@@ -180,7 +200,8 @@ fn the_replacements_of_a_directory_are_ranked() {
     let ran = compare(&[&with(&directory), "--cache=warm", "--element_type=f32"]);
     let lines: Vec<_> = ran.stdout.lines().collect();
     let names: Vec<_> = lines[1..].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
-    let expected = ["d_right.c", "c_slow.c", "b_wrong.c", "a_crashing.c", "a_broken.c"].map(|name| directory.join(name));
+    let expected =
+        ["d_right.c", "c_slow.c", "b_wrong.c", "a_crashing.c", "a_broken.c"].map(|name| directory.join(name));
     assert_eq!(names, expected.each_ref().map(|path| path.to_str().unwrap()), "{ran:?}");
     assert_eq!(lines[0], format!("5 replacements of {ADD}"));
     assert!(lines[2].contains("  warm ") && lines[2].ends_with(" slower"), "{ran:?}");

@@ -136,7 +136,9 @@ impl<'r> FastForward<'r> {
         alter: &mut dyn FnMut(&mut [u8]),
     ) -> Result<()> {
         let state = self.state.as_ref().ok_or_else(failed)?;
-        for at in ranges.filter(|at| matches!(at.holder, Holder::Buffer(_)) && !self.is_deallocated(at.holder)) {
+        for at in
+            ranges.filter(|at| matches!(at.holder, Holder::Buffer(_)) && !self.is_deallocated(at.holder))
+        {
             let memory = HostMemory::allocate(at.end - at.start)?;
             let mut piece = Vec::new();
             self.read(state, at, |offset, bytes| {

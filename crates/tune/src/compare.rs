@@ -16,7 +16,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution};
 
@@ -84,7 +84,7 @@ pub struct CompareSubject {
     pub devices: DeviceGroup,
     /// Other devices of the same kind: of the replaced work, which is verified in lockstep with the captured.
     pub other_devices: DeviceGroup,
-    /// Options of all replays.
+    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared with it.
     pub replay: ReplayOptions,
     /// The name of the function.
     pub function: String,
@@ -145,7 +145,9 @@ impl KernelComparer {
     pub fn new(subject: CompareSubject) -> Result<Self> {
         if subject.shapes.is_empty() {
             let message = format!("function '{}' is never dispatched", subject.function);
-            return Err(Error::failed_precondition(message).advise("`rehal kernels` lists the dispatches"));
+            return Err(
+                Error::failed_precondition(message).advise("name a function of the catalog of kernels")
+            );
         }
         let captured = Replay::new(subject.plan.clone(), &subject.devices, &subject.replay)?;
         captured.check_executables()?;
@@ -186,7 +188,12 @@ impl KernelComparer {
     ) -> Result<Comparison> {
         let subject = &self.subject;
         let replaced = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
-        replaced.check_executables()?;
+        replaced.check_executables().map_err(|error| match error.code() {
+            StatusCode::NotFound => {
+                error.advise("a stub of the kernel has the name and the signature that a replacement needs")
+            }
+            _ => error,
+        })?;
         let sides = VerifySides { expected: &self.captured, actual: &replaced, observers };
         let mut comparison = Comparison {
             verification: decided(verify_lockstep(sides, &options.verify)?)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Substitute};
+use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Selector, Substitute, Substitution};
 use rehal_tune::{
     CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, ElementTypeRule, KernelComparer,
     Outcome, Stopped,
@@ -98,10 +98,25 @@ fn wrong_replacements_are_found_and_not_timed() {
     assert!(!comparison.is_right() && comparison.timings.len() == 1, "{comparison:?}");
 }
 
-/// A fault of another function does not count: only the named one is replaced.
+/// With the same fault on both sides, nothing differs.
 #[test]
-fn only_the_named_function_is_replaced() {
-    assert!(compare(SQUARE, 1, 1, &options()).is_right());
+fn another_kernel_takes_the_place_of_the_captured_one() {
+    let mut subject = subject(SQUARE, 1);
+    subject.replay.substitutions = vec![Substitution::new(Selector::Name(SQUARE.to_owned()), kernels(4))];
+    let comparer = KernelComparer::new(subject).unwrap();
+    for (fault, is_right) in [(4, true), (0, false)] {
+        let comparison = comparer.compare(&kernels(fault), &options(), &mut []).unwrap();
+        assert_eq!((comparison.is_right(), comparison.timings.len()), (is_right, usize::from(is_right)));
+    }
+}
+
+/// As in every replay: what is verified is what a program would run with this replacement.
+#[test]
+fn other_functions_of_the_replacement_are_verified_too() {
+    let comparison = compare(SQUARE, 1, 1, &options());
+    let found = comparison.wrong_verification().unwrap();
+    assert_eq!(found.differences[0].place.record, 67);
+    assert!(comparison.timings.is_empty());
 }
 
 #[test]

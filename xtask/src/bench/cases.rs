@@ -33,6 +33,8 @@ enum Workload {
     Slice,
     /// A comparison of a kernel with a source, compared with runs of a real model.
     Compare,
+    /// A comparison of a kernel with one that takes 2 % longer, compared with a second.
+    Slowdown,
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -121,6 +123,7 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
         cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
         cases.push(Case { name: "compare.verdict".to_owned(), kind: Workload::Compare });
     }
+    cases.push(Case { name: "compare.slowdown".to_owned(), kind: Workload::Slowdown });
     for (name, program) in programs::replayed(!workplace.models().is_empty()) {
         cases.push(Case { name, kind: Workload::Replayed(program) });
     }
@@ -201,7 +204,10 @@ impl Case {
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
             Workload::Compare => {
-                compare::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
+                compare::verdict(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
+            }
+            Workload::Slowdown => {
+                compare::slowdown(workplace, figure("", Metric::Wall, Target::Ratio(60.0)))?
             }
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;

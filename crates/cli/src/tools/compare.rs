@@ -12,7 +12,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_session::{
     CacheState, CaptureFile, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions,
-    Kernels, Observer, RecordLocation, ReplayOptions,
+    Kernels, Observer, RecordLocation, ReplayOptions, Selector, Substitution,
 };
 
 use self::candidates::Candidate;
@@ -63,6 +63,11 @@ const WITH: List<PathBuf> = List::paths(
     "PATH",
     "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, or a compiled executable. A \
      directory stands for the files in it with the extensions .c, .rs, .so, .elf and .vmfb. May be repeated.",
+);
+
+const BASELINE: Flag<Option<PathBuf>> = Flag::path(
+    "baseline",
+    "A kernel that the replacements are compared with instead of the captured one: a file as for --with.",
 );
 
 #[derive(Clone, Copy)]
@@ -130,6 +135,7 @@ const COMPARISON: Group = Group {
     flags: &[
         &FUNCTION,
         &WITH,
+        &BASELINE,
         &verify::TOLERANCE,
         &ledger_flags::ELEMENT_TYPE,
         &verify::ELEMENTS,
@@ -181,7 +187,8 @@ fn run(invocation: &Invocation) -> Result<()> {
             .advise("name a replacement: a source (.c, .rs), a shared library, or a directory of them"));
     }
     let (options, format) = (options(flags), flags.get(&FORMAT));
-    let session = Session { invocation, function, with, options, format };
+    let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
+    let session = Session { invocation, function, with, options, base, format };
     if let Some(path) = workers::candidate() {
         workers::end_with_parent()?;
         let candidate = Candidate { path };
@@ -235,12 +242,15 @@ fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
     let opened = devices::options(flags)?;
+    let baseline = flags.get(&BASELINE).map(|path| Candidate { path }.build(function)).transpose()?;
+    let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
     KernelComparer::new(CompareSubject {
         plan,
         devices: opened.open()?,
         other_devices: opened.open()?,
         replay: ReplayOptions {
             file_remaps: flags.list(&replay_flags::FILE_REMAP),
+            substitutions: baseline.map(substitution).into_iter().collect(),
             ..ReplayOptions::default()
         },
         function: function.to_owned(),
@@ -253,6 +263,8 @@ struct Session<'i> {
     function: String,
     with: Vec<PathBuf>,
     options: CompareOptions,
+    /// What the replacements are compared with.
+    base: &'static str,
     format: Format,
 }
 
@@ -261,7 +273,8 @@ impl Session<'_> {
         let replacement = candidate.build(&self.function)?;
         let mut steps = Steps(CrashReports::install());
         let comparison = comparer.compare(&replacement, &self.options, &mut [&mut steps])?;
-        Ok(Report::compared(&self.function, candidate, &comparison, &self.options))
+        let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
+        Ok(Report::compared(candidate, &comparison, text))
     }
 
     /// Compares replacements, each in a process of its own.
@@ -269,7 +282,11 @@ impl Session<'_> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
-                output::note(&format!("comparing {number} of {}: {}", candidates.len(), print::name(candidate)));
+                output::note(&format!(
+                    "comparing {number} of {}: {}",
+                    candidates.len(),
+                    print::name(candidate)
+                ));
             }
             let report = workers::compare(self.invocation, candidate)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {

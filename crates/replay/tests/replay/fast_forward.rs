@@ -243,7 +243,11 @@ fn a_scope_is_repeated_with_other_inputs() {
     })
     .unwrap();
     altered.sort_unstable();
-    assert_eq!(altered, [(16, 3), (8192, 9), (8192, 9 ^ 0xf0)], "what the scope changes is not altered again");
+    assert_eq!(
+        altered,
+        [(16, 3), (8192, 9), (8192, 9 ^ 0xf0)],
+        "what the scope changes is not altered again"
+    );
     let differ = |fast: &FastForward<'_>| -> Vec<bool> {
         outputs.compared(&fast.outputs().unwrap()).map(|(_, differs)| differs).collect()
     };

@@ -192,7 +192,6 @@ impl Bench<'_> {
         // A clock may not advance during a very short kernel.
         Ok(time_ns.max(1.0))
     }
-
 }
 
 fn not_reproduced(pair: usize) -> Batch {

@@ -16,17 +16,18 @@ use crate::tools::verify;
 /// Shapes that the text lists.
 const MAX_SHAPES: usize = 10;
 
-/// The comparison of one replacement.
+/// The comparison of one replacement with a base: `captured` or `baseline`.
 pub(super) fn screen(
     function: &str,
     candidate: &Candidate,
     comparison: &Comparison,
     options: &CompareOptions,
+    base: &str,
 ) -> String {
     let mut text = format!("{} for {}\n", name(candidate), escaped(function));
     check(&mut text, comparison);
     for timing in &comparison.timings {
-        add_timing(&mut text, timing, options);
+        add_timing(&mut text, timing, options, base);
     }
     text
 }
@@ -60,7 +61,7 @@ fn check(text: &mut String, comparison: &Comparison) {
     }
 }
 
-fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions) {
+fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
     let total = |of: fn(&ShapeTiming) -> f64| {
         timing.shapes.iter().map(|it| of(it) * it.shape.count as f64).sum::<f64>()
     };
@@ -72,7 +73,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions) {
         text,
         cache(timing.cache),
         &format!(
-            "{}: {:.4} of the captured time ({interval}), {} instead of {}",
+            "{}: {:.4} of the {base} time ({interval}), {} instead of {}",
             verdict(timing.verdict()).replace('_', " "),
             timing.ratio,
             time(total(|it| it.captured_ns) * timing.ratio),

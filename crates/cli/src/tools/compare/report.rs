@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use rehal_base::Error;
-use rehal_session::{CompareOptions, Comparison};
+use rehal_session::Comparison;
 use serde_json::{Value, json};
 
 use super::candidates::Candidate;
@@ -51,19 +51,15 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn compared(
-        function: &str,
-        candidate: &Candidate,
-        comparison: &Comparison,
-        options: &CompareOptions,
-    ) -> Self {
+    /// A comparison, with the screen that shows it.
+    pub(super) fn compared(candidate: &Candidate, comparison: &Comparison, text: String) -> Self {
         Self {
             outcome: if comparison.is_right() { Outcome::Right } else { Outcome::Wrong },
             is_slower: comparison.is_slower(),
             ratio: comparison.ratio(),
             name: print::name(candidate),
             summary: print::summary(comparison),
-            text: print::screen(function, candidate, comparison, options),
+            text,
             object: print::object(candidate, comparison),
         }
     }
@@ -167,9 +163,8 @@ mod tests {
 
     #[test]
     fn the_best_is_first_and_decides() {
-        let [fast, slow] = [(false, 0.5), (true, 2.0)].map(|(is_slower, ratio)| {
-            report(Outcome::Right, is_slower, Some(ratio))
-        });
+        let [fast, slow] = [(false, 0.5), (true, 2.0)]
+            .map(|(is_slower, ratio)| report(Outcome::Right, is_slower, Some(ratio)));
         // Timed although it is wrong.
         let wrong = report(Outcome::Wrong, false, Some(0.1));
         let crashed = report(Outcome::Crashed, false, None);
