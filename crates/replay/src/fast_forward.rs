@@ -116,7 +116,7 @@ impl<'r> FastForward<'r> {
     /// once. Then it undoes the changes by `alter`, which must be its own inverse. Host reads may differ from those of the
     /// first pass.
     ///
-    /// With other inputs, the scope may write where nothing is restored. What follows is no repetition any more.
+    /// With other inputs, the scope may write where nothing is restored. What follows need not reproduce the first pass.
     pub fn repeat_altered(&mut self, alter: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         self.restore()?;
         let changed: Vec<_> = self.saved.iter().map(|saved| saved.at).collect();

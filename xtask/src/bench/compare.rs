@@ -1,9 +1,10 @@
 //! From an edited kernel to the verdict: `rehal compare` of a kernel of about a millisecond, with a source that it compiles; and
-//! whether a known slowdown is told.
+//! a known slowdown.
 
 use super::cases::{Figure, Plan};
-use super::measure::{Invocation, Output};
+use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
+use super::report::Target;
 use crate::run;
 use std::error::Error;
 use std::fs;
@@ -14,6 +15,25 @@ const RUNS: u32 = 80;
 
 /// The model that is run.
 const MODEL: &str = "basic_pitch";
+
+/// What is measured.
+pub enum Compared {
+    /// The time to a verdict, compared with runs of a real model.
+    Verdict,
+    /// The time until a slowdown of 2 % is found, in seconds.
+    Slowdown,
+}
+
+impl Compared {
+    pub fn prepare(&self, name: &str, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
+        let figure =
+            |ratio| Figure { name: name.to_owned(), metric: Metric::Wall, target: Target::Ratio(ratio) };
+        match self {
+            Self::Verdict => verdict(workplace, figure(1.0 / 20.0)),
+            Self::Slowdown => slowdown(workplace, figure(60.0)),
+        }
+    }
+}
 
 /// A capture with a kernel of 2^18 elements, and how to write replacements of it.
 struct Subject {
@@ -68,7 +88,7 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// From an edited source to the verdict. The captured kernel is interpreted, so that the compiled one is not slower: otherwise the
 /// exit status would not be 0.
-pub fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
     let models = workplace.models();
     let (_, function) = models.iter().find(|(name, _)| *name == MODEL).ok_or("the corpus is missing")?;
     let subject = Subject::new(workplace)?;
@@ -96,8 +116,8 @@ pub fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Er
     })
 }
 
-/// A kernel that takes 2 % longer than its baseline, of about a millisecond, is told from it. The other column is a second.
-pub fn slowdown(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+/// A kernel that takes 2 % longer than its baseline of about a millisecond. The other column is a second.
+fn slowdown(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
     let subject = Subject::new(workplace)?;
     // A volatile counter takes the same time whatever else the compiler does.
     let work = |count: u32| format!("if (i % 64 == 0) for (volatile int j = 0; j < {count}; ++j) {{}}");

@@ -44,8 +44,8 @@ fn changed(side: &mut FastForward<'_>, before: &Outputs, mask: u32) -> Result<BT
     Ok(before.compared(&after).filter_map(|(block, differs)| differs.then_some(block)).collect())
 }
 
-/// Inverts bits of what may be an `f32` from 2^-20 to 2^20. Such bytes are no index, size or flag, which must not change: as
-/// integers of 32 or 64 bits they are above 800 million. Values of other types that look like it change too.
+/// Inverts bits of what may be an `f32` from 2^-20 to 2^20. Indices, sizes and flags do not look like it and
+/// must not change: as integers of 32 or 64 bits, such bytes are above 800 million. Values of other types that look like it change too.
 fn alter(bytes: &mut [u8], mask: u32) {
     for word in bytes.as_chunks_mut::<4>().0 {
         let value = u32::from_le_bytes(*word);

@@ -167,12 +167,12 @@ impl<'s> Sampler<'s> {
             shape: shape.clone(),
             captured_ns: stats::median(&samples.captured_ns),
             replaced_ns: stats::median(&samples.replaced_ns),
-            ratio: stats::mean(&samples.ratios).exp(),
+            ratio: ratio_of(&samples.ratios),
             interval: interval_of(&samples.ratios),
         };
         Timing {
             cache,
-            ratio: stats::mean(&self.batches).exp(),
+            ratio: ratio_of(&self.batches),
             interval: self.interval,
             shapes: self.samples.iter().zip(self.shapes).map(of_shape).collect(),
             pair_count: self.samples.iter().map(|it| it.pair_count).sum(),
@@ -185,12 +185,28 @@ impl<'s> Sampler<'s> {
     }
 }
 
+/// The ratio, from the logarithms of batches.
+fn ratio_of(logarithms: &[f64]) -> f64 {
+    stats::mean(&clipped(logarithms)).exp()
+}
+
+/// Moves outliers to the limit beyond which they are: three standard deviations from the median, as the median absolute deviation
+/// estimates them. Otherwise the batches that other processes interrupted would decide.
+fn clipped(logarithms: &[f64]) -> Vec<f64> {
+    /// Standard deviations of a normal distribution in a median absolute deviation.
+    const DEVIATIONS: f64 = 1.4826;
+    let median = stats::median(logarithms);
+    let distances: Vec<f64> = logarithms.iter().map(|it| (it - median).abs()).collect();
+    let limit = 3.0 * DEVIATIONS * stats::median(&distances);
+    logarithms.iter().map(|it| it.clamp(median - limit, median + limit)).collect()
+}
+
 /// The interval of a ratio, from the logarithms of batches.
 fn interval_of(logarithms: &[f64]) -> Option<Interval> {
     if logarithms.len() < MIN_INTERVAL_SAMPLES {
         return None;
     }
-    let Interval { low, high } = stats::bootstrap_mean(logarithms);
+    let Interval { low, high } = stats::bootstrap_mean(&clipped(logarithms));
     Some(Interval { low: low.exp(), high: high.exp() })
 }
 
@@ -323,6 +339,26 @@ mod tests {
         let ratios: Vec<f64> = timing.shapes.iter().map(|it| it.ratio).collect();
         assert!((ratios[0] - 2.0).abs() < 1e-9 && (ratios[1] - 1.0).abs() < 1e-9, "{ratios:?}");
         assert_eq!((timing.shapes[0].captured_ns, timing.shapes[0].replaced_ns), (100.0, 200.0));
+    }
+
+    /// Something that takes as long as the kernel interrupts a third of the batches of one side or the other.
+    #[test]
+    fn a_few_interrupted_batches_do_not_decide() {
+        let mut machine = Machine::new(5, QUIET);
+        let shapes = [shape(1)];
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        for batch in 0..60 {
+            let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
+            match batch % 6 {
+                2 => times[0] *= 1.9,
+                5 => times[1] *= 2.1,
+                _ => {}
+            }
+            sampler.add(&[vec![Pair { captured_ns: times[0], replaced_ns: times[1] }]]);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        let Interval { low, high } = timing.interval.unwrap();
+        assert!(low > 1.005 && high < 1.035, "{timing:?}");
     }
 
     #[test]
