@@ -13,6 +13,7 @@ mod devices;
 mod discrete_tests;
 pub mod flags;
 mod gtest;
+mod interrupts;
 mod output;
 mod output_file;
 mod parameters;

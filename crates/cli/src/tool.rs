@@ -186,6 +186,12 @@ fn take_verb<'t>(
 }
 
 fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
+    let longer: Vec<_> = tools.iter().filter(|it| it.verb.split(' ').next() == Some(verb)).collect();
+    if !longer.is_empty() {
+        let longer: Vec<_> = longer.iter().map(|it| format!("'{}'", it.verb)).collect();
+        return Error::invalid_argument(format!("'{verb}' is only a part of a verb"))
+            .advise(format!("name one of {}", longer.join(", ")));
+    }
     let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
     let is_meant = |tool: &&&Tool| tool.name == verb || tool.verb.split(' ').next_back() == Some(verb);
     let same = tools.iter().find(is_meant).map(|tool| tool.verb);
@@ -278,6 +284,9 @@ impl Operands {
             (Self::WordAndFile { default, .. }, [_]) => Ok((Some((*default).to_owned()), files())),
             (Self::WordAndFile { .. }, [word, path]) => {
                 Ok((Some(word.to_string_lossy().into_owned()), vec![path.into()]))
+            }
+            (Self::Two { what, form }, []) => {
+                Err(Error::invalid_argument(format!("{name} needs two {what}s")).advise(usage(form)))
             }
             (Self::Two { what, form }, _) => {
                 Err(Error::invalid_argument(format!("{name} takes two {what}s, found {}", given.len()))

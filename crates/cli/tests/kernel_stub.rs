@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use common::{Scratch, capture, fail, print, run};
@@ -17,7 +18,7 @@ fn reads(words: &[&str], path: &str) -> String {
 /// Writes a stub.
 fn stub(words: &[&str], function: &str, capture: &str, output: &Path) -> String {
     let function = format!("--function={function}");
-    let fixed = ["rehal", "kernel", "stub", "--device=local-sync", &function];
+    let fixed = ["rehal", "kernel", "stub", "--device=local-sync", "--force", &function];
     print(&[&fixed, words, &[capture, "-o", output.to_str().unwrap()]].concat());
     fs::read_to_string(output).unwrap()
 }
@@ -196,4 +197,142 @@ fn flags_of_the_compiler_and_its_warnings_are_passed_on() {
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stderr.contains("a warning") && !ran.stderr.contains("not mine"), "{ran:?}");
     assert!(fs::read(library).unwrap().starts_with(b"\x7FELF"));
+}
+
+#[test]
+fn an_edited_source_is_replaced_only_by_force() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let source = scratch.file("kernel.c", "edited");
+    let function = format!("--function={ADD}");
+    let words = ["rehal", "kernel", "stub", "--no_run", &function, &path, "-o", &source];
+    let stderr = fail(&words);
+    assert!(stderr.contains("kernel.c: the file exists") && stderr.contains("--force"), "{stderr}");
+    assert_eq!(fs::read_to_string(&source).unwrap(), "edited");
+    print(&[&words[..], &["--force"]].concat());
+    assert!(fs::read_to_string(&source).unwrap().contains("iree_hal_executable_library_query"));
+}
+
+#[test]
+fn the_command_in_a_stub_selects_what_its_flags_select() {
+    let scratch = Scratch::new();
+    let path = capture("mlp.mlp.local-sync");
+    let output = scratch.path("kernel.c");
+    let function = "mlp_dispatch_4_reduction_8x10_f32";
+    for (flag, selector) in [("--no_run", function), ("--executable=4", "4")] {
+        let text = stub(&[flag], function, &path, &output);
+        let line = text.lines().find(|line| line.contains("--replay_executable_substitution=")).unwrap();
+        assert!(line.contains(&format!("--replay_executable_substitution={selector}=kernel.c ")), "{line}");
+    }
+}
+
+#[test]
+fn a_kernel_that_aborts_is_named() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let output = scratch.path("kernel.c");
+    let text = stub(&["--no_run"], ADD, &path, &output);
+    fs::write(&output, format!("#include <stdlib.h>\n{}", with_body(&text, "abort();", true))).unwrap();
+    let substitution = format!("--replay_executable_substitution={ADD}={}", output.display());
+    for device in ["--device=local-sync", "--device=local-task"] {
+        let ran = run(&["iree-run-replay", device, &substitution, &path]);
+        assert_eq!(ran.status, Some(86), "{ran:?}");
+        let lines: Vec<_> = ran.stderr.lines().collect();
+        assert!(lines[0].starts_with("INTERNAL; a kernel crashed with SIGABRT: function"), "{ran:?}");
+        assert!(lines[1].starts_with("  at: record #") && lines[2].contains("assertion"), "{ran:?}");
+    }
+}
+
+#[test]
+fn crashes_name_the_record() {
+    let scratch = Scratch::new();
+    let path = capture("crash.divide-by-zero.local-sync");
+    let (slice, stub) = (scratch.path("slice.ireereplay"), scratch.path("kernel.c"));
+    let (slice, stub) = (slice.to_str().unwrap(), stub.to_str().unwrap());
+    let expected = run(&["iree-run-replay", "--device=local-sync", &path]);
+    let place = |ran: &common::Ran| {
+        assert_eq!(ran.status, Some(86), "{ran:?}");
+        ran.stderr.lines().find(|line| line.starts_with("  at: record #")).unwrap_or_default().to_string()
+    };
+    for words in [
+        &["kernels", &path][..],
+        &["slice", "--function=divide*", &path, "-o", slice],
+        &["slice", "--scope=execute", &path, "-o", slice],
+        &["kernel", "stub", "--function=divide_dispatch_0_elementwise_4_i64", &path, "-o", stub],
+    ] {
+        let ran = run(&[&["rehal"], words, &["--device=local-sync"]].concat());
+        assert!(!place(&ran).is_empty(), "{words:?}: {ran:?}");
+        assert_eq!(place(&ran), place(&expected), "{words:?}");
+    }
+}
+
+#[test]
+fn a_compilers_temporary_directory_is_private() {
+    let scratch = Scratch::new();
+    let source = scratch.file("kernel.c", "int f(void) { return 1; }\n");
+    let (library, mode) = (scratch.path("kernel.so"), scratch.path("mode"));
+    let compiler = format!(
+        "for word; do last=$before; before=$word; if [ \"$last\" = -o ]; then stat -c %a \"${{word%/*}}\" > {}; fi; done\nexec cc \"$@\"\n",
+        mode.display()
+    );
+    let compiler = scratch.file("compiler", compiler);
+    let rehal = common::command("rehal");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$0\" kernel build \"$1\" -o \"$2\""]).arg(rehal.get_program());
+    shell.arg(&source).arg(&library).env("CC", format!("sh {compiler}"));
+    let ran = common::ran(shell.output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(fs::read_to_string(&mode).unwrap().trim(), "700");
+    let mut command = common::command("rehal");
+    let missing = scratch.path("missing");
+    command.args(["kernel", "build", &source, "-o", library.to_str().unwrap()]).env("TMPDIR", &missing);
+    let ran = common::ran(command.output().unwrap());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let expected = format!("creating a temporary directory in '{}'", missing.display());
+    assert!(ran.stderr.contains(&expected) && ran.stderr.contains("TMPDIR"), "{ran:?}");
+}
+
+#[test]
+fn a_part_of_a_verb_is_completed() {
+    for words in [&["rehal", "kernel"][..], &["rehal", "kernel", "stud"], &["rehal", "help", "kernel"]] {
+        let stderr = fail(words);
+        assert!(stderr.contains("name one of 'kernel stub', 'kernel build'"), "{stderr}");
+    }
+}
+
+#[test]
+fn an_interrupted_compilation_leaves_no_directory() {
+    let scratch = Scratch::new();
+    let (temporary, started) = (scratch.path("temporary"), scratch.path("started"));
+    fs::create_dir(&temporary).unwrap();
+    let source = scratch.file("kernel.c", "");
+    let path = capture("add4.add.local-sync");
+    // It ends when its directory is gone, or after a minute.
+    let compiler = format!(
+        "touch {}\nfor i in $(seq 600); do test -e {}/rehal-kernel-* || exit; sleep 0.1; done\n",
+        started.display(),
+        temporary.display()
+    );
+    let compiler = format!("sh {}", scratch.file("compiler", compiler));
+    let output = scratch.path("kernel.so");
+    let substitution = format!("--replay_executable_substitution={ADD}={source}");
+    for (words, signal) in [
+        (["rehal", "kernel", "build", &source, "-o", output.to_str().unwrap()], 15),
+        (["iree-run-replay", "--device=local-sync", &substitution, &path, "", ""], 2),
+    ] {
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let mut command = common::command(words[0]);
+        command.args(&words[1..]).env("CC", &compiler).env("TMPDIR", &temporary);
+        let mut tool = command.spawn().unwrap();
+        while !started.exists() {
+            assert!(tool.try_wait().unwrap().is_none(), "{words:?} ended");
+            std::thread::yield_now();
+        }
+        let number = format!("-{signal}");
+        let sent = std::process::Command::new("kill").args([&number, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(tool.wait().unwrap().signal(), Some(signal), "{words:?}");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{words:?}");
+        fs::remove_file(&started).unwrap();
+    }
 }

@@ -24,7 +24,9 @@ fn shapes(report: &Value) -> Vec<Value> {
             kernel.remove(timed);
         }
         for binding in kernel["bindings"].as_array_mut().unwrap() {
-            binding.as_object_mut().unwrap().remove("is_written");
+            for observed in ["is_written", "changed_offset", "changed_length"] {
+                binding.as_object_mut().unwrap().remove(observed);
+            }
         }
     }
     kernels.sort_by_key(|kernel| kernel["record"].as_u64());
@@ -73,12 +75,75 @@ fn functions_are_selected_and_the_longest_come_first() {
     assert_eq!(json(&["--function=nothing", &path])["kernels"], Value::Array(Vec::new()));
     let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
     assert_eq!(lines.lines().count(), kernels.len() + 1);
-    assert!(lines.lines().all(|line| line.split(',').count() == 17), "{lines}");
+    assert!(lines.lines().all(|line| line.split(',').count() == 18), "{lines}");
     let columns = lines.lines().next().unwrap().split(',');
-    let renamed = |column: &&str| !["binding_lengths", "aliases"].contains(column);
+    let renamed = |column: &&str| !["binding_lengths", "binding_directions", "aliases"].contains(column);
     assert!(columns.filter(renamed).all(|column| kernels[0].get(column).is_some()), "{lines}");
+    let direction = |it: &Value| match it["is_written"].as_bool() {
+        Some(is_written) => {
+            if is_written {
+                "w"
+            } else {
+                "r"
+            }
+        }
+        None => "?",
+    };
+    for line in lines.lines().skip(1) {
+        let fields: Vec<_> = line.split(',').collect();
+        let record: u64 = fields[11].parse().unwrap();
+        let kernel = kernels.iter().find(|it| it["record"] == record).unwrap();
+        let expected: Vec<_> = kernel["bindings"].as_array().unwrap().iter().map(direction).collect();
+        assert_eq!(fields[8], expected.join(" "), "{line}");
+    }
     let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
     assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
+}
+
+#[test]
+fn the_table_has_constants_executables_and_bytes() {
+    let path = capture("dynamic.rows.local-sync");
+    let all = json(&[&path]);
+    let kernel =
+        all["kernels"].as_array().unwrap().iter().find(|it| it["constants"] != serde_json::json!([]));
+    let kernel = kernel.unwrap();
+    let text = print(&["rehal", "kernels", "--device=local-sync", "--no_run", &path]);
+    let line = text.lines().find(|line| line.ends_with(kernel["function"].as_str().unwrap())).unwrap();
+    let constants: Vec<_> = kernel["constants"].as_array().unwrap().iter().map(Value::to_string).collect();
+    assert!(line.contains(&format!("  {}  ", constants.join(" "))), "{line}: {kernel}");
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words[words.len() - 2], kernel["executable"].to_string(), "{line}");
+    let text = print(&["rehal", "kernels", "--device=local-sync", &capture("add4.add.local-sync")]);
+    let columns = |line: usize| -> Vec<_> { text.lines().nth(line).unwrap().split_whitespace().collect() };
+    let at = columns(2).iter().position(|it| *it == "read").unwrap();
+    assert_eq!(columns(2)[at..at + 2], ["read", "written"]);
+    let values = columns(3).join(" ");
+    assert!(values.contains("r16 r16 w16 32 16 "), "{text}");
+}
+
+#[test]
+fn an_export_without_kernels_is_an_error() {
+    let scratch = Scratch::new();
+    let (path, directory) = (capture("add4.add.local-sync"), scratch.path("kernels"));
+    let export = format!("--export={}", directory.display());
+    let stderr = fail(&["rehal", "kernels", "--function=nothing", &export, &path]);
+    assert!(stderr.contains("no kernel to export"), "{stderr}");
+    assert!(stderr.contains("--function") && !directory.exists(), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_temporary_directory_is_private_and_named_in_errors() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let stderr = fail(&[
+        "rehal",
+        "kernels",
+        &format!("--export={}", scratch.path("missing/kernels").display()),
+        &path,
+    ]);
+    let parent = scratch.path("missing");
+    assert!(stderr.contains(&format!("temporary directory in '{}'", parent.display())), "{stderr}");
 }
 
 #[test]
@@ -128,7 +193,7 @@ fn a_failure_leaves_no_directory() {
     let path = capture("add4.add.local-sync");
     let directory = scratch.path("missing/kernels");
     let stderr = fail(&["rehal", "kernels", &format!("--export={}", directory.display()), &path]);
-    assert!(stderr.contains("creating the directory"), "{stderr}");
+    assert!(stderr.contains("creating a temporary directory"), "{stderr}");
     let directory = scratch.path("kernels");
     let export = format!("--export={}", directory.display());
     let stderr = fail(&["rehal", "kernels", "--no_run", &export, &path]);

@@ -86,6 +86,9 @@ fn commands_and_flags_that_do_not_apply_are_rejected() {
     assert!(fail(&["iree-profile", "export", &sample]).contains("expected ireeperf-jsonl"));
     assert!(fail(&["iree-profile", "--rocm_library_path=/opt/rocm", &sample]).contains("AMD"));
     assert!(fail(&["iree-profile"]).contains("needs a profile"));
+    let stderr = fail(&["iree-profile", "summary"]);
+    assert!(stderr.starts_with("NOT_FOUND; 'summary' is a command"), "{stderr}");
+    assert!(stderr.contains("try: name a device profile: summary FILE.ireeprof"), "{stderr}");
     assert!(fail(&["iree-profile", "cat", &sample, &sample]).contains("takes one profile"));
     let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
     assert!(fail(&["iree-profile", "cat", &other]).contains("is a text file, not a device profile"));
@@ -133,6 +136,8 @@ fn a_profile_compared_with_itself_has_no_changes() {
     assert_eq!(columns, [16; 5], "{csv}");
     assert!(csv.contains("\"matmul \"\"16x16\"\""), "{csv}");
     assert!(fail(&words[..4]).contains("takes two profiles, found 1"));
+    let stderr = fail(&words[..3]);
+    assert!(stderr.contains("needs two profiles\n  try: rehal profile compare"), "{stderr}");
 }
 
 #[test]

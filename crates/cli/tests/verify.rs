@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, capture, fail, fixture, print, run};
+use common::{Scratch, capture, fail, fixture, patched, print, run};
 use serde_json::Value;
 
 const CHAIN: &str = "chain.chain.local-sync";
@@ -61,7 +61,7 @@ fn a_difference_has_status_2_and_its_place() {
         "bytes 800..801 of it differ",
         "f32: 1 element differs\n      [200] expected ",
         ": 1 ULP, absolute ",
-        "errors: up to 1 ULPs: 1\n",
+        "errors: up to 1 ULP: 1\n",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
@@ -115,8 +115,22 @@ fn memory_errors_have_status_2() {
     );
     let ran = run(&verify(&["--watch_memory", "--element_type=f32", &unwritten], &path));
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.stdout.contains("depend on bytes that were never written"), "{}", ran.stdout);
+    let depends = "\n1 dispatch or host read depends on bytes that were never written\n";
+    assert!(ran.stdout.contains(depends), "{}", ran.stdout);
     assert!(ran.stdout.contains("f32: 1 element differs\n      [7] "), "{}", ran.stdout);
+}
+
+#[test]
+fn host_reads_of_unwritten_bytes_are_counted() {
+    // The program maps the whole of a buffer that it fills in part.
+    let path = capture("dynamic.rows.local-sync");
+    let printed = print(&verify(&["--watch_memory"], &path));
+    let expected =
+        "576 bytes of host reads, first of record #52: host read, in scope 'execute', were never written: ";
+    assert!(printed.starts_with("no memory errors: ") && printed.contains(expected), "{printed}");
+    let printed = print(&verify(&["--watch_memory", "--format=json"], &path));
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["unwritten_read_bytes"], &report["first_unwritten_read"]), (&576.into(), &52.into()));
 }
 
 #[test]
@@ -140,7 +154,8 @@ fn what_cannot_be_told_has_status_1() {
     let ulp = kernels(&scratch, 4);
     let ran = run(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(ran.stdout.starts_with("undecided: ") && ran.stdout.contains("record #17"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("undecided: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n  record #17 differs, and its bytes"), "{}", ran.stdout);
     let file = against.trim_start_matches("--against=");
     let bytes = std::fs::read(file).unwrap();
     std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
@@ -160,6 +175,8 @@ fn wrong_input_is_an_error() {
         (&["--watch_memory", "--other_device=local-task"], "--watch_memory"),
         (&["--other_device=nothing"], "--other_device=nothing"),
         (&[&against, "--tolerance=f32"], "--tolerance"),
+        (&["--other_device=local-task", "--tolerance=*:f32:ulp=1"], "--element_type=f32"),
+        (&["--watch_memory", "--tolerance=*:f32:ulp=1"], "--element_type=f32"),
         (&[&against, "--element_type=i3"], "--element_type"),
         (&[&no_ledger], "unsupported ledger"),
     ] {
@@ -169,6 +186,13 @@ fn wrong_input_is_an_error() {
     let other = capture("add4.add.local-sync");
     let stderr = fail(&verify(&[&against], &other));
     assert!(stderr.contains("made from another capture"), "{stderr}");
+    let both = scratch.path("both").to_str().unwrap().to_string();
+    for path in [both.as_str(), "-"] {
+        let outputs = [format!("--replay_ledger={path}"), format!("--replay_host_reads={path}")];
+        let stderr = fail(&["iree-run-replay", "--device=local-sync", &outputs[0], &outputs[1], &other]);
+        assert!(stderr.contains("written as well"), "{stderr}");
+    }
+    assert!(!scratch.path("both").exists());
     // The capture, and a replay that fails, leave files as they were.
     let before = std::fs::read(&path).unwrap();
     fail(&["iree-run-replay", &format!("--replay_ledger={path}"), &path]);
@@ -177,4 +201,106 @@ fn wrong_input_is_an_error() {
     let output = format!("--replay_ledger={}", absent.display());
     let ran = run(&["iree-run-replay", "--replay_executable_substitution=77=x", &output, &path]);
     assert_eq!((ran.status, absent.exists()), (Some(1), false), "{ran:?}");
+}
+
+#[test]
+fn nothing_to_compare_has_status_1() {
+    let (scratch, path) = (Scratch::new(), capture("multi.scalars.local-sync"));
+    let ledger = scratch.path("ledger").display().to_string();
+    print(&["rehal", "run", "--device=local-sync", &format!("--replay_ledger={ledger}"), &path]);
+    let against = format!("--against={ledger}");
+    for words in [&against, "--other_device=local-sync"] {
+        let ran = run(&verify(&[words], &path));
+        assert_eq!(ran.status, Some(1), "{words}: {ran:?}");
+        let expected = "undecided: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
+        assert!(ran.stdout.starts_with(expected), "{words}: {}", ran.stdout);
+        assert!(ran.stderr.contains("  try: compare with a ledger of dispatches"), "{words}: {}", ran.stderr);
+    }
+    let nothing = "no memory errors: 0 dispatches and 0 host reads\n";
+    assert_eq!(print(&verify(&["--watch_memory"], &path)), nothing);
+}
+
+#[test]
+fn a_truncated_capture_is_undecided() {
+    let (scratch, whole) = (Scratch::new(), std::fs::read(capture(CHAIN)).unwrap());
+    let torn = scratch.file("torn.ireereplay", &whole[..whole.len() - 40]);
+    for (words, first) in [
+        ("--other_device=local-sync", "undecided: 13 dispatches and 3 host reads compared"),
+        ("--watch_memory", "undecided: no memory errors in 13 dispatches and 3 host reads"),
+    ] {
+        let ran = run(&verify(&["--recover", words], &torn));
+        assert_eq!(ran.status, Some(1), "{words}: {ran:?}");
+        let expected = format!("{first}\n  the capture is truncated: what followed its first ");
+        assert!(ran.stdout.starts_with(&expected), "{words}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_tolerance_that_applies_to_nothing_is_noted() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, ulp) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 4));
+    let ran = run(&verify(&[&against, &ulp, "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.starts_with("note: --tolerance=*:f32:... applied to nothing: "), "{}", ran.stderr);
+    let words = ["--other_device=local-sync", "--element_type=f32", "--tolerance=softmax*:f32:ulp=1"];
+    let ran = run(&verify(&words, &path));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.stderr.starts_with("note: --tolerance=softmax*:f32:... applied"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_crash_names_its_record_on_both_sides() {
+    let path = capture("crash.divide-by-zero.local-sync");
+    for device in ["local-sync", "local-task"] {
+        let (device, other) = (format!("--device={device}"), format!("--other_device={device}"));
+        for words in [&other, "--watch_memory"] {
+            let ran = run(&["rehal", "verify", &device, words, &path]);
+            assert_eq!((ran.status, ran.stdout.as_str()), (Some(86), ""), "{device} {words}: {ran:?}");
+            for part in
+                ["crashed with SIGFPE", "'divide_dispatch_0_elementwise_4_i64'", "at: record #42, offset "]
+            {
+                assert!(ran.stderr.contains(part), "{device} {words}: {part}: {}", ran.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_of_the_other_device_have_an_effect() {
+    let path = capture("add4.add.local-sync");
+    let workers = "--task_topology_group_count=2";
+    let ran = run(&verify(&["--other_device=local-task", workers], &path));
+    assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = run(&verify(&["--other_device=local-sync", workers], &path));
+    assert!(ran.stderr.contains("without effect: --task_topology_group_count"), "{ran:?}");
+}
+
+#[test]
+fn differences_beyond_the_first_are_counted() {
+    let path = capture("bench.add4.200.local-sync");
+    let other = format!("--replay_executable_substitution=all={}", fixture("modules/add4_swapped.elf"));
+    let ran = run(&verify(&[&other, "--keep_going"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.ends_with("\n... and 100 more differences\n"), "{}", ran.stdout);
+    let ran = run(&verify(&[&other, "--keep_going", "--format=json"], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let shown = report["differences"].as_array().unwrap().len();
+    assert_eq!((shown, &report["omitted_differences"]), (100, &100.into()));
+}
+
+#[test]
+fn names_do_not_control_the_terminal() {
+    let scratch = Scratch::new();
+    let hostile = |bytes: &[u8]| patched(bytes, b"_dispatch_0_matmul", b"_dispatch\x1b0_matmul");
+    let bytes = patched(&std::fs::read(capture(CHAIN)).unwrap(), b"execute", b"exe\x1bute");
+    let path = scratch.file("hostile.ireereplay", hostile(&bytes));
+    let kernels = kernels(&scratch, 4);
+    let file = kernels.split_once("all=").unwrap().1;
+    std::fs::write(file, hostile(&std::fs::read(file).unwrap())).unwrap();
+    let ran = run(&verify(&[&kernels], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let (scope, name) =
+        ("in scope 'exe\\u{1b}ute'", "dispatch of chain_dispatch\\u{1b}0_matmul_24x24x24_f32 ");
+    assert!(ran.stdout.contains(scope) && ran.stdout.contains(name), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\x1b'));
 }

@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Range, Result};
 
@@ -465,7 +465,7 @@ pub struct PlainBuffer {
     deallocated: AtomicBool,
     is_queue_ordered: bool,
     _counted: Option<Counted>,
-    _profiled: Option<ProfiledAllocation>,
+    profiled: OnceLock<ProfiledAllocation>,
 }
 
 impl PlainBuffer {
@@ -487,7 +487,7 @@ impl PlainBuffer {
             deallocated: AtomicBool::new(false),
             is_queue_ordered: false,
             _counted: None,
-            _profiled: None,
+            profiled: OnceLock::new(),
         }
     }
 
@@ -499,8 +499,17 @@ impl PlainBuffer {
 
     /// The same buffer, whose release is reported to a profile's session when it is dropped.
     pub fn profiled(mut self, allocation: Option<ProfiledAllocation>) -> Self {
-        self._profiled = allocation;
+        self.profiled = allocation.map(OnceLock::from).unwrap_or_default();
         self
+    }
+
+    /// Reports the release of a queue's buffer to a profile's session: with its dealloca, or else when it is dropped. For the driver
+    /// that just allocated it.
+    pub fn set_profiled(buffer: &Buffer, allocation: ProfiledAllocation) {
+        if let Some(plain) = buffer.backend().as_any().downcast_ref::<Self>() {
+            // A buffer is allocated once.
+            let _ = plain.profiled.set(allocation);
+        }
     }
 
     /// The same buffer, counted as allocated memory of this type until it is dropped.
@@ -557,6 +566,9 @@ impl BufferBackend for PlainBuffer {
     fn deallocate(&self) -> Result<()> {
         if self.deallocated.swap(true, Ordering::AcqRel) {
             return Err(Error::failed_precondition("the buffer was already deallocated"));
+        }
+        if let Some(allocation) = self.profiled.get() {
+            allocation.deallocate();
         }
         Ok(())
     }

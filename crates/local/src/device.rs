@@ -146,8 +146,10 @@ impl LocalDevice {
                 _ => 1,
             })
         })?;
-        if let (Some(profiled), Some(created)) = (&profiled, created) {
-            profiled.memory_event(MemoryEventKind::QueueAlloca, created);
+        if let (Some(profiled), Some(created)) = (&profiled, created)
+            && let Some(allocation) = profiled.alloca(created)
+        {
+            PlainBuffer::set_profiled(created, allocation);
         }
         Ok(profiled)
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
-    CommandRegion, HostExecution, MemoryEventKind, ProfileData, ProfileSession, ProfiledCommand,
-    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
+    CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
+    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -84,7 +84,7 @@ fn report_dealloca<'r, N: Names + 'r, R: Resolve<'r, N>>(
     outcome: &Result<()>,
 ) {
     if let (QueueOp::Dealloca { buffer, .. }, Ok(())) = (op, outcome) {
-        profile.memory_event(MemoryEventKind::QueueDealloca, names.buffer(*buffer));
+        profile.dealloca(names.buffer(*buffer));
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn run_commands(
             report_stored(index, stage, operation, names, profile, status(&outcome), span);
             outcome.context(|| in_command(index))?;
         }
-        if !profile.reports_regions() {
+        if !selects_region(commands.clone(), stage, &recording.operations, names, profile) {
             continue;
         }
         let tiles = |commands: Range<usize>| {
@@ -172,18 +172,44 @@ pub(crate) fn report_stored(
     report_command(operation, names, profile, command, command_index, status, span);
 }
 
-/// Reports what a worker executed, if the session wants regions.
-pub(crate) fn report_worker(profile: &ProfiledSubmission, span: &WorkerSpan) {
-    if profile.reports_regions() {
-        profile.session().sink().worker_span(span);
+/// Whether the session wants the region of these commands, which are a stage: the filter selects one of them.
+pub(crate) fn selects_region(
+    mut commands: Range<usize>,
+    stage: usize,
+    operations: &[QueueOp<Indexed>],
+    names: &StoredNames<'_, '_>,
+    profile: &ProfiledSubmission,
+) -> bool {
+    let mut selects = |index: usize| {
+        let command_index = Some(command_index(index, stage));
+        selects_command(&operations[index], names, profile, command_index)
+    };
+    profile.reports_regions() && commands.any(&mut selects)
+}
+
+/// Whether the filter selects an operation; `command_index` is that in its command buffer.
+pub(crate) fn selects_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: &ProfiledSubmission,
+    command_index: Option<u32>,
+) -> bool {
+    match op {
+        QueueOp::Dispatch(dispatch) => {
+            profile.selects_dispatch(names.executable(dispatch.executable), dispatch.function, command_index)
+        }
+        _ => profile.selects_other(command_index),
     }
 }
 
-/// Reports a region, if the session wants regions.
+/// Reports what a worker executed.
+pub(crate) fn report_worker(profile: &ProfiledSubmission, span: &WorkerSpan) {
+    profile.session().sink().worker_span(span);
+}
+
+/// Reports a region.
 pub(crate) fn report_region(profile: &ProfiledSubmission, region: &CommandRegion) {
-    if profile.reports_regions() {
-        profile.session().sink().command_region(region);
-    }
+    profile.session().sink().command_region(region);
 }
 
 fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
@@ -195,19 +221,14 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     status: StatusCode,
     span: Span,
 ) {
-    if !profile.reports_spans() {
+    if !profile.reports_spans() || !selects_command(op, names, profile, command_index) {
         return;
     }
     let dispatch = match op {
         QueueOp::Dispatch(dispatch) => {
-            let executable = names.executable(dispatch.executable);
-            if !profile.selects_dispatch(executable, dispatch.function, command_index) {
-                return;
-            }
             let count = workgroup_count(dispatch, names).unwrap_or_default();
-            Some(profiled_dispatch(dispatch, executable.id(), count))
+            Some(profiled_dispatch(dispatch, names.executable(dispatch.executable).id(), count))
         }
-        _ if !profile.selects_other(command_index) => return,
         _ => None,
     };
     profile.session().sink().host_execution(&HostExecution {

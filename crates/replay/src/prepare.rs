@@ -177,7 +177,8 @@ impl Matching<'_> {
             functions.push(found);
         }
         for (index, layer) in layers.iter().enumerate() {
-            if layer.keeps_missing() && !functions.iter().any(|(part, _)| *part == index) {
+            let must_have_one = layer.keeps_missing() || layers.len() > 1;
+            if must_have_one && !functions.iter().any(|(part, _)| *part == index) {
                 return Err(in_layer(layer, self.nothing_replaced(&parts[index])));
             }
         }

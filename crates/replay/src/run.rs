@@ -236,11 +236,13 @@ impl Replay {
 }
 
 impl Plan {
-    /// Adds the capture's path to an error.
+    /// Adds the capture's path to an error that does not have it: work may run in a replay of its own.
     pub(crate) fn in_file(&self, error: Error) -> Error {
-        match self.capture().path() {
-            Some(path) => error.context(format!("'{}'", path.display())),
-            None => error,
+        let Some(path) = self.capture().path() else { return error };
+        let shown = format!("'{}'", path.display());
+        match error.context_lines().contains(&shown) {
+            true => error,
+            false => error.context(shown),
         }
     }
 

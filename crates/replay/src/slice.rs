@@ -7,6 +7,7 @@ mod ranges;
 mod references;
 mod runs;
 mod shared;
+mod trim;
 mod write;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_hal::{CreateOp, HostOp};
 
+pub use self::ranges::changes;
 use self::runs::{DispatchRun, ScopeRun};
 use self::shared::Shared;
 use crate::plan::RecordLocation;
@@ -62,7 +64,7 @@ pub struct SliceOptions {
 /// bytes as in the whole capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SliceCheck {
-    /// Unless it is a dispatch that took more than a quarter of the replay up to its end.
+    /// Unless it is a dispatch that took more than 0.1 s, and more than a quarter of the replay up to its end.
     #[default]
     WhenCheap,
     /// Yes.
@@ -120,9 +122,14 @@ pub trait SliceSet {
     fn finished(&mut self, index: usize, slice: Slice) -> Result<()>;
 }
 
+fn with<'o>(observers: &'o mut [&mut dyn Observer], last: &'o mut dyn Observer) -> Vec<&'o mut dyn Observer> {
+    observers.iter_mut().map(|it| &mut **it as _).chain([last]).collect()
+}
+
 impl Replay {
     /// Writes a capture of a part of the work: its executables, its buffers with the bytes that it reads, as they are just
-    /// before, its operations, and a host read of each range that it writes. Replays up to there in serialized order.
+    /// before, its operations, and a host read of each range that it writes. Replays up to there in serialized order, which
+    /// other observers also see.
     ///
     /// Fails if there is no such work, if it cannot be replayed, or if it does not write the same bytes by itself. Then
     /// what the sink contains is not a capture.
@@ -131,8 +138,9 @@ impl Replay {
         cut: &Cut,
         options: &SliceOptions,
         sink: impl CaptureSink + 'static,
+        observers: &mut [&mut dyn Observer],
     ) -> Result<Slice> {
-        self.slice_to(cut, options, sink).map_err(|error| self.plan().in_file(error))
+        self.slice_to(cut, options, sink, observers).map_err(|error| self.plan().in_file(error))
     }
 
     /// Writes slices of dispatches, each with its record and occurrence, in a single replay up to the last of them, which
@@ -151,18 +159,26 @@ impl Replay {
             let sink = set.sink(index, &founds[index].name)?;
             set.finished(index, shared.write(&founds[index], collected, elapsed, sink)?)
         });
-        let mut all: Vec<&mut dyn Observer> = observers.iter_mut().map(|it| &mut **it as _).collect();
-        all.push(&mut run);
-        self.run(&mut all)?;
+        self.run(&mut with(observers, &mut run))?;
         run.finish().map_err(|error| self.plan().in_file(error))
     }
 
-    fn slice_to(&self, cut: &Cut, options: &SliceOptions, sink: impl CaptureSink + 'static) -> Result<Slice> {
+    fn slice_to(
+        &self,
+        cut: &Cut,
+        options: &SliceOptions,
+        sink: impl CaptureSink + 'static,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Slice> {
         let found = self.find(cut)?;
         let shared = Shared::new(self, options);
         if let Some(end) = found.end {
             let mut run = ScopeRun::new(&shared, &found, end);
-            self.run(&mut [&mut run])?;
+            self.run(&mut with(observers, &mut run))?;
+            // What is issued from here on is the work of the scope.
+            for observer in observers.iter_mut().filter(|it| it.wants_steps()) {
+                observer.step(found.location)?;
+            }
             return shared.write(&found, run.finish()?, Duration::MAX, sink);
         }
         let founds = [found];
@@ -173,7 +189,7 @@ impl Replay {
             }
             Ok(())
         });
-        self.run(&mut [&mut run])?;
+        self.run(&mut with(observers, &mut run))?;
         run.finish()?;
         slice.ok_or_else(|| Error::data_loss("the replay ended before the work of the slice"))
     }

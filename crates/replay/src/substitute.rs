@@ -157,7 +157,7 @@ impl Display for Selector {
         match self {
             Self::All => out.write_str("all executables"),
             Self::Id(id) => write!(out, "executable {id}"),
-            Self::Name(name) => write!(out, "executable '{name}'"),
+            Self::Name(name) => write!(out, "executable '{}'", name.escape_debug()),
         }
     }
 }
@@ -212,7 +212,8 @@ pub(crate) struct Replacements {
 }
 
 impl Replacements {
-    /// Opens the files. Fails if two selectors conflict or one selects no executable.
+    /// Opens the files. Fails if two selectors conflict or one selects no executable; what depends on own names is left to
+    /// [`Replacements::check_names`].
     pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
         for (index, substitution) in substitutions.iter().enumerate() {
             let others = &substitutions[..index];
@@ -232,6 +233,9 @@ impl Replacements {
             {
                 return Err(nothing_selected(&substitution.selector, plan));
             }
+        }
+        for record in plan.executables() {
+            check_overlap(substitutions.iter(), &record, "")?;
         }
         let open = |it: &Substitution| {
             let opened = it.replacement.open();
@@ -268,7 +272,7 @@ impl Replacements {
         self.selected.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
-    /// The replacements for the executable at `index` of the plan. Precedence: the callback, an id, names, all. Several
+    /// The replacements for the executable at `index` of the plan: the callback's, or those of all its selectors. Several
     /// names may select functions of one executable.
     pub(crate) fn layers<'r>(
         &'r self,
@@ -279,41 +283,31 @@ impl Replacements {
         if let Some(replacement) = self.given.get(index).and_then(Option::as_ref) {
             return vec![Layer { replacement, function: None }];
         }
-        let rank = |selector: &Selector| match selector {
-            Selector::Id(_) => 0,
-            Selector::Name(_) => 1,
-            Selector::All => 2,
-        };
-        let mut best = None;
-        let mut layers = Vec::new();
-        for (it, replacement) in &self.selected {
+        let of = |(it, replacement): &'r (Substitution, OpenReplacement)| {
             let by_capture = it.selects_by_capture(record);
-            if !by_capture && !it.selects_by_own_name(own_name) {
-                continue;
-            }
-            let rank = rank(&it.selector);
-            if best.is_none_or(|best| rank < best) {
-                (best, layers) = (Some(rank), Vec::new());
-            }
-            if best == Some(rank) {
-                let function = match &it.selector {
-                    Selector::Name(name) if by_capture => Some(name.as_bytes()),
-                    _ => None,
-                };
-                layers.push(Layer { replacement, function });
-            }
-        }
-        layers
+            let function = match &it.selector {
+                Selector::Name(name) if by_capture => Some(name.as_bytes()),
+                _ => None,
+            };
+            (by_capture || it.selects_by_own_name(own_name)).then_some(Layer { replacement, function })
+        };
+        self.selected.iter().filter_map(of).collect()
     }
 
-    /// Fails if a name selects no executable, given their own names.
+    /// Fails if a name selects no executable, or one that its id selects too, given their own names.
     pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
+        for (record, own_name) in plan.executables().zip(own_names) {
+            check_overlap(self.selected.iter().map(|(it, _)| it), &record, own_name)?;
+        }
         for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
                 return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
                     [] => "select by a function's name or an id".into(),
-                    names => format!("the executables' own names are {}", names.join(", ")),
+                    names => {
+                        let names: Vec<_> = names.iter().map(|it| it.escape_debug().to_string()).collect();
+                        format!("the executables' own names are {}", names.join(", "))
+                    }
                 });
             }
         }
@@ -339,10 +333,35 @@ impl Selector {
     fn text(&self) -> String {
         match self {
             Self::All => "every executable".into(),
-            Self::Id(id) => format!("executable {id}"),
-            Self::Name(name) => format!("executable '{name}'"),
+            _ => self.to_string(),
         }
     }
+}
+
+/// Fails if an executable is selected by its id and by a name: one of the replacements would have no effect, or only on
+/// functions that the other lacks.
+fn check_overlap<'s>(
+    substitutions: impl Iterator<Item = &'s Substitution> + Clone,
+    record: &ExecutableRecord<'_>,
+    own_name: &str,
+) -> Result<()> {
+    let is_id = |it: &Substitution| it.selector == Selector::Id(record.id);
+    if !substitutions.clone().any(is_id) {
+        return Ok(());
+    }
+    for it in substitutions {
+        let Selector::Name(name) = &it.selector else { continue };
+        let what = match (it.selects_by_capture(record), it.selects_by_own_name(own_name)) {
+            (true, _) => "the name of its function",
+            (false, true) => "its own name",
+            (false, false) => continue,
+        };
+        let message =
+            format!("executable {} is selected by its id and by {what} '{}'", record.id, name.escape_debug());
+        return Err(Error::invalid_argument(message)
+            .advise("select each function by name, or select the executable by its id only"));
+    }
+    Ok(())
 }
 
 fn nothing_selected(selector: &Selector, plan: &Plan) -> Error {

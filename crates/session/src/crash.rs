@@ -4,7 +4,7 @@ use rehal_replay::{Observer, RecordLocation};
 
 /// Crash reports for kernels, for programs that own their process, such as tools.
 ///
-/// Once installed, a SIGSEGV, SIGILL, SIGFPE or SIGBUS in a kernel ends the process with a message that names the
+/// Once installed, a SIGSEGV, SIGILL, SIGFPE, SIGBUS or SIGABRT in a kernel ends the process with a message that names the
 /// executable, function, workgroup and address, and with [`CrashReports::EXIT_STATUS`]. A SIGBUS in a mapped file
 /// that another process truncated ends it with a message that names the file, and with
 /// [`CrashReports::TRUNCATED_STATUS`]. Other crashes are passed to the previous handlers. As an [`Observer`] of a
@@ -25,6 +25,11 @@ impl CrashReports {
     /// only do the latter.
     pub fn install() -> Self {
         guard::install();
+        Self(())
+    }
+
+    /// The observer alone: names the record if reports are installed, and has no effect otherwise.
+    pub(crate) fn records() -> Self {
         Self(())
     }
 }

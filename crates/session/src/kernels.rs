@@ -6,8 +6,10 @@ mod runs;
 
 use std::collections::HashMap;
 
-use rehal_base::{Result, glob};
+use rehal_base::{Range, Result, glob};
 use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
+
+use crate::CrashReports;
 
 /// Options of [`Kernels::of_replay`].
 #[derive(Clone, Debug, Default)]
@@ -68,6 +70,17 @@ pub struct Kernel {
     pub occurrence: u64,
     /// Time of all of them in nanoseconds, if measured.
     pub time_ns: Option<u64>,
+    /// What the first dispatch accesses, if it was run.
+    traffic: Option<Traffic>,
+}
+
+/// How many bytes a dispatch accesses, each counted once.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    read: u64,
+    written: u64,
+    /// All that is bound.
+    bound: u64,
 }
 
 /// A binding of a [`Kernel`].
@@ -81,6 +94,8 @@ pub struct KernelBinding {
     /// Whether the first dispatch changed bytes of it: `Some(false)` for memory that kernels cannot write, and `None` if that
     /// is unknown, or if other bindings have the same changed bytes.
     pub is_written: Option<bool>,
+    /// From the first to the last byte of it that the first dispatch changed, in units of 16 bytes.
+    pub changed: Option<Range>,
 }
 
 /// What makes dispatches the same.
@@ -137,7 +152,9 @@ impl Kernels {
     /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
     pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut this = Self::measured(replay, options)?;
-        runs::inspect(&mut this.kernels, |inspector| replay.run(&mut [inspector]))?;
+        runs::inspect(&mut this.kernels, |inspector| {
+            replay.run(&mut [&mut CrashReports::records(), inspector])
+        })?;
         Ok(this)
     }
 
@@ -152,7 +169,7 @@ impl Kernels {
         let mut this = Self::measured(replay, options)?;
         let dispatches: Vec<_> = this.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
         runs::inspect(&mut this.kernels, |inspector| {
-            replay.slices(&dispatches, slicing, slices, &mut [inspector])
+            replay.slices(&dispatches, slicing, slices, &mut [&mut CrashReports::records(), inspector])
         })?;
         Ok(this)
     }
@@ -169,20 +186,15 @@ impl Kernels {
 }
 
 impl Kernel {
-    /// The bytes of bindings that a dispatch changes; `None` if that is unknown.
+    /// The bytes that the first dispatch changes, in units of 16: it writes no fewer. `None` if it was not run.
     pub fn bytes_written(&self) -> Option<u64> {
-        self.sum(true)
+        self.traffic.map(|it| it.written)
     }
 
-    /// The bytes of bindings that a dispatch does not change; `None` if that is unknown.
+    /// The bytes that the first dispatch does not change, of the bindings that it may read: a binding that it changes and no
+    /// other overlaps is not one. `None` if it was not run.
     pub fn bytes_read(&self) -> Option<u64> {
-        self.sum(false)
-    }
-
-    fn sum(&self, is_written: bool) -> Option<u64> {
-        let lengths = self.bindings.iter().map(|it| Some((it.is_written?, it.length)));
-        let lengths = lengths.collect::<Option<Vec<_>>>()?;
-        Some(lengths.iter().filter(|(written, _)| *written == is_written).map(|(_, length)| length).sum())
+        self.traffic.map(|it| it.read)
     }
 
     /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that cannot be said.
@@ -190,12 +202,10 @@ impl Kernel {
         if self.bindings.iter().any(|it| it.alias_of.is_some()) {
             return Err("bindings overlap");
         }
-        let (Some(read), Some(written)) = (self.bytes_read(), self.bytes_written()) else {
-            return Err("unknown directions");
-        };
+        let Some(traffic) = self.traffic else { return Err("unknown directions") };
         match self.time_ns {
             None | Some(0) => Err("no time"),
-            Some(time_ns) => Ok((read + written) as f64 * self.count as f64 * 1e9 / time_ns as f64),
+            Some(time_ns) => Ok(traffic.bound as f64 * self.count as f64 * 1e9 / time_ns as f64),
         }
     }
 }
@@ -222,6 +232,7 @@ impl Groups {
             length: *length,
             alias_of: *alias_of,
             is_written: (!may_write).then_some(false),
+            changed: None,
         };
         self.kernels.push(Kernel {
             function: key.function,
@@ -236,6 +247,7 @@ impl Groups {
             location,
             occurrence,
             time_ns: None,
+            traffic: None,
         });
         self.indices.insert(key, self.kernels.len() - 1);
         (self.kernels.len() - 1, true)

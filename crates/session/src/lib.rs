@@ -102,7 +102,7 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    build_kernel, build_substitutes,
+    TemporaryDirectory, build_kernel, build_substitutes,
 };
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,

@@ -194,7 +194,12 @@ impl KernelComparer {
             }
             _ => error,
         })?;
-        let sides = VerifySides { expected: &self.captured, actual: &replaced, observers };
+        let sides = VerifySides {
+            expected: &self.captured,
+            actual: &replaced,
+            expected_observers: &mut [],
+            observers,
+        };
         let mut comparison = Comparison {
             verification: decided(verify_lockstep(sides, &options.verify)?)?,
             after_timing: None,
@@ -232,7 +237,12 @@ impl KernelComparer {
         for slice in slices {
             let expected = slice.replay(&subject.devices, &subject.replay)?;
             let actual = slice.replay(&subject.other_devices, replaying)?;
-            let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+            let sides = VerifySides {
+                expected: &expected,
+                actual: &actual,
+                expected_observers: &mut [],
+                observers: &mut [],
+            };
             let found = decided(verify_lockstep(sides, options)?)?;
             all.dispatch_count += found.dispatch_count;
             all.read_count += found.read_count;

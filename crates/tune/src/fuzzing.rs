@@ -12,7 +12,12 @@ pub fn exercise(bytes: &[u8]) -> Result<usize> {
     let ledger = Ledger::from_bytes(bytes)?;
     let mut count = 0;
     for entry in ledger.entries() {
-        for range in entry?.ranges {
+        let ranges = entry?.ranges;
+        assert!(
+            ranges.windows(2).all(|it| it[0].binding < it[1].binding),
+            "bindings are in order, and a host read has one range"
+        );
+        for range in ranges {
             let mut end = 0;
             for piece in &range.pieces {
                 assert!(

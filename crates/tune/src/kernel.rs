@@ -2,13 +2,17 @@
 //! drivers load in place of an executable.
 
 mod compile;
+mod compiler_run;
 mod stub;
+mod temporary;
 
 use std::path::Path;
 
+use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes};
+pub use temporary::TemporaryDirectory;
 
 /// The language of a kernel's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,9 @@ pub enum KernelLanguage {
 pub struct ObservedKernel {
     /// The ids of the executables that have it, all with the same signature.
     pub executable_ids: Vec<u64>,
+    /// Whether a replacement is selected by the id of the executable, which is then the only one. Otherwise it is selected by
+    /// the name of the function.
+    pub is_selected_by_id: bool,
     /// Their format, such as `embedded-elf-x86_64`.
     pub format: String,
     /// Its signature.
@@ -65,6 +72,8 @@ pub struct ObservedBinding {
     pub alias_of: Option<u32>,
     /// Whether a dispatch changed bytes of it, if that is known.
     pub is_written: Option<bool>,
+    /// From the first to the last byte of it that a dispatch changed.
+    pub changed: Option<Range>,
 }
 
 impl KernelLanguage {
@@ -91,6 +100,7 @@ impl ObservedKernel {
     pub fn new(executable_ids: Vec<u64>, format: impl Into<String>, function: FunctionInfo) -> Self {
         Self {
             executable_ids,
+            is_selected_by_id: false,
             format: format.into(),
             function,
             specialization_constants: Vec::new(),
@@ -107,6 +117,15 @@ impl ObservedKernel {
             (Some(true), _) | (_, Some(true)) => Some(true),
             (Some(false), Some(false)) => Some(false),
             _ => None,
+        })
+    }
+
+    /// From the first to the last byte of a binding that some dispatch changed.
+    fn changed(&self, binding: usize) -> Option<Range> {
+        let ranges = self.shapes.iter().filter_map(|shape| shape.bindings.get(binding)?.changed);
+        ranges.reduce(|one, other| {
+            let offset = one.offset.min(other.offset);
+            Range { offset, length: one.end().max(other.end()) - offset }
         })
     }
 

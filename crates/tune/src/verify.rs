@@ -49,7 +49,9 @@ pub struct VerifySides<'r, 'o, 'd> {
     pub expected: &'r rehal_replay::Replay,
     /// The replay that is verified.
     pub actual: &'r rehal_replay::Replay,
-    /// More observers of the verified replay, such as progress.
+    /// More observers of the trusted replay, on a thread of its own.
+    pub expected_observers: &'o mut [&'o mut (dyn Observer + Send)],
+    /// More observers of the verified replay, such as progress, on the calling thread.
     pub observers: &'o mut [&'d mut dyn Observer],
 }
 
@@ -67,10 +69,14 @@ pub struct Verification {
     pub different_count: u64,
     /// The first differences, in the order of the replay: one for each binding or host read that differs.
     pub differences: Vec<Difference>,
+    /// Number of differences that are not among the first.
+    pub omitted_differences: u64,
     /// Number of dispatches that wrote outside of their bindings.
     pub stray_write_count: u64,
     /// The first writes outside of bindings, in the order of the replay.
     pub stray_writes: Vec<StrayWrite>,
+    /// Number of writes outside of bindings that are not among the first.
+    pub omitted_stray_writes: u64,
     /// Number of bytes of host reads that were never written, if memory is watched: padding that the program ignores, or results
     /// that no dispatch computed.
     pub unwritten_read_bytes: u64,
@@ -78,6 +84,11 @@ pub struct Verification {
     pub first_unwritten_read: Option<Place>,
     /// Why it cannot be told whether the rest is the same.
     pub undecided: Vec<String>,
+    /// Number of reasons that are not in [`Verification::undecided`].
+    pub omitted_reasons: u64,
+    /// The tolerances that nothing was compared with, although functions or host reads match: they have elements of other types,
+    /// or of unknown ones. After a verification that did not stop, also those that no function matches.
+    pub unused_tolerances: Vec<Tolerance>,
 }
 
 /// The outcome of a verification.
@@ -100,6 +111,11 @@ impl Verification {
             _ => Outcome::Different,
         }
     }
+
+    /// Number of dispatches and host reads that were compared.
+    pub fn compared_count(&self) -> u64 {
+        self.dispatch_count + self.read_count
+    }
 }
 
 /// A binding of a dispatch, or a host read, that differs.
@@ -118,9 +134,11 @@ pub struct Difference {
     pub range: Range,
     /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces that differ.
     pub different: Range,
+    /// From the first to the last of the pieces of which only digests are known, which differ; `None` without such pieces.
+    pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
-    /// The elements; `None` if only digests are known of what is expected.
+    /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
     /// Number of bytes that were written and should not have been. Their expected contents are those before the dispatch.
     pub unexpected_bytes: u64,

@@ -6,7 +6,7 @@ use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, Operation};
 
 /// Unit of changes: a multiple of the size of every element, so that no element is split.
-const GRAIN_BYTES: usize = 16;
+pub(crate) const GRAIN_BYTES: usize = 16;
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.

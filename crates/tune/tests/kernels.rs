@@ -185,7 +185,7 @@ fn compilers_and_sources_that_do_not_exist_are_errors() {
     assert!(error.message().contains("CC names no compiler"), "{error}");
     // One that succeeds without a result.
     let error = build_kernel(&path, &with_compiler("true")).unwrap_err();
-    assert!(error.message().contains("reading what true wrote"), "{error}");
+    assert!(error.message().contains("which true should have written"), "{error}");
     let error = build_kernel(&directory.path().join("missing.c"), &CompilerOptions::default()).unwrap_err();
     assert_eq!(error.code(), StatusCode::NotFound);
     let error = build_kernel(Path::new("kernel.cpp"), &CompilerOptions::default()).unwrap_err();
@@ -233,4 +233,81 @@ fn substitutions_of_sources_become_libraries() {
     let mut substitutions = [parse(format!("f={}", path.display()))];
     let error = build_substitutes(&mut substitutions, &CompilerOptions::default(), |_, _| ()).unwrap_err();
     assert!(error.report().contains("the substitute for executable 'f'"), "{error:?}");
+}
+
+#[test]
+fn flags_must_leave_the_compiler_write_a_library() {
+    let (_directory, path) = source("kernel.c", "int f(void) { return 1; }\n");
+    for flag in ["-c", "-S", "-E"] {
+        let mut options = CompilerOptions::default();
+        options.flags = vec![flag.into()];
+        let error = build_kernel(&path, &options).unwrap_err();
+        assert!(error.message().contains("is not a shared library"), "{flag}: {error}");
+        assert!(error.report().contains("leave out flags"), "{error:?}");
+    }
+}
+
+/// A compiler that is a shell script.
+fn script(directory: &Path, text: &str) -> CompilerOptions {
+    let path = directory.join("compiler");
+    fs::write(&path, text).unwrap();
+    with_compiler(&format!("sh {}", path.display()))
+}
+
+#[test]
+fn messages_are_kept_up_to_a_limit() {
+    let (directory, path) = source("kernel.c", "");
+    let options = script(directory.path(), "echo first\nyes | head -c 10000000 >&2\nexit 3\n");
+    let error = build_kernel(&path, &options).unwrap_err();
+    assert!(error.message().contains("exit status: 3\nfirst\ny\n"), "{:.300}", error.message());
+    assert!(error.message().len() < 70_000, "{}", error.message().len());
+    assert!(error.message().ends_with("(9934470 more bytes of messages)"), "{}", error.message().len());
+}
+
+#[test]
+fn what_a_compiler_leaves_behind_is_not_waited_for() {
+    let (directory, path) = source("kernel.c", "");
+    let [done, late] = ["done", "late"].map(|name| directory.path().join(name));
+    // It ends when this test says so, or after a minute.
+    let background = format!(
+        "(for i in $(seq 600); do test -e {done} && exit; sleep 0.1; done; touch {late}) &\necho a message\nexit 3\n",
+        done = done.display(),
+        late = late.display()
+    );
+    let error = build_kernel(&path, &script(directory.path(), &background)).unwrap_err();
+    assert!(!late.exists());
+    fs::write(done, "").unwrap();
+    assert!(error.message().ends_with("a message"), "{error}");
+    // One that prints forever ends with the pipe.
+    let error = build_kernel(&path, &script(directory.path(), "yes &\nexit 3\n")).unwrap_err();
+    assert!(error.message().contains("exit status: 3"), "{:.300}", error.message());
+}
+
+#[test]
+fn a_stub_names_the_executable_by_which_it_is_selected() {
+    let mut kernel = ObservedKernel::new(vec![4], "embedded-elf-x86_64", function("f"));
+    let line = |kernel: &ObservedKernel| {
+        let text = kernel.stub(KernelLanguage::C, "k.c".as_ref(), "a.ireereplay".as_ref()).unwrap();
+        text.lines().find(|line| line.contains("_substitution=")).unwrap().to_string()
+    };
+    assert!(line(&kernel).contains("_substitution=f=k.c "), "{}", line(&kernel));
+    kernel.is_selected_by_id = true;
+    assert!(line(&kernel).contains("_substitution=4=k.c "), "{}", line(&kernel));
+}
+
+#[test]
+fn the_bytes_that_change_are_said() {
+    let mut info = function("f");
+    info.binding_count = 1;
+    let mut kernel = ObservedKernel::new(vec![4], "embedded-elf-x86_64", info);
+    for (offset, length) in [(64, 16), (128, 32)] {
+        let mut binding = ObservedBinding::default();
+        (binding.length, binding.is_written) = (256, Some(true));
+        binding.changed = Some(rehal_base::Range { offset, length });
+        let mut shape = ObservedShape::default();
+        shape.bindings = vec![binding];
+        kernel.shapes.push(shape);
+    }
+    let text = kernel.stub(KernelLanguage::C, "k.c".as_ref(), "a.ireereplay".as_ref()).unwrap();
+    assert!(text.contains("// 256 bytes, bytes 64..160 changed\n"), "{text}");
 }

@@ -11,8 +11,8 @@ use rehal_replay::{
     HostReadLog, LedgerRecording, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
 };
 use rehal_tune::{
-    ElementTypeRule, EntryKind, Ledger, LedgerOptions, LedgerWriter, Outcome, VerifyOptions, fuzzing,
-    verify_against,
+    ElementTypeRule, EntryKind, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Outcome, Verification,
+    VerifyOptions, VerifySides, fuzzing, verify_against, verify_lockstep,
 };
 
 fn plan(name: &str) -> Arc<Plan> {
@@ -281,5 +281,111 @@ fn ledgers_of_version_1_0_stay_readable() {
         let found =
             verify_against(&replay(&plan(name)), &ledger, &VerifyOptions::default(), &mut []).unwrap();
         assert_eq!((found.outcome(), found.dispatch_count + found.read_count), (Outcome::Same, count as u64));
+    }
+}
+
+#[test]
+fn an_entry_of_another_submission_or_buffer_is_refused() {
+    let whole = ledger("add4.add.local-sync");
+    let entry = 72;
+    for (at, reason) in
+        [(entry + 20, "submitted by #"), (entry + 40 + 8, "another binding 2 of the dispatch")]
+    {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fuzzing::seal(&mut bytes);
+        let ledger = Ledger::from_bytes(bytes).unwrap();
+        let found = verify_against(
+            &replay(&plan("add4.add.local-sync")),
+            &ledger,
+            &VerifyOptions::default(),
+            &mut [],
+        );
+        let error = found.unwrap_err();
+        assert!(error.message().contains(reason), "{}", error.report());
+    }
+}
+
+#[test]
+fn bindings_of_an_entry_must_increase() {
+    let whole = ledger("add4.add.local-sync");
+    let (entry, range) = (72, 72 + 40);
+    let end = entry + u64::from_le_bytes(whole[entry..entry + 8].try_into().unwrap()) as usize;
+    for (binding, is_valid) in [(3, true), (2, false), (1, false)] {
+        let mut bytes = whole[..end].to_vec();
+        bytes.extend_from_slice(&whole[range..]);
+        let length = (2 * end - range - entry) as u64;
+        bytes[entry..entry + 8].copy_from_slice(&length.to_le_bytes());
+        bytes[entry + 32] = 2;
+        bytes[end] = binding;
+        fuzzing::seal(&mut bytes);
+        match fuzzing::exercise(&bytes) {
+            Ok(count) => assert!(is_valid && count == 3, "{binding}"),
+            Err(error) => {
+                let message = error.message();
+                assert!(!is_valid && message.contains("binding: expected more than 2"), "{message}");
+                assert!(message.contains("in entry #0"), "{message}");
+            }
+        }
+    }
+}
+
+fn lockstep(plan: &Arc<Plan>) -> Verification {
+    let (expected, actual) = (replay(plan), replay(plan));
+    let sides =
+        VerifySides { expected: &expected, actual: &actual, expected_observers: &mut [], observers: &mut [] };
+    verify_lockstep(sides, &VerifyOptions::default()).unwrap()
+}
+
+#[test]
+fn nothing_to_compare_is_not_the_same() {
+    // A program without dispatches, whose results the host does not read.
+    let name = "multi.scalars.local-sync";
+    let ledger_of = |contents| {
+        let mut options = LedgerOptions::default();
+        options.contents = contents;
+        let plan = plan(name);
+        let mut writer = LedgerWriter::new(Vec::new(), &plan, options).unwrap();
+        replay(&plan).run(&mut [&mut writer]).unwrap();
+        Ledger::from_bytes(writer.finish().unwrap()).unwrap()
+    };
+    let options = VerifyOptions::default();
+    let mut outcomes = vec![lockstep(&plan(name))];
+    for contents in [LedgerContents::Dispatches, LedgerContents::Reads] {
+        outcomes.push(verify_against(&replay(&plan(name)), &ledger_of(contents), &options, &mut []).unwrap());
+    }
+    for outcome in outcomes {
+        assert_eq!((outcome.outcome(), outcome.compared_count()), (Outcome::Undecided, 0));
+        assert!(outcome.undecided[0].starts_with("nothing was compared: "), "{:?}", outcome.undecided);
+    }
+}
+
+#[test]
+fn the_rest_of_a_truncated_capture_is_undecided() {
+    let path = testing::fixtures().join("captures/chain.chain.local-sync.ireereplay");
+    let whole = std::fs::read(path).unwrap();
+    let recovered = |bytes: Vec<u8>| {
+        let options = PlanOptions { recover: true, ..PlanOptions::default() };
+        Arc::new(Plan::compile(bytes, options).unwrap())
+    };
+    assert_eq!(lockstep(&recovered(whole.clone())).outcome(), Outcome::Same);
+    let mut unclosed = whole.clone();
+    let length = 16..24;
+    assert_eq!(unclosed[length.clone()], (whole.len() as u64).to_le_bytes());
+    unclosed[length].fill(0);
+    for (bytes, reason) in [
+        (unclosed.clone(), "the capture was never closed: "),
+        (whole[..whole.len() - 40].to_vec(), "the capture is truncated: "),
+        (unclosed[..whole.len() - 40].to_vec(), "the capture is truncated: "),
+    ] {
+        let plan = recovered(bytes);
+        let mut writer = LedgerWriter::new(Vec::new(), &plan, LedgerOptions::default()).unwrap();
+        replay(&plan).run(&mut [&mut writer]).unwrap();
+        let ledger = Ledger::from_bytes(writer.finish().unwrap()).unwrap();
+        let against = verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut []).unwrap();
+        for outcome in [against, lockstep(&plan)] {
+            assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Undecided, 13), "{reason}");
+            assert!(outcome.undecided[0].starts_with(reason), "{:?}", outcome.undecided);
+        }
     }
 }

@@ -25,6 +25,7 @@ enum Fault {
     WriteBeyond,
     ReadUnwritten,
     ReadBeyond,
+    CopyBeyond,
 }
 
 fn plan() -> Arc<Plan> {
@@ -64,10 +65,14 @@ fn options(edit: impl FnOnce(&mut VerifyOptions)) -> VerifyOptions {
     options
 }
 
+fn sides<'r>(expected: &'r Replay, actual: &'r Replay) -> VerifySides<'r, 'static, 'static> {
+    VerifySides { expected, actual, expected_observers: &mut [], observers: &mut [] }
+}
+
 fn lockstep(fault: Option<Fault>, options: &VerifyOptions) -> Verification {
     let plan = plan();
     let (expected, actual) = (replay(&plan, None), replay(&plan, fault));
-    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let sides = sides(&expected, &actual);
     verify_lockstep(sides, options).unwrap()
 }
 
@@ -249,7 +254,7 @@ fn two_devices_are_compared() {
     let options = ReplayOptions::default();
     let actual = Replay::new(plan.clone(), &DeviceGroup::new(vec![task]).unwrap(), &options).unwrap();
     let expected = replay(&plan, None);
-    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let sides = sides(&expected, &actual);
     let outcome = verify_lockstep(sides, &VerifyOptions::default()).unwrap();
     assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Same, 13));
 }
@@ -261,7 +266,7 @@ fn a_race_is_found_where_workgroups_run_at_the_same_time() {
     workers.selection.worker_count = Some(2);
     let racing = replay_on(&plan, LocalTask::create(workers).unwrap(), Some(Fault::Race), 0);
     let expected = replay(&plan, None);
-    let sides = VerifySides { expected: &expected, actual: &racing, observers: &mut [] };
+    let sides = sides(&expected, &racing);
     let outcome = verify_lockstep(sides, &options(|_| {})).unwrap();
     assert_eq!(outcome.outcome(), Outcome::Different);
     assert_eq!(found(&outcome.differences[0]), (17, SQUARE, Some(1), vec![5]));
@@ -271,7 +276,7 @@ fn watch(fault: Option<Fault>, keep_going: bool) -> Verification {
     let plan = plan();
     let side = || replay_on(&plan, LocalSync::create(Plugins::default()), fault, rehal_tune::REDZONE_BYTES);
     let (expected, actual) = (side(), side());
-    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let sides = sides(&expected, &actual);
     watch_memory(sides, &options(|it| it.keep_going = keep_going)).unwrap()
 }
 
@@ -290,7 +295,7 @@ fn a_write_beyond_a_binding_is_found() {
 
 #[test]
 fn reads_of_unwritten_bytes_are_found() {
-    for (fault, index) in [(Fault::ReadUnwritten, 7), (Fault::ReadBeyond, 570)] {
+    for (fault, index) in [(Fault::ReadUnwritten, 7), (Fault::ReadBeyond, 570), (Fault::CopyBeyond, 570)] {
         let outcome = watch(Some(fault), false);
         assert_eq!((outcome.outcome(), outcome.stray_write_count), (Outcome::Different, 0), "{fault:?}");
         assert_eq!(found(&outcome.differences[0]), (17, SQUARE, Some(1), vec![index]), "{fault:?}");
@@ -305,7 +310,7 @@ fn memory_without_errors_is_the_same() {
     }
     let plan = plan();
     let (expected, actual) = (replay(&plan, None), replay(&plan, None));
-    let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [] };
+    let sides = sides(&expected, &actual);
     let error = watch_memory(sides, &options(|_| {})).unwrap_err();
     assert!(error.message().contains("redzones"), "{}", error.report());
 }
@@ -334,4 +339,69 @@ fn bytes_of_an_unknown_type_are_compared_as_bytes() {
     let difference = &outcome.differences[0];
     assert_eq!(found(difference).3, [800]);
     assert!(difference.element_type.is_none() && difference.actual.is_none());
+}
+
+#[test]
+fn kept_bytes_that_end_within_an_element_do_not_split_it() {
+    let tolerance = |it: &mut VerifyOptions| it.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()];
+    // The 576th element that the dispatch writes differs by one ULP, in its first byte.
+    for kept in [2301, 2302, 2303] {
+        let ledger = ledger(|it| it.kept_bytes = kept);
+        let outcome = against(&ledger, Some(Fault::UlpEverywhere), &options(tolerance));
+        assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Undecided, 0), "{kept}");
+    }
+    let whole = ledger(|it| it.kept_bytes = 2304);
+    let outcome = against(&whole, Some(Fault::UlpEverywhere), &options(tolerance));
+    assert_eq!((outcome.outcome(), outcome.tolerated_count), (Outcome::Same, 11));
+}
+
+#[test]
+fn a_difference_says_which_bytes_only_digests_are_known_of() {
+    let range = |it: Option<rehal_base::Range>| it.map(|it| (it.offset, it.length));
+    for (kept, has_elements, digests) in [(600, false, Some((592, 1712))), (1000, true, Some((992, 1312)))] {
+        let ledger = ledger(|it| it.kept_bytes = kept);
+        let found = against(&ledger, Some(Fault::Ulp), &options(|_| {}));
+        let difference = &found.differences[0];
+        assert_eq!(difference.elements.is_some(), has_elements, "{kept}");
+        assert_eq!(range(difference.digest_bytes), digests, "{kept}");
+        assert_eq!(difference.different.end(), 2304, "{kept}");
+    }
+    let found = lockstep(Some(Fault::Ulp), &options(|_| {}));
+    assert!(found.differences[0].digest_bytes.is_none());
+}
+
+#[test]
+fn differences_that_are_omitted_are_counted() {
+    let mut options = options(|it| (it.keep_going, it.max_differences) = (true, 1));
+    let found = lockstep(Some(Fault::Row), &options);
+    assert_eq!((found.differences.len(), found.omitted_differences, found.different_count), (1, 1, 2));
+    options.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()];
+    let digests = against(&ledger(|_| {}), Some(Fault::UlpEverywhere), &options);
+    assert!(digests.undecided.len() == 1 && digests.omitted_reasons > 0, "{:?}", digests.undecided);
+}
+
+#[test]
+fn tolerances_that_apply_to_nothing_are_named() {
+    let unused = |fault, text: &str, element_type: Option<&str>| {
+        let mut options = VerifyOptions::default();
+        options.tolerances = vec![Tolerance::parse(text).unwrap()];
+        options.element_types =
+            element_type.map(|it| ElementTypeRule::parse(it).unwrap()).into_iter().collect();
+        lockstep(fault, &options).unused_tolerances.len()
+    };
+    assert_eq!(unused(None, "*:f32:ulp=1", None), 1);
+    assert_eq!(unused(None, "*:f16:ulp=1", Some("f32")), 1);
+    assert_eq!(unused(None, "softmax*:f32:ulp=1", Some("f32")), 1);
+    assert_eq!(unused(None, "*elementwise*:f32:ulp=1", Some("f32")), 0);
+    // It stops at the first dispatch: others might match.
+    assert_eq!(unused(Some(Fault::Ulp), "*elementwise*:f32:ulp=1", Some("f32")), 0);
+    assert_eq!(unused(Some(Fault::Ulp), "*:f32:ulp=1", None), 1);
+    let typed = ledger(|it| {
+        it.kept_bytes = u64::MAX;
+        it.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+    });
+    let mut options = VerifyOptions::default();
+    options.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()];
+    let found = against(&typed, Some(Fault::Ulp), &options);
+    assert_eq!((found.outcome(), found.unused_tolerances.len()), (Outcome::Same, 0));
 }

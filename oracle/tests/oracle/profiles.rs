@@ -25,7 +25,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("profiles::changed", changed));
     trials.push(Trial::test("profiles::truncated", truncated));
     trials.push(Trial::test("profiles::refused_options", refused_options));
-    for tool in ["iree-run-module", "iree-run-replay", "iree-benchmark-replay"] {
+    for tool in ["iree-run-module", "iree-benchmark-module", "iree-run-replay", "iree-benchmark-replay"] {
         for device in ["local-sync", "local-task"] {
             trials.push(Trial::test(format!("profiles::produced/{tool}/{device}"), move || {
                 produced(tool, device)
@@ -174,13 +174,13 @@ fn produced(tool: &str, device: &str) -> Outcome {
 fn run_line(tool: &str, device: &str) -> Vec<String> {
     let mut line = words(&format!("--device={device}"));
     match tool {
-        "iree-run-module" => {
+        "iree-run-module" | "iree-benchmark-module" => {
             line.extend(words("--module=fixtures/modules/mlp.vmfb --function=mlp"));
             line.extend(["8x32", "32x48", "48x48", "48x10"].map(|shape| format!("--input={shape}xf32=1")));
         }
         _ => line.push("fixtures/captures/mlp.mlp.local-sync.ireereplay".into()),
     }
-    if tool == "iree-benchmark-replay" {
+    if tool.starts_with("iree-benchmark") {
         line.push("--benchmark_min_time=3x".into());
     }
     line

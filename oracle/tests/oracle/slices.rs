@@ -68,7 +68,7 @@ fn slices(capture: &Capture) -> Outcome {
             let file = fs::File::create(&path)?;
             let mut options = SliceOptions::default();
             options.keep_references = keep_references;
-            let slice = replay.slice(&cut, &options, file).map_err(failed)?;
+            let slice = replay.slice(&cut, &options, file, &mut []).map_err(failed)?;
             let theirs = tool::run(&run.theirs, &on_devices(&path, device)?, scratch.path())?;
             ensure(theirs.succeeded(), || format!("{cut:?}: theirs ends with {}", theirs.summary()))?;
             let dumped = tool::run(&dump.theirs, &[path.display().to_string()], scratch.path())?;

@@ -182,12 +182,16 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
     ignored.into_iter().map(line).collect()
 }
 
-/// Whether a device of this driver will be opened. If no `--device` is given, there may be.
+/// Whether a device of this driver will be opened. If no `--device` is given, there may be. A tool may have other flags that
+/// name devices.
 fn has_device_of(driver: &str, given: &[Given]) -> bool {
-    let devices =
-        given.iter().filter(|it| it.name == "device").filter_map(|it| it.value.as_deref()?.to_str());
-    let mut drivers = devices.map(|uri| uri.split_once("://").map_or(uri, |(name, _)| name)).peekable();
-    drivers.peek().is_none() || drivers.any(|name| name == driver)
+    let drivers = |flag: &'static str| {
+        let devices = given.iter().filter(move |it| it.name == flag);
+        let uris = devices.filter_map(|it| it.value.as_deref()?.to_str());
+        uris.map(|uri| uri.split_once("://").map_or(uri, |(name, _)| name))
+    };
+    drivers("device").next().is_none()
+        || drivers("device").chain(drivers("other_device")).any(|name| name == driver)
 }
 
 fn unknown(name: &str, table: &[&'static dyn Entry]) -> Error {

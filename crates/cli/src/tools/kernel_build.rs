@@ -7,7 +7,7 @@ use rehal_session::{CompilerOptions, build_kernel};
 
 use crate::flags::{Group, List};
 use crate::output_file::{OUTPUT, OutputFile};
-use crate::{Invocation, Operands, Tool, output};
+use crate::{Invocation, Operands, Tool, interrupts, output};
 
 /// See the [module](self).
 pub const KERNEL_BUILD: Tool = Tool {
@@ -49,6 +49,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(&invocation.flags, "kernel.so", [source.as_path()])?;
     let mut options = CompilerOptions::default();
     options.flags = invocation.flags.list(&COMPILER_FLAG);
+    interrupts::remove_temporary_directories();
     let library = build_kernel(&source, &options)?;
     if !library.messages.trim().is_empty() {
         output::note(library.messages.trim_end());

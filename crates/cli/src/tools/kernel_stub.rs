@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
     CaptureFile, CrashReports, KernelLanguage, KernelOptions, Kernels, Replay, ReplayOptions,
 };
@@ -59,9 +59,20 @@ const NO_RUN: Flag<bool> = Flag::switch(
     "Does not replay the capture: times, the directions of bindings and indirect workgroup counts are left out.",
 );
 
+const FORCE: Flag<bool> =
+    Flag::switch("force", false, "Replaces an existing file, which may be a source that was edited.");
+
 const STUB: Group = Group {
     title: "Stub",
-    flags: &[&FUNCTION, &EXECUTABLE, &OUTPUT, &NO_RUN, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+    flags: &[
+        &FUNCTION,
+        &EXECUTABLE,
+        &OUTPUT,
+        &FORCE,
+        &NO_RUN,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::RECOVER,
+    ],
 };
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -80,18 +91,29 @@ fn run(invocation: &Invocation) -> Result<()> {
         let message = format!("--output={}: the extension names no language of kernels", file.display());
         return Err(Error::invalid_argument(message).advise("use .c for C, or .rs for Rust"));
     };
+    let exists = flags.get(&OUTPUT).is_some_and(|it| it.as_os_str() != "-" && it.is_file());
+    if exists && !flags.get(&FORCE) {
+        let message = format!("--output={}: the file exists", file.display());
+        return Err(Error::new(StatusCode::AlreadyExists, message)
+            .advise("name another file, or replace it with --force"));
+    }
     let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     // Names are checked before anything runs.
     let planned = Kernels::of_plan(&plan, &KernelOptions::default())?;
-    let mut kernel = planned.observed(&plan, &function, flags.get(&EXECUTABLE))?;
+    let executable = flags.get(&EXECUTABLE);
+    let observed = |kernels: &Kernels| {
+        // Other errors have advice of their own.
+        let observed = kernels.observed(&plan, &function, executable);
+        observed.advise(|| "name the executable that is meant: --executable=ID")
+    };
+    let mut kernel = observed(&planned)?;
     if !flags.get(&NO_RUN) {
         let _reports = CrashReports::install();
         let remaps = flags.list(&replay_flags::FILE_REMAP);
         let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
         let replay = Replay::new(plan.clone(), &devices::options(flags)?.open()?, &replaying)?;
-        let kernels = Kernels::of_replay(&replay, &KernelOptions::default())?;
-        kernel = kernels.observed(&plan, &function, flags.get(&EXECUTABLE))?;
+        kernel = observed(&Kernels::of_replay(&replay, &KernelOptions::default())?)?;
     }
     let text = kernel.stub(language, &file, shown(&path))?;
     output

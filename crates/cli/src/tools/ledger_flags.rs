@@ -7,6 +7,7 @@ use rehal_session::{ElementTypeRule, LedgerContents, LedgerOptions};
 
 use crate::flags::{Flag, Flags, Group, List, Refusal};
 use crate::output_file::OutputFile;
+use crate::parameters;
 
 const LEDGER: Flag<Option<PathBuf>> = Flag::path(
     "replay_ledger",
@@ -52,9 +53,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None` unless flags name a ledger, which must not be the capture.
-    pub(crate) fn from_flags(flags: &Flags, capture: &Path) -> Result<Option<Self>> {
+    /// `None` unless flags name a ledger, which must not be the capture or one of the `outputs`.
+    pub(crate) fn from_flags<'a>(
+        flags: &Flags,
+        capture: &Path,
+        outputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Option<Self>> {
         let Some(path) = flags.get(&LEDGER) else { return Ok(None) };
+        parameters::check_outputs(LEDGER.name(), &path, outputs)?;
         let mut ledger = LedgerOptions::default();
         ledger.contents = flags.get(&CONTENTS);
         ledger.kept_bytes = flags.get(&KEPT_BYTES);

@@ -139,8 +139,15 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument(format!("'{}' does not support --output", report.name()))
             .advise("redirect standard output"));
     }
+    let path = invocation.operand();
+    let is_command = |text: &str| text == "att" || Report::of(text).is_some();
+    if path.to_str().is_some_and(is_command) && !path.exists() {
+        let command = path.display();
+        return Err(Error::not_found(format!("'{command}' is a command, and no file has this name"))
+            .advise(format!("name a device profile: {command} FILE.ireeprof")));
+    }
     print(&Options {
-        path: invocation.operand(),
+        path,
         report: ReportOptions {
             report,
             format: flags.get(&FORMAT),

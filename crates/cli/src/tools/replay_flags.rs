@@ -11,7 +11,7 @@ use rehal_session::{
 
 use crate::flags::{Flag, List, Refusal};
 use crate::progress::Progress;
-use crate::{Invocation, captures, devices, output, profiling};
+use crate::{Invocation, captures, devices, interrupts, output, profiling};
 
 /// Accepts truncated and damaged captures.
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
@@ -117,5 +117,8 @@ pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, Cra
 
 /// Compiles the sources that substitutions name.
 pub(crate) fn compile_sources(substitutions: &mut [Substitution]) -> Result<()> {
+    if !substitutions.is_empty() {
+        interrupts::remove_temporary_directories();
+    }
     build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
@@ -107,11 +107,13 @@ enum ReadsTarget {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    let host_reads = flags.get(&HOST_READS);
+    let reads_path = host_reads.as_ref().map(ReadsTarget::path);
     replay(&Options {
         replay: replay_flags::Options::of(invocation)?,
-        host_reads: flags.get(&HOST_READS),
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
-        ledger: ledger_flags::Options::from_flags(flags, &invocation.operand())?,
+        ledger: ledger_flags::Options::from_flags(flags, &invocation.operand(), reads_path)?,
+        host_reads,
         profiling: profiling::Options::from_flags(flags)?,
     })
 }
@@ -184,6 +186,14 @@ fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
 }
 
 impl ReadsTarget {
+    /// As the flag has it.
+    fn path(&self) -> &Path {
+        match self {
+            Self::StandardOutput => Path::new("-"),
+            Self::File(path) => path,
+        }
+    }
+
     /// Opens a writer, which sets `reader_left` if standard output is a closed pipe.
     fn open(&self, reader_left: &ReaderLeft) -> Result<Box<dyn Write>> {
         const BUFFER_BYTES: usize = 64 << 10;

@@ -91,7 +91,7 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
     "auto",
     &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
     "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
-     more than a quarter of the replay up to its end.",
+     more than 0.1 s, and more than a quarter of the replay up to its end.",
 );
 
 const OUTPUTS: Group = Group {
@@ -113,7 +113,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(flags, "SLICE.ireereplay", [path.as_path()])?;
     let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
-    let _reports = CrashReports::install();
+    let mut reports = CrashReports::install();
     let options =
         ReplayOptions { file_remaps: flags.list(&replay_flags::FILE_REMAP), ..ReplayOptions::default() };
     let replay = Replay::new(plan, &devices::options(flags)?.open()?, &options)?;
@@ -121,18 +121,25 @@ fn run(invocation: &Invocation) -> Result<()> {
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);
-    write(&replay, &cut, &slice, &output)
+    write(&replay, &cut, &slice, &output, &mut reports)
 }
 
 /// Writes a slice, once it is complete.
-fn write(replay: &Replay, cut: &Cut, options: &SliceOptions, output: &OutputFile) -> Result<()> {
+fn write(
+    replay: &Replay,
+    cut: &Cut,
+    options: &SliceOptions,
+    output: &OutputFile,
+    reports: &mut CrashReports,
+) -> Result<()> {
     let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
     // A capture is written with seeks, which a pipe does not have.
     let mut file: File = tempfile::tempfile().map_err(io)?;
-    let slice = replay.slice(cut, options, file.try_clone().map_err(io)?)?;
+    let slice = replay.slice(cut, options, file.try_clone().map_err(io)?, &mut [reports])?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(
-            "note: the slice is not checked: the dispatch took more than a quarter of the replay (--check=always checks it)",
+            "note: the slice is not checked: the dispatch took more than 0.1 s and more than a quarter of the replay \
+             (--check=always checks it)",
         );
     }
     file.seek(SeekFrom::Start(0)).map_err(io)?;

@@ -25,8 +25,8 @@ pub const VERIFY: Tool = Tool {
     about: "Replays a capture, and compares what each dispatch writes and each host read sees: with a ledger of a trusted \
             replay (--against, as `rehal run --replay_ledger` writes it), or in lockstep with a second replay on another \
             device (--other_device) or with other executables (--replay_executable_substitution). It names the first dispatch \
-            that differs, with binding, bytes and elements. --watch_memory finds accesses outside of bindings and of memory \
-            that were never written. Exit status 0 if everything is the same, 2 if something differs, 1 if that cannot be told.\n\n\
+            that differs, with binding, bytes and elements. --watch_memory finds accesses outside of bindings and reads of \
+            memory that was never written. Exit status 0 if everything is the same, 2 if something differs, 1 if that cannot be told.\n\n\
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
@@ -151,6 +151,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let devices = devices::options(flags)?;
     let other = other(flags, &devices)?;
+    check_tolerances(flags, &other)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);
     options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
@@ -164,8 +165,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         Other::Recorded => {
             let ledger = Ledger::of_capture(&plan)?.ok_or_else(nothing_to_compare)?;
             let replay = replay(flags, plan, &devices, Side::Verified)?;
-            let mut steps = Steps(CrashReports::install());
-            verify_against(&replay, &ledger, &options, &mut [&mut steps])?
+            verify_against(&replay, &ledger, &options, &mut [&mut Steps::default()])?
         }
         Other::Ledger(path) => {
             let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
@@ -173,25 +173,21 @@ fn run(invocation: &Invocation) -> Result<()> {
             // Before any device is opened.
             ledger.check_capture(&plan).advise(advice)?;
             let replay = replay(flags, plan, &devices, Side::Verified)?;
-            let mut steps = Steps(CrashReports::install());
-            verify_against(&replay, &ledger, &options, &mut [&mut steps])?
+            verify_against(&replay, &ledger, &options, &mut [&mut Steps::default()])?
         }
         Other::Replay(other) => {
             let expected = replay(flags, plan.clone(), &devices, Side::Captured)?;
             let actual = replay(flags, plan, &other, Side::Verified)?;
-            let mut steps = Steps(CrashReports::install());
-            let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [&mut steps] };
-            verify_lockstep(sides, &options)?
+            side_by_side(&expected, &actual, |sides| verify_lockstep(sides, &options))?
         }
         Other::Memory => {
             let expected = replay(flags, plan.clone(), &devices, Side::Watched)?;
             let actual = replay(flags, plan, &devices, Side::Watched)?;
-            let mut steps = Steps(CrashReports::install());
-            let sides = VerifySides { expected: &expected, actual: &actual, observers: &mut [&mut steps] };
-            watch_memory(sides, &options)?
+            side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))?
         }
     };
     print(&outcome, flags)?;
+    add_notes(&outcome);
     match outcome.outcome() {
         Outcome::Same => {}
         Outcome::Different => invocation.set_status(DIFFERENT),
@@ -225,6 +221,38 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
             }
             Ok(Other::Replay(other))
         }
+    }
+}
+
+/// Refuses tolerances that can apply to nothing: only ledgers have element types of their own.
+fn check_tolerances(flags: &Flags, other: &Other) -> Result<()> {
+    let has_types = matches!(other, Other::Ledger(_)) || !flags.list(&ledger_flags::ELEMENT_TYPE).is_empty();
+    match flags.list(&TOLERANCE).first() {
+        Some(tolerance) if !has_types => {
+            let element_type = tolerance.element_type;
+            let message =
+                format!("--tolerance applies to elements of type {element_type}, and no types are known");
+            Err(Error::invalid_argument(message)
+                .advise(format!("name the type of what functions write: --element_type={element_type}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Notes what an exit status does not say.
+fn add_notes(outcome: &Verification) {
+    for Tolerance { function, element_type, .. } in &outcome.unused_tolerances {
+        output::note(&format!(
+            "note: --tolerance={}:{element_type}:... applied to nothing: of the functions that match, and of host reads, none \
+             is known to have elements of type {element_type}; see --element_type and rehal kernels",
+            output::escaped(function)
+        ));
+    }
+    if outcome.compared_count() == 0 && outcome.outcome() == Outcome::Undecided {
+        output::note(
+            "  try: compare with a ledger of dispatches (rehal run --replay_ledger=PATH CAPTURE), or record a program that \
+             dispatches work or reads results",
+        );
     }
 }
 
@@ -293,8 +321,24 @@ fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
     })
 }
 
-/// Sets the record for crash reports.
-struct Steps(CrashReports);
+/// Runs two replays, with crash reports for both.
+fn side_by_side(
+    expected: &Replay,
+    actual: &Replay,
+    verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
+) -> Result<Verification> {
+    let (mut steps, mut expected_steps) = (Steps::default(), Steps::default());
+    verify(VerifySides {
+        expected,
+        actual,
+        expected_observers: &mut [&mut expected_steps],
+        observers: &mut [&mut steps],
+    })
+}
+
+/// Sets the record for crash reports, on the thread of the replay.
+#[derive(Default)]
+struct Steps(Option<CrashReports>);
 
 impl Observer for Steps {
     fn wants_steps(&self) -> bool {
@@ -302,6 +346,6 @@ impl Observer for Steps {
     }
 
     fn step(&mut self, location: RecordLocation) -> Result<()> {
-        self.0.step(location)
+        self.0.get_or_insert_with(CrashReports::install).step(location)
     }
 }

@@ -102,11 +102,11 @@ pub struct HostExecution {
 pub enum MemoryEventKind {
     /// Allocated by a queue.
     QueueAlloca,
-    /// Deallocated by a queue.
+    /// Deallocated by a queue, or freed with its last handle if a queue allocated it: then without a submission.
     QueueDealloca,
     /// Allocated by the host.
     Allocate,
-    /// Freed with its last handle.
+    /// Freed with its last handle, if the host allocated it.
     Free,
     /// Imported memory of the program.
     Import,

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, glob};
@@ -68,6 +68,8 @@ pub struct ProfiledSubmission {
 pub struct ProfiledAllocation {
     session: Arc<ProfileSession>,
     event: MemoryEvent,
+    /// Whether a dealloca frees it, which is an event of its own.
+    is_deallocated: AtomicBool,
 }
 
 /// The records that the commands of a command buffer replay.
@@ -258,7 +260,7 @@ impl ProfileSession {
             alignment: params.min_alignment.max(1),
         };
         self.sink().memory_event(&event);
-        Some(ProfiledAllocation { session: self.clone(), event })
+        Some(ProfiledAllocation::new(self, event))
     }
 
     /// Describes an executable, before the first event that names it.
@@ -367,13 +369,23 @@ impl ProfiledSubmission {
         self.session.request.filter.command_index.is_none_or(|index| Some(index) == command_index)
     }
 
-    /// Reports a step in the life of the operation's allocation.
-    pub fn memory_event(&self, kind: MemoryEventKind, buffer: &Buffer) {
+    /// Reports that the operation allocates a buffer, and its release when the result is dropped.
+    pub fn alloca(&self, buffer: &Buffer) -> Option<ProfiledAllocation> {
+        let event = self.memory_event(MemoryEventKind::QueueAlloca, buffer)?;
+        Some(ProfiledAllocation::new(&self.session, event))
+    }
+
+    /// Reports that the operation deallocates a buffer.
+    pub fn dealloca(&self, buffer: &Buffer) {
+        self.memory_event(MemoryEventKind::QueueDealloca, buffer);
+    }
+
+    fn memory_event(&self, kind: MemoryEventKind, buffer: &Buffer) -> Option<MemoryEvent> {
         if !self.session.wants(ProfileData::MEMORY_EVENTS) {
-            return;
+            return None;
         }
         let params = buffer.params();
-        self.session.sink().memory_event(&MemoryEvent {
+        let event = MemoryEvent {
             kind,
             time_ns: now_ns(),
             allocation_id: buffer.id(),
@@ -383,7 +395,20 @@ impl ProfiledSubmission {
             usage: params.usage,
             size_bytes: buffer.allocation_size(),
             alignment: params.min_alignment.max(1),
-        });
+        };
+        self.session.sink().memory_event(&event);
+        Some(event)
+    }
+}
+
+impl ProfiledAllocation {
+    fn new(session: &Arc<ProfileSession>, event: MemoryEvent) -> Self {
+        Self { session: session.clone(), event, is_deallocated: AtomicBool::new(false) }
+    }
+
+    /// Notes that a dealloca frees the allocation.
+    pub(crate) fn deallocate(&self) {
+        self.is_deallocated.store(true, Ordering::Relaxed);
     }
 }
 
@@ -413,11 +438,22 @@ impl ReplayedCommands {
 
 impl Drop for ProfiledAllocation {
     fn drop(&mut self) {
+        if *self.is_deallocated.get_mut() {
+            return;
+        }
         let kind = match self.event.kind {
             MemoryEventKind::Import => MemoryEventKind::Release,
+            MemoryEventKind::QueueAlloca => MemoryEventKind::QueueDealloca,
             _ => MemoryEventKind::Free,
         };
-        self.session.sink().memory_event(&MemoryEvent { kind, time_ns: now_ns(), ..self.event });
+        // The host does it.
+        self.session.sink().memory_event(&MemoryEvent {
+            kind,
+            time_ns: now_ns(),
+            submission_id: 0,
+            queue_ordinal: None,
+            ..self.event
+        });
     }
 }
 

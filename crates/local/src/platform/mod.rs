@@ -32,7 +32,7 @@ pub(crate) struct Fault<'a> {
     /// The signal's name, such as `SIGSEGV`.
     pub(crate) name: &'static str,
     /// The faulting address, of data or of the instruction, if the processor provides one (it does not for
-    /// non-canonical addresses).
+    /// non-canonical addresses), and if it is a fault of the processor (SIGABRT is not).
     pub(crate) address: Option<usize>,
     /// Address of the instruction.
     pub(crate) instruction: usize,

@@ -7,7 +7,10 @@ use rehal_hal::profile::{CommandRegion, ProfiledSubmission, WorkerSpan, now_ns};
 
 use super::issue::Running;
 use crate::execute::{NoSlots, StoredNames};
-use crate::profile::{Span, command_index, report_operation, report_region, report_stored, report_worker};
+use crate::profile::{
+    Span, command_index, report_operation, report_region, report_stored, report_worker, selects_command,
+    selects_region,
+};
 
 /// What a report of an issue needs besides the times of its commands.
 #[derive(Default)]
@@ -63,6 +66,10 @@ impl Running<'_, '_, '_> {
             let operation = &self.view.operations[command];
             report_stored(command, index as usize, operation, &self.view.names, profile, status, span);
         }
+        if !selects_region(commands.clone(), index as usize, self.view.operations, &self.view.names, profile)
+        {
+            return None;
+        }
         Some(CommandRegion {
             operation: *profile.operation(),
             index,
@@ -86,11 +93,15 @@ impl Running<'_, '_, '_> {
             return;
         }
         let stage = self.view.stages.partition_point(|start| *start as usize <= command).saturating_sub(1);
+        let command_index = self.view.is_command_buffer.then(|| command_index(command, stage));
+        if !selects_command(&self.view.operations[command], &self.view.names, profile, command_index) {
+            return;
+        }
         report_worker(
             profile,
             &WorkerSpan {
                 operation: *profile.operation(),
-                command_index: self.view.is_command_buffer.then(|| command_index(command, stage)),
+                command_index,
                 worker: (!self.worker.is_helper()).then_some(self.worker.index as u32),
                 start_ns,
                 end_ns,

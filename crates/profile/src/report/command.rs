@@ -3,7 +3,7 @@
 use rehal_base::{Error, Result};
 
 use super::ReportOptions;
-use super::dispatches::{Dispatches, HostSpan, Span};
+use super::dispatches::{Dispatches, Span};
 use super::out::{Fixed, Out, object, text};
 use crate::CommandOperationType;
 use crate::layout;
@@ -21,8 +21,8 @@ pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out
 
 /// The executions of each command buffer.
 struct Executions<'d> {
-    device: Vec<Vec<&'d Span>>,
-    host: Vec<Vec<&'d HostSpan>>,
+    device: Vec<Vec<&'d Span<u64>>>,
+    host: Vec<Vec<&'d Span<i64>>>,
 }
 
 impl<'d> Executions<'d> {
@@ -139,7 +139,7 @@ fn print_text(
 }
 
 /// Prints the counts and times of dispatches, and ends the line.
-pub fn print_span(dispatches: &Dispatches<'_>, span: &Span, out: &mut Out<'_>) {
+pub fn print_span(dispatches: &Dispatches<'_>, span: &Span<u64>, out: &mut Out<'_>) {
     text!(out, "dispatches={} valid={} invalid={} ", span.count, span.valid, span.invalid);
     text!(out, "span_ticks={} total_dispatch_ticks={}", Fixed(span.ticks(), 3), span.total);
     let fit = dispatches.model.clock_fit(span.queue.0);
@@ -257,7 +257,11 @@ fn print_jsonl(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut O
 }
 
 /// Prints the fields of a submission and its dispatches.
-pub fn print_span_fields(dispatches: &Dispatches<'_>, span: &Span, object: &mut super::out::Object<'_, '_>) {
+pub fn print_span_fields(
+    dispatches: &Dispatches<'_>,
+    span: &Span<u64>,
+    object: &mut super::out::Object<'_, '_>,
+) {
     let fit = dispatches.model.clock_fit(span.queue.0);
     let total_ns = span.total_ns(fit);
     super::out::fields!(
@@ -278,7 +282,7 @@ pub fn print_span_fields(dispatches: &Dispatches<'_>, span: &Span, object: &mut 
     );
 }
 
-fn print_host_execution(span: &HostSpan, out: &mut Out<'_>) {
+fn print_host_execution(span: &Span<i64>, out: &mut Out<'_>) {
     object!(
         out,
         "command_host_execution",

@@ -4,7 +4,7 @@ use rehal_base::Result;
 use zerocopy::little_endian::U32;
 
 use super::ReportOptions;
-use super::dispatches::{Counts, Dispatches, FunctionTicks, HostFunction};
+use super::dispatches::{Counts, Dispatches, Function};
 use super::out::{Fixed, Out, object, text};
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
@@ -55,7 +55,7 @@ fn print_counts(name: &str, counts: Counts, groups: usize, out: &mut Out<'_>) {
     text!(out, "{name}: total={total} matched={matched} valid={valid} invalid={invalid} groups={groups}\n");
 }
 
-fn print_text(group: &FunctionTicks, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
+fn print_text(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
     text!(out, "  ");
     out.name(key);
     let (device, (executable, function)) = (group.device, group.function);
@@ -64,7 +64,7 @@ fn print_text(group: &FunctionTicks, fit: Option<crate::clock::ClockFit>, key: &
     text!(out, "count={count} valid={valid} invalid={invalid}\n");
     if valid != 0 {
         let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
-        text!(out, "    ticks: min={} avg={} ", group.minimum, Fixed(mean, 3));
+        text!(out, "    ticks: min={} avg={} ", group.minimum(), Fixed(mean, 3));
         text!(out, "stddev={} max={} total={}\n", Fixed(deviation, 3), group.maximum, group.total);
         match group.ns(fit).zip(fit) {
             Some(((minimum, maximum, total), fit)) => {
@@ -78,7 +78,7 @@ fn print_text(group: &FunctionTicks, fit: Option<crate::clock::ClockFit>, key: &
     print_geometry(group.workgroup_count, group.workgroup_size, out);
 }
 
-fn print_host_text(group: &HostFunction, key: &[u8], out: &mut Out<'_>) {
+fn print_host_text(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
     text!(out, "  ");
     out.name(key);
     let (device, (executable, function)) = (group.device, group.function);
@@ -87,7 +87,7 @@ fn print_host_text(group: &HostFunction, key: &[u8], out: &mut Out<'_>) {
     text!(out, "count={count} valid={valid} invalid={invalid}\n");
     if valid != 0 {
         let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
-        text!(out, "    time_ns: min={} avg={} ", group.minimum, Fixed(mean, 3));
+        text!(out, "    time_ns: min={} avg={} ", group.minimum(), Fixed(mean, 3));
         text!(out, "stddev={} max={} total={} ", Fixed(deviation, 3), group.maximum, group.total);
         text!(out, "tile_count={} tile_sum_ns={}\n", group.tiles, group.tiles_ns);
     }
@@ -99,7 +99,7 @@ fn print_geometry(count: [U32; 3], size: [U32; 3], out: &mut Out<'_>) {
     text!(out, "workgroup_size={}x{}x{}\n", size[0], size[1], size[2]);
 }
 
-fn print_jsonl(group: &FunctionTicks, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
+fn print_jsonl(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
     let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
     let ns = group.ns(fit);
     let (minimum, maximum, total) = ns.unwrap_or_default();
@@ -131,7 +131,7 @@ fn print_jsonl(group: &FunctionTicks, fit: Option<crate::clock::ClockFit>, key: 
     );
 }
 
-fn print_host_jsonl(group: &HostFunction, key: &[u8], out: &mut Out<'_>) {
+fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
     object!(
         out,
         "host_dispatch_group",

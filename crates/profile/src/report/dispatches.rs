@@ -1,5 +1,7 @@
 //! Dispatches and queue events, totalled per function, command buffer and queue.
 
+use std::borrow::Cow;
+
 use rehal_base::{Error, Result};
 use zerocopy::little_endian::U32;
 
@@ -40,11 +42,11 @@ pub struct Dispatches<'a> {
     pub model: Model<'a>,
     pub device_counts: Counts,
     pub host_counts: Counts,
-    pub functions: Table<(u32, FunctionKey), FunctionTicks>,
-    pub executions: Table<ExecutionKey, Span>,
-    pub submissions: Table<(QueueKey, u64), Span>,
-    pub host_functions: Table<(u32, FunctionKey), HostFunction>,
-    pub host_executions: Table<ExecutionKey, HostSpan>,
+    pub functions: Table<(u32, FunctionKey), Function<u64>>,
+    pub executions: Table<ExecutionKey, Span<u64>>,
+    pub submissions: Table<(QueueKey, u64), Span<u64>>,
+    pub host_functions: Table<(u32, FunctionKey), Function<i64>>,
+    pub host_executions: Table<ExecutionKey, Span<i64>>,
     pub longest: Vec<Longest<'a>>,
     pub longest_host: Vec<LongestHost<'a>>,
     pub queue_events: Vec<&'a layout::QueueEvent>,
@@ -68,42 +70,26 @@ pub struct Counts {
     pub invalid: u64,
 }
 
-/// The dispatches of a function that a device timed.
-pub struct FunctionTicks {
+/// A time of dispatches: ticks of a device (`u64`), or nanoseconds of the host (`i64`).
+pub trait Time: Copy + Ord + Default {
+    const MAX: Self;
+
+    fn as_f64(self) -> f64;
+
+    /// Adds to a total, and fails if that overflows.
+    fn add_to(self, total: &mut Self) -> Result<()>;
+}
+
+/// The dispatches of a function.
+pub struct Function<T> {
     pub device: u32,
     pub function: FunctionKey,
     pub count: u64,
     pub invalid: u64,
-    pub minimum: u64,
-    pub maximum: u64,
-    pub total: u64,
-    pub deviation: Deviation,
-    pub workgroup_count: [U32; 3],
-    pub workgroup_size: [U32; 3],
-}
-
-/// The dispatches of a submission, or of a command buffer in it, that a device timed.
-pub struct Span {
-    pub command_buffer: u64,
-    pub submission: u64,
-    pub queue: QueueKey,
-    pub count: u64,
-    pub valid: u64,
-    pub invalid: u64,
-    pub start: u64,
-    pub end: u64,
-    pub total: u64,
-}
-
-/// The dispatches of a function that the host executed.
-pub struct HostFunction {
-    pub device: u32,
-    pub function: FunctionKey,
-    pub count: u64,
-    pub invalid: u64,
-    pub minimum: i64,
-    pub maximum: i64,
-    pub total: i64,
+    minimum: T,
+    pub maximum: T,
+    pub total: T,
+    /// Of the host.
     pub tiles: u64,
     pub tiles_ns: i64,
     pub deviation: Deviation,
@@ -111,19 +97,41 @@ pub struct HostFunction {
     pub workgroup_size: [U32; 3],
 }
 
-/// The dispatches of a command buffer in a submission that the host executed.
-pub struct HostSpan {
+/// The dispatches of a submission, or of a command buffer in it.
+pub struct Span<T> {
     pub command_buffer: u64,
     pub submission: u64,
     pub queue: QueueKey,
     pub count: u64,
     pub valid: u64,
     pub invalid: u64,
-    pub start: i64,
-    pub end: i64,
-    pub total: i64,
+    pub start: T,
+    pub end: T,
+    pub total: T,
+    /// Of the host.
     pub tiles: u64,
     pub tiles_ns: i64,
+}
+
+/// A dispatch, as totals count it.
+struct Timed<T> {
+    start: T,
+    end: T,
+    /// From the start to the end, if these are valid.
+    length: Option<T>,
+    tiles: u64,
+    tiles_ns: i64,
+    workgroup_count: [U32; 3],
+    workgroup_size: [U32; 3],
+}
+
+/// What a dispatch refers to.
+struct References {
+    queue: QueueKey,
+    submission: u64,
+    command_buffer: u64,
+    function: FunctionKey,
+    event: u64,
 }
 
 /// One of the longest dispatches that a device timed.
@@ -139,6 +147,19 @@ pub struct Longest<'a> {
 pub struct LongestHost<'a> {
     pub ns: i64,
     pub event: &'a layout::HostExecutionEvent,
+}
+
+/// The [`References`] of an event in a queue.
+macro_rules! references {
+    ($event:expr, $queue:expr) => {
+        References {
+            queue: $queue,
+            submission: $event.submission_id.get(),
+            command_buffer: $event.command_buffer_id.get(),
+            function: ($event.executable_id.get(), $event.function_ordinal.get()),
+            event: $event.event_id.get(),
+        }
+    };
 }
 
 impl<'a> Dispatches<'a> {
@@ -182,40 +203,24 @@ impl<'a> Dispatches<'a> {
             let name = QueueEventType(event_type.get()).name();
             options.selects_id(&[submission]) && options.selects(name.as_bytes())
         };
+        macro_rules! keep {
+            ($rows:ident, $what:literal, $kept:ident) => {
+                for row in record.rows::<rows::$rows<'_>>() {
+                    let event = row?.header;
+                    let submission = event.submission_id.get();
+                    if selects(event.event_type, submission) {
+                        self.model.check_queue($what, queue_of!(event), submission)?;
+                        self.$kept.push(event);
+                    }
+                }
+            };
+        }
         match content {
-            ContentType::QueueEvents => {
-                for row in record.rows::<rows::QueueEvent<'_>>() {
-                    let event = row?.header;
-                    if selects(event.event_type, event.submission_id.get()) {
-                        self.model.check_queue(
-                            "a queue event",
-                            queue_of!(event),
-                            event.submission_id.get(),
-                        )?;
-                        self.queue_events.push(event);
-                    }
-                }
-            }
+            ContentType::QueueEvents => keep!(QueueEvent, "a queue event", queue_events),
             ContentType::QueueDeviceEvents => {
-                for row in record.rows::<rows::QueueDeviceEvent<'_>>() {
-                    let event = row?.header;
-                    if selects(event.event_type, event.submission_id.get()) {
-                        let submission = event.submission_id.get();
-                        self.model.check_queue("a queue event of a device", queue_of!(event), submission)?;
-                        self.queue_device_events.push(event);
-                    }
-                }
+                keep!(QueueDeviceEvent, "a queue event of a device", queue_device_events);
             }
-            _ => {
-                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
-                    let event = row?.header;
-                    if selects(event.event_type, event.submission_id.get()) {
-                        let submission = event.submission_id.get();
-                        self.model.check_queue("a host execution", queue_of!(event), submission)?;
-                        self.host_events.push(event);
-                    }
-                }
-            }
+            _ => keep!(HostExecutionEvent, "a host execution", host_events),
         }
         Ok(())
     }
@@ -228,43 +233,23 @@ impl<'a> Dispatches<'a> {
         out: Option<&mut Out<'_>>,
     ) -> Result<()> {
         self.device_counts.total += 1;
-        let function = (event.executable_id.get(), event.function_ordinal.get());
-        let (submission, command_buffer) = (event.submission_id.get(), event.command_buffer_id.get());
-        let id = match options.report {
-            Report::Executable => function.0,
-            Report::Command => command_buffer,
-            Report::Queue => submission,
-            _ => event.event_id.get(),
-        };
-        if !options.selects_id(&[id]) {
-            return Ok(());
-        }
-        let queue = queue_of!(record.header);
-        self.check_metadata("a dispatch", queue, submission, command_buffer, options)?;
-        let key = self.model.function_key(queue.0, function.0, function.1)?;
-        if !options.selects(&key) {
-            return Ok(());
-        }
-        let ticks = ticks(event.start_tick.get(), event.end_tick.get());
-        self.device_counts.match_one(ticks.is_some());
-        if let Some(ticks) = ticks {
+        let references = references!(event, queue_of!(record.header));
+        let Some(key) = self.select("a dispatch", &references, options)? else { return Ok(()) };
+        let timed = Timed::by_device(event);
+        self.device_counts.match_one(timed.length.is_some());
+        let References { queue, submission, function, .. } = references;
+        if let Some(ticks) = timed.length {
             keep_longest(&mut self.longest, Longest { queue, ticks, event }, |it| it.ticks);
         }
         if options.dispatch_events {
             if let Some(out) = out {
-                print_dispatch(queue, event, &key, ticks, self.model.clock_fit(queue.0), out);
+                print_dispatch(queue, event, &key, timed.length, self.model.clock_fit(queue.0), out);
             }
             return Ok(());
         }
-        self.functions
-            .entry((queue.0, function), || FunctionTicks::new(queue.0, function))
-            .add(event, ticks)?;
-        let span = |command_buffer| move || Span::new(command_buffer, submission, queue);
-        if command_buffer != 0 {
-            let key = (command_buffer, submission, queue);
-            self.executions.entry(key, span(command_buffer)).add(event, ticks)?;
-        }
-        self.submissions.entry((queue, submission), span(0)).add(event, ticks)
+        self.functions.entry((queue.0, function), || Function::new(queue.0, function)).add(&timed)?;
+        add_to_execution(&mut self.executions, &references, &timed)?;
+        self.submissions.entry((queue, submission), || Span::new(0, submission, queue)).add(&timed)
     }
 
     fn add_host_dispatch(
@@ -277,63 +262,66 @@ impl<'a> Dispatches<'a> {
             return Ok(());
         }
         self.host_counts.total += 1;
-        let function = (event.executable_id.get(), event.function_ordinal.get());
-        let (submission, command_buffer) = (event.submission_id.get(), event.command_buffer_id.get());
-        let id = match options.report {
-            Report::Executable => function.0,
-            Report::Command => command_buffer,
-            Report::Queue => submission,
-            _ => event.event_id.get(),
-        };
-        if !options.selects_id(&[id]) {
-            return Ok(());
-        }
-        let queue = queue_of!(event);
-        self.check_metadata("a dispatch on the host", queue, submission, command_buffer, options)?;
-        let key = self.model.function_key(queue.0, function.0, function.1)?;
-        if !options.selects(&key) {
-            return Ok(());
-        }
-        let ns = nanoseconds(event.start_host_time_ns.get(), event.end_host_time_ns.get());
-        self.host_counts.match_one(ns.is_some());
-        if let Some(ns) = ns {
+        let references = references!(event, queue_of!(event));
+        let Some(key) = self.select("a dispatch on the host", &references, options)? else { return Ok(()) };
+        let timed = Timed::by_host(event);
+        self.host_counts.match_one(timed.length.is_some());
+        if let Some(ns) = timed.length {
             keep_longest(&mut self.longest_host, LongestHost { ns, event }, |it| it.ns);
         }
         if options.dispatch_events {
             if let Some(out) = out {
-                print_host_dispatch(event, &key, ns, out);
+                print_host_dispatch(event, &key, timed.length, out);
             }
             return Ok(());
         }
-        self.host_functions
-            .entry((queue.0, function), || HostFunction::new(queue.0, function))
-            .add(event, ns)?;
-        if command_buffer != 0 {
-            let key = (command_buffer, submission, queue);
-            let make = || HostSpan::new(command_buffer, submission, queue);
-            self.host_executions.entry(key, make).add(event, ns)?;
-        }
-        Ok(())
+        let (device, function) = (references.queue.0, references.function);
+        self.host_functions.entry((device, function), || Function::new(device, function)).add(&timed)?;
+        add_to_execution(&mut self.host_executions, &references, &timed)
     }
 
-    fn check_metadata(
+    /// The name of a dispatch's function, if the options select it. Fails if the bundle does not describe what it refers to.
+    fn select(
         &self,
-        event: &str,
-        queue: QueueKey,
-        submission: u64,
-        command_buffer: u64,
+        what: &str,
+        references: &References,
         options: &ReportOptions,
-    ) -> Result<()> {
-        self.model.check_queue(event, queue, submission)?;
+    ) -> Result<Option<Cow<'a, [u8]>>> {
+        let References { queue, submission, command_buffer, function, event } = *references;
+        let id = match options.report {
+            Report::Executable => function.0,
+            Report::Command => command_buffer,
+            Report::Queue => submission,
+            _ => event,
+        };
+        if !options.selects_id(&[id]) {
+            return Ok(None);
+        }
+        self.model.check_queue(what, queue, submission)?;
         let needs_command_buffer = options.report == Report::Command && command_buffer != 0;
         if needs_command_buffer && self.model.command_buffers.get(&command_buffer).is_none() {
             return Err(Error::data_loss(format!(
-                "{event} of submission {submission} refers to command buffer {command_buffer}, which the bundle does not \
+                "{what} of submission {submission} refers to command buffer {command_buffer}, which the bundle does not \
                  describe"
             )));
         }
-        Ok(())
+        let key = self.model.function_key(queue.0, function.0, function.1)?;
+        Ok(options.selects(&key).then_some(key))
     }
+}
+
+/// Adds a dispatch to the execution of its command buffer, if it has one.
+fn add_to_execution<T: Time>(
+    executions: &mut Table<ExecutionKey, Span<T>>,
+    references: &References,
+    timed: &Timed<T>,
+) -> Result<()> {
+    let References { queue, submission, command_buffer, .. } = *references;
+    if command_buffer == 0 {
+        return Ok(());
+    }
+    let make = || Span::new(command_buffer, submission, queue);
+    executions.entry((command_buffer, submission, queue), make).add(timed)
 }
 
 /// Keeps the longest of the events: a longer one replaces the first of the shortest.
@@ -354,32 +342,94 @@ impl Counts {
     }
 }
 
-impl FunctionTicks {
+impl Timed<u64> {
+    fn by_device(event: &layout::DispatchEvent) -> Self {
+        let (start, end) = (event.start_tick.get(), event.end_tick.get());
+        Self {
+            start,
+            end,
+            length: ticks(start, end),
+            tiles: 0,
+            tiles_ns: 0,
+            workgroup_count: event.workgroup_count,
+            workgroup_size: event.workgroup_size,
+        }
+    }
+}
+
+impl Timed<i64> {
+    fn by_host(event: &layout::HostExecutionEvent) -> Self {
+        let (start, end) = (event.start_host_time_ns.get(), event.end_host_time_ns.get());
+        Self {
+            start,
+            end,
+            length: nanoseconds(start, end),
+            tiles: event.tile_count.get(),
+            tiles_ns: event.tile_duration_sum_ns.get(),
+            workgroup_count: event.workgroup_count,
+            workgroup_size: event.workgroup_size,
+        }
+    }
+}
+
+impl Time for u64 {
+    const MAX: Self = Self::MAX;
+
+    fn as_f64(self) -> f64 {
+        self as f64
+    }
+
+    fn add_to(self, total: &mut Self) -> Result<()> {
+        add(total, self)
+    }
+}
+
+impl Time for i64 {
+    const MAX: Self = Self::MAX;
+
+    fn as_f64(self) -> f64 {
+        self as f64
+    }
+
+    /// Fails for a negative duration, too.
+    fn add_to(self, total: &mut Self) -> Result<()> {
+        let sum = total.checked_add(self).filter(|_| self >= 0);
+        *total =
+            sum.ok_or_else(|| Error::out_of_range(format!("a duration of {self} ns cannot be totalled")))?;
+        Ok(())
+    }
+}
+
+impl<T: Time> Function<T> {
     fn new(device: u32, function: FunctionKey) -> Self {
         Self {
             device,
             function,
             count: 0,
             invalid: 0,
-            minimum: u64::MAX,
-            maximum: 0,
-            total: 0,
+            minimum: T::MAX,
+            maximum: T::default(),
+            total: T::default(),
+            tiles: 0,
+            tiles_ns: 0,
             deviation: Deviation::default(),
             workgroup_count: Default::default(),
             workgroup_size: Default::default(),
         }
     }
 
-    fn add(&mut self, event: &layout::DispatchEvent, ticks: Option<u64>) -> Result<()> {
+    fn add(&mut self, timed: &Timed<T>) -> Result<()> {
         self.count += 1;
-        (self.workgroup_count, self.workgroup_size) = (event.workgroup_count, event.workgroup_size);
-        let Some(ticks) = ticks else {
+        (self.workgroup_count, self.workgroup_size) = (timed.workgroup_count, timed.workgroup_size);
+        let Some(length) = timed.length else {
             self.invalid += 1;
             return Ok(());
         };
-        (self.minimum, self.maximum) = (self.minimum.min(ticks), self.maximum.max(ticks));
-        self.deviation.add(ticks as f64);
-        add(&mut self.total, ticks)
+        (self.minimum, self.maximum) = (self.minimum.min(length), self.maximum.max(length));
+        self.deviation.add(length.as_f64());
+        length.add_to(&mut self.total)?;
+        timed.tiles_ns.add_to(&mut self.tiles_ns)?;
+        timed.tiles.add_to(&mut self.tiles)
     }
 
     /// Number of dispatches with times.
@@ -388,10 +438,12 @@ impl FunctionTicks {
     }
 
     /// The shortest dispatch, or zero.
-    pub fn minimum(&self) -> u64 {
-        if self.valid() == 0 { 0 } else { self.minimum }
+    pub fn minimum(&self) -> T {
+        if self.valid() == 0 { T::default() } else { self.minimum }
     }
+}
 
+impl Function<u64> {
     /// The shortest, longest and total time in nanoseconds.
     pub fn ns(&self, fit: Option<ClockFit>) -> Option<(i64, i64, i64)> {
         let fit = fit.filter(|_| self.valid() != 0)?;
@@ -404,24 +456,29 @@ impl FunctionTicks {
     }
 }
 
-impl Span {
+impl<T: Time> Span<T> {
     fn new(command_buffer: u64, submission: u64, queue: QueueKey) -> Self {
-        let (count, valid, invalid, total) = (0, 0, 0, 0);
-        Self { command_buffer, submission, queue, count, valid, invalid, start: u64::MAX, end: 0, total }
+        let (count, valid, invalid, tiles, tiles_ns) = (0, 0, 0, 0, 0);
+        let (start, end, total) = (T::MAX, T::default(), T::default());
+        Self { command_buffer, submission, queue, count, valid, invalid, start, end, total, tiles, tiles_ns }
     }
 
-    fn add(&mut self, event: &layout::DispatchEvent, ticks: Option<u64>) -> Result<()> {
+    fn add(&mut self, timed: &Timed<T>) -> Result<()> {
         self.count += 1;
-        let Some(ticks) = ticks else {
+        let Some(length) = timed.length else {
             self.invalid += 1;
             return Ok(());
         };
         self.valid += 1;
-        self.start = self.start.min(event.start_tick.get());
-        self.end = self.end.max(event.end_tick.get());
-        add(&mut self.total, ticks)
+        self.start = self.start.min(timed.start);
+        self.end = self.end.max(timed.end);
+        length.add_to(&mut self.total)?;
+        timed.tiles_ns.add_to(&mut self.tiles_ns)?;
+        timed.tiles.add_to(&mut self.tiles)
     }
+}
 
+impl Span<u64> {
     /// Ticks from the first start to the last end.
     pub fn ticks(&self) -> f64 {
         self.end.saturating_sub(self.start) as f64
@@ -433,81 +490,11 @@ impl Span {
     }
 }
 
-impl HostFunction {
-    fn new(device: u32, function: FunctionKey) -> Self {
-        Self {
-            device,
-            function,
-            count: 0,
-            invalid: 0,
-            minimum: i64::MAX,
-            maximum: 0,
-            total: 0,
-            tiles: 0,
-            tiles_ns: 0,
-            deviation: Deviation::default(),
-            workgroup_count: Default::default(),
-            workgroup_size: Default::default(),
-        }
-    }
-
-    fn add(&mut self, event: &layout::HostExecutionEvent, ns: Option<i64>) -> Result<()> {
-        self.count += 1;
-        (self.workgroup_count, self.workgroup_size) = (event.workgroup_count, event.workgroup_size);
-        let Some(ns) = ns else {
-            self.invalid += 1;
-            return Ok(());
-        };
-        (self.minimum, self.maximum) = (self.minimum.min(ns), self.maximum.max(ns));
-        self.deviation.add(ns as f64);
-        add_ns(&mut self.total, ns)?;
-        add_ns(&mut self.tiles_ns, event.tile_duration_sum_ns.get())?;
-        add(&mut self.tiles, event.tile_count.get())
-    }
-
-    /// Number of dispatches with times.
-    pub fn valid(&self) -> u64 {
-        self.deviation.count
-    }
-
-    /// The shortest dispatch, or zero.
-    pub fn minimum(&self) -> i64 {
-        if self.valid() == 0 { 0 } else { self.minimum }
-    }
-}
-
-impl HostSpan {
-    fn new(command_buffer: u64, submission: u64, queue: QueueKey) -> Self {
-        let (count, valid, invalid, total, tiles, tiles_ns) = (0, 0, 0, 0, 0, 0);
-        let (start, end) = (i64::MAX, 0);
-        Self { command_buffer, submission, queue, count, valid, invalid, start, end, total, tiles, tiles_ns }
-    }
-
-    fn add(&mut self, event: &layout::HostExecutionEvent, ns: Option<i64>) -> Result<()> {
-        self.count += 1;
-        let Some(ns) = ns else {
-            self.invalid += 1;
-            return Ok(());
-        };
-        self.valid += 1;
-        self.start = self.start.min(event.start_host_time_ns.get());
-        self.end = self.end.max(event.end_host_time_ns.get());
-        add_ns(&mut self.total, ns)?;
-        add_ns(&mut self.tiles_ns, event.tile_duration_sum_ns.get())?;
-        add(&mut self.tiles, event.tile_count.get())
-    }
-
+impl Span<i64> {
     /// Nanoseconds from the first start to the last end.
     pub fn ns(&self) -> i64 {
         if self.valid == 0 { 0 } else { self.end - self.start }
     }
-}
-
-/// Adds to a total of nanoseconds, and fails for a negative duration and where it overflows.
-fn add_ns(total: &mut i64, ns: i64) -> Result<()> {
-    let sum = total.checked_add(ns).filter(|_| ns >= 0);
-    *total = sum.ok_or_else(|| Error::out_of_range(format!("a duration of {ns} ns cannot be totalled")))?;
-    Ok(())
 }
 
 fn print_dispatch(

@@ -3,7 +3,7 @@
 use rehal_base::Result;
 
 use super::ReportOptions;
-use super::dispatches::{Dispatches, FunctionTicks, HostFunction};
+use super::dispatches::{Dispatches, Function};
 use super::out::{Fixed, Out, hash, object, text};
 use crate::clock::ClockFit;
 use crate::layout::{self, HAS_IDENTITY, NONE};
@@ -100,8 +100,8 @@ fn print_function(function: &rows::Function<'_>, key: &[u8], options: &ReportOpt
 /// The dispatches of each function, on each device.
 struct Groups<'d, 'a> {
     dispatches: &'d Dispatches<'a>,
-    device: Vec<Vec<&'d FunctionTicks>>,
-    host: Vec<Vec<&'d HostFunction>>,
+    device: Vec<Vec<&'d Function<u64>>>,
+    host: Vec<Vec<&'d Function<i64>>>,
 }
 
 impl<'d, 'a> Groups<'d, 'a> {
@@ -137,7 +137,7 @@ impl<'d, 'a> Groups<'d, 'a> {
     }
 }
 
-fn print_text(group: &FunctionTicks, fit: Option<ClockFit>, out: &mut Out<'_>) {
+fn print_text(group: &Function<u64>, fit: Option<ClockFit>, out: &mut Out<'_>) {
     text!(out, "    device={} dispatches={} valid={} ", group.device, group.count, group.valid());
     text!(out, "invalid={} ticks[min/avg/max/total]={}/", group.invalid, group.minimum());
     text!(out, "{}/{}/{}", Fixed(group.average(), 3), group.maximum, group.total);
@@ -148,7 +148,7 @@ fn print_text(group: &FunctionTicks, fit: Option<ClockFit>, out: &mut Out<'_>) {
     text!(out, "\n");
 }
 
-fn print_host_text(group: &HostFunction, out: &mut Out<'_>) {
+fn print_host_text(group: &Function<i64>, out: &mut Out<'_>) {
     text!(out, "    timing=host_execution device={} dispatches={} ", group.device, group.count);
     text!(out, "valid={} invalid={} ns[min/avg/max/total]=", group.valid(), group.invalid);
     let mean = Fixed(group.deviation.mean, 3);
@@ -156,7 +156,7 @@ fn print_host_text(group: &HostFunction, out: &mut Out<'_>) {
     text!(out, "tile_count={} tile_sum_ns={}\n", group.tiles, group.tiles_ns);
 }
 
-fn print_jsonl(group: &FunctionTicks, fit: Option<ClockFit>, key: &[u8], out: &mut Out<'_>) {
+fn print_jsonl(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &mut Out<'_>) {
     let ns = group.ns(fit);
     let (minimum, maximum, total) = ns.unwrap_or_default();
     let scale = fit.filter(|_| ns.is_some()).map_or(0.0, |fit| fit.ns_per_tick());
@@ -183,7 +183,7 @@ fn print_jsonl(group: &FunctionTicks, fit: Option<ClockFit>, key: &[u8], out: &m
     );
 }
 
-fn print_host_jsonl(group: &HostFunction, key: &[u8], out: &mut Out<'_>) {
+fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
     object!(
         out,
         "executable_function_host_dispatch_group",

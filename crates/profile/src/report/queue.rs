@@ -54,7 +54,7 @@ fn print_summary(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut
 /// What happened on one queue.
 #[derive(Clone, Default)]
 struct OnQueue<'d, 'a> {
-    submissions: Vec<&'d Span>,
+    submissions: Vec<&'d Span<u64>>,
     device_events: Vec<&'a layout::QueueDeviceEvent>,
     host_events: Vec<&'a layout::HostExecutionEvent>,
     events: Vec<&'a layout::QueueEvent>,

@@ -17,8 +17,25 @@ pub(super) struct Content {
     pub buffer: u32,
     pub offset: u64,
     pub bytes: Vec<u8>,
-    /// Whether a kernel that they are bound to may not read them: it changes bytes of the binding.
-    pub may_be_unread: bool,
+    pub reading: Reading,
+}
+
+/// Whether the work reads a content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As far as is known.
+    Read,
+    /// Maybe not: it is of a binding that a kernel changes.
+    Unread,
+    /// The same, but other bindings of the kernel have some of the bytes.
+    Shared,
+}
+
+impl Content {
+    /// Bytes of a buffer that are read as far as is known.
+    pub(super) fn of(buffer: u32, offset: u64, bytes: Vec<u8>) -> Self {
+        Self { buffer, offset, bytes, reading: Reading::Read }
+    }
 }
 
 /// What the operations of a slice access.
@@ -29,6 +46,8 @@ pub(super) struct Collector<'s> {
     /// The bytes that the slice has accessed.
     touched: HashMap<u32, Ranges>,
     written: BTreeMap<u32, Ranges>,
+    /// What operations other than kernels wrote.
+    pub transfers: HashMap<u32, Ranges>,
     /// The ranges that kernels may have written without a change.
     bound: BTreeMap<u32, Ranges>,
     /// The digests of bound ranges before an operation, in its order.
@@ -54,6 +73,7 @@ impl<'s> Collector<'s> {
             buffers: BTreeMap::new(),
             touched: HashMap::new(),
             written: BTreeMap::new(),
+            transfers: HashMap::new(),
             bound: BTreeMap::new(),
             before: Vec::new(),
             first_content: 0,
@@ -81,7 +101,7 @@ impl<'s> Collector<'s> {
         for new in self.touched.entry(buffer).or_default().add(range) {
             if reads {
                 let bytes = transfer::to_vec(handle, new.offset, new.length)?;
-                self.contents.push(Content { buffer, offset: new.offset, bytes, may_be_unread: false });
+                self.contents.push(Content::of(buffer, new.offset, bytes));
             }
         }
         Ok(())
@@ -92,7 +112,7 @@ impl<'s> Collector<'s> {
             self.written.remove(&buffer).into_iter().flat_map(|ranges| ranges.iter().collect::<Vec<_>>())
         {
             let bytes = transfer::to_vec(handle, range.offset, range.length)?;
-            self.outputs.push(Content { buffer, offset: range.offset, bytes, may_be_unread: false });
+            self.outputs.push(Content::of(buffer, range.offset, bytes));
         }
         Ok(())
     }
@@ -145,6 +165,7 @@ impl<'s> Collector<'s> {
             match (it.access, before) {
                 (AccessKind::Writes, _) => {
                     self.written.entry(buffer).or_default().add(range);
+                    self.transfers.entry(buffer).or_default().add(range);
                 }
                 (AccessKind::Binds, Some(before)) => {
                     self.bound.entry(buffer).or_default().add(range);
@@ -155,9 +176,14 @@ impl<'s> Collector<'s> {
                                 && Range { offset: other.offset, length: other.length }.overlaps(range)
                         };
                         // Of aliases, one may be read.
-                        if operation.ranges.iter().filter(shares).count() == 1 {
-                            self.mark_unread(buffer, range);
-                        }
+                        self.mark(
+                            buffer,
+                            range,
+                            match operation.ranges.iter().filter(shares).count() {
+                                1 => Reading::Unread,
+                                _ => Reading::Shared,
+                            },
+                        );
                     }
                 }
                 _ => {}
@@ -170,11 +196,13 @@ impl<'s> Collector<'s> {
         Ok(())
     }
 
-    fn mark_unread(&mut self, buffer: u32, range: Range) {
+    fn mark(&mut self, buffer: u32, range: Range, reading: Reading) {
         // Earlier operations read what they needed first.
         for content in self.contents[self.first_content..].iter_mut().filter(|it| it.buffer == buffer) {
             let end = content.offset + content.bytes.len() as u64;
-            content.may_be_unread |= range.offset <= content.offset && end <= range.end();
+            if range.offset <= content.offset && end <= range.end() {
+                content.reading = reading;
+            }
         }
     }
 

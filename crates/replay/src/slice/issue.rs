@@ -35,6 +35,16 @@ const PATTERNS: [u8; 2] = [0xFF, 0x5A];
 /// How many bytes have the same pattern.
 const PATTERN_BYTES: usize = 16;
 
+/// Patterns in place of bytes, each of which differs from what it replaces: what is not written can be told.
+pub(super) fn patterns(bytes: &[u8], first: usize) -> Vec<u8> {
+    let pattern = |at: usize, byte: u8| {
+        let block = at / PATTERN_BYTES + first;
+        let pattern = PATTERNS[block % PATTERNS.len()];
+        if pattern == byte { PATTERNS[(block + 1) % PATTERNS.len()] } else { pattern }
+    };
+    bytes.iter().enumerate().map(|(at, byte)| pattern(at, *byte)).collect()
+}
+
 /// The objects that the operations of a slice name, by index.
 struct Needs {
     executables: BTreeSet<u32>,
@@ -279,9 +289,7 @@ impl<'r> Issue<'r> {
             Fill::Nothing => Ok(()),
             Fill::Captured => transfer::write(buffer, content.offset, &content.bytes),
             Fill::Patterns(first) => {
-                let pattern = |at: usize| PATTERNS[(at / PATTERN_BYTES + first) % PATTERNS.len()];
-                let bytes: Vec<u8> = (0..content.bytes.len()).map(pattern).collect();
-                transfer::write(buffer, content.offset, &bytes)
+                transfer::write(buffer, content.offset, &patterns(&content.bytes, first))
             }
         }
     }
@@ -400,5 +408,22 @@ impl<'r> Issue<'r> {
         self.now += 1;
         self.devices[device as usize].flush(affinity)?;
         self.timeline.wait(self.now, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::patterns;
+
+    #[test]
+    fn every_byte_of_a_pattern_differs_from_what_it_replaces() {
+        let bytes: Vec<u8> = (0..2048).map(|at| (at / 8) as u8).collect();
+        for first in 0..2 {
+            let patterns = patterns(&bytes, first);
+            assert!(
+                patterns.len() == bytes.len() && patterns.iter().zip(&bytes).all(|(one, other)| one != other)
+            );
+            assert_eq!(patterns[0], super::PATTERNS[first]);
+        }
     }
 }

@@ -27,10 +27,63 @@ impl Ranges {
         new
     }
 
+    /// Whether it contains all bytes of a range.
+    pub(super) fn covers(&self, range: Range) -> bool {
+        let at = self.0.partition_point(|it| it.end() < range.end());
+        self.0.get(at).is_some_and(|it| it.offset <= range.offset)
+    }
+
+    /// The ranges, joined over the gaps that `joins` accepts.
+    pub(super) fn joined(&self, joins: impl Fn(Range) -> bool) -> Vec<Range> {
+        let mut joined: Vec<Range> = Vec::new();
+        for range in &self.0 {
+            let gap = |last: &Range| Range { offset: last.end(), length: range.offset - last.end() };
+            match joined.last_mut() {
+                Some(last) if joins(gap(last)) => last.length = range.end() - last.offset,
+                _ => joined.push(*range),
+            }
+        }
+        joined
+    }
+
+    /// At most `count` ranges, joined over gaps below a size, which grows until there are no more.
+    pub(super) fn joined_to(&self, mut gap_bytes: u64, count: usize) -> Vec<Range> {
+        loop {
+            let joined = self.joined(|gap| gap.length < gap_bytes);
+            if joined.len() <= count {
+                return joined;
+            }
+            gap_bytes = gap_bytes.saturating_mul(4);
+        }
+    }
+
     /// The ranges, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range> {
         self.0.iter().copied()
     }
+}
+
+/// Unit of changes: a multiple of the size of every element.
+const GRAIN_BYTES: usize = 16;
+/// Bytes that are compared at once while nothing differs.
+const STRIDE_BYTES: usize = 4 << 10;
+
+/// The ranges in which two slices of the same length differ, in units of 16 bytes; ranges that touch are one.
+pub fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
+    for (number, (old, new)) in strides.enumerate().filter(|(_, (old, new))| old != new) {
+        let grains = old.chunks(GRAIN_BYTES).zip(new.chunks(GRAIN_BYTES));
+        for (grain, (_, new)) in grains.enumerate().filter(|(_, (old, new))| old != new) {
+            let offset = (number * STRIDE_BYTES + grain * GRAIN_BYTES) as u64;
+            let length = new.len() as u64;
+            match ranges.last_mut() {
+                Some(last) if last.end() == offset => last.length += length,
+                _ => ranges.push(Range { offset, length }),
+            }
+        }
+    }
+    ranges
 }
 
 fn push(list: &mut Vec<Range>, start: u64, end: u64) {
@@ -61,5 +114,33 @@ mod tests {
                 assert!(ranges.0.windows(2).all(|pair| pair[0].end() < pair[1].offset));
             }
         }
+    }
+
+    #[test]
+    fn ranges_are_joined_over_accepted_gaps() {
+        let mut ranges = Ranges::default();
+        for (offset, length) in [(0, 10), (12, 8), (30, 10), (100, 1)] {
+            ranges.add(Range { offset, length });
+        }
+        let pairs = |ranges: Vec<Range>| ranges.iter().map(|it| (it.offset, it.end())).collect::<Vec<_>>();
+        assert_eq!(pairs(ranges.joined(|gap| gap.length <= 2)), [(0, 20), (30, 40), (100, 101)]);
+        assert_eq!(pairs(ranges.joined(|gap| gap.offset == 20)), [(0, 10), (12, 40), (100, 101)]);
+        assert_eq!(pairs(ranges.joined_to(1, 2)), [(0, 40), (100, 101)]);
+        assert_eq!(pairs(ranges.joined_to(1, 1)), [(0, 101)]);
+        let covers = |offset, length| ranges.covers(Range { offset, length });
+        assert!(covers(0, 10) && covers(12, 8) && covers(13, 1) && covers(100, 1));
+        assert!(!covers(9, 4) && !covers(10, 2) && !covers(99, 2) && !covers(200, 1));
+    }
+
+    #[test]
+    fn changes_are_whole_units() {
+        let before = vec![0; 10_000];
+        let mut after = before.clone();
+        assert!(changes(&before, &after).is_empty());
+        for at in [5, 40, 4095, 4096, 9_999] {
+            after[at] = 1;
+        }
+        let pairs: Vec<_> = changes(&before, &after).iter().map(|it| (it.offset, it.length)).collect();
+        assert_eq!(pairs, [(0, 16), (32, 16), (4080, 32), (9984, 16)]);
     }
 }

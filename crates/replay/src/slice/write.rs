@@ -10,16 +10,9 @@ use super::cut::Found;
 use super::issue::Fill;
 use super::references::Source;
 use super::shared::Shared;
+use super::trim::is_cheap;
 use super::{Slice, SliceCheck, SlicedRead};
 use crate::{CaptureSink, RecordOptions, Recorder};
-
-/// What tests of a slice have shown.
-struct Tested {
-    /// Which contents have no effect on what the work writes, all of it.
-    unread: Vec<bool>,
-    /// Whether the work without them wrote the same bytes as in the whole capture.
-    is_checked: bool,
-}
 
 impl Shared<'_> {
     /// Writes a slice. `elapsed` is the time of the replay up to its end.
@@ -30,9 +23,10 @@ impl Shared<'_> {
         elapsed: Duration,
         sink: impl CaptureSink + 'static,
     ) -> Result<Slice> {
-        let mut tested = self.test(found, &collected)?;
+        let is_cheap = is_cheap(collected.duration, elapsed);
+        let mut tested = self.test(found, &mut collected, is_cheap)?;
         let checks = match self.options.check {
-            SliceCheck::WhenCheap => collected.duration <= elapsed / 4,
+            SliceCheck::WhenCheap => is_cheap,
             SliceCheck::Always => true,
             SliceCheck::Never => false,
         };
@@ -40,6 +34,7 @@ impl Shared<'_> {
             self.check(found, &collected, &tested.unread)?;
             tested.is_checked = true;
         }
+        tested.narrow(&mut collected);
         let content_bytes = self.record(found, &collected, &tested.unread, sink)?;
         let read = |output: Content| SlicedRead {
             buffer_id: self.plan.buffer_ids[output.buffer as usize],
@@ -55,7 +50,8 @@ impl Shared<'_> {
     /// Fails if the work by itself writes other bytes.
     fn check(&self, found: &Found, collected: &Collector<'_>, unread: &[bool]) -> Result<()> {
         let fill = |index: usize| if unread[index] { Fill::Nothing } else { Fill::Captured };
-        match self.is_same(found, collected, &fill)? {
+        let outputs = self.perform(found, collected, &fill)?;
+        match outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)) {
             true => Ok(()),
             false => Err(Error::failed_precondition(format!(
                 "{} does not write the same bytes by itself as in the whole capture",
@@ -112,63 +108,24 @@ impl Shared<'_> {
         Ok(stored.map(|piece| piece.length).sum())
     }
 
-    fn test(&self, found: &Found, collected: &Collector<'_>) -> Result<Tested> {
-        /// Maximum number of contents that are tested one by one.
-        const MAX_TESTS: usize = 16;
-        let candidates: Vec<bool> = collected.contents.iter().map(|it| it.may_be_unread).collect();
-        let count = candidates.iter().filter(|it| **it).count();
-        let mut tested = Tested { unread: vec![false; candidates.len()], is_checked: false };
-        if self.options.keep_outputs || count == 0 {
-            return Ok(tested);
-        }
-        if self.have_no_effect(found, collected, &candidates)? {
-            return Ok(Tested { unread: candidates, is_checked: true });
-        }
-        if (2..=MAX_TESTS).contains(&count) {
-            for index in (0..candidates.len()).filter(|index| candidates[*index]) {
-                tested.unread[index] = true;
-                tested.unread[index] = self.have_no_effect(found, collected, &tested.unread)?;
-                tested.is_checked |= tested.unread[index];
-            }
-        }
-        Ok(tested)
-    }
-
-    /// Whether contents have no effect on what the work writes, all of it: kernels overwrite them without reading them.
-    fn have_no_effect(&self, found: &Found, collected: &Collector<'_>, which: &[bool]) -> Result<bool> {
-        /// Of this many bytes, any value that is read meets each of the patterns often enough.
-        const MANY_BYTES: usize = 4096;
-        let bytes = collected.contents.iter().zip(which).filter(|(_, is)| **is);
-        let fewest = bytes.map(|(content, _)| content.bytes.len()).min().unwrap_or(0);
-        let rounds = if fewest < MANY_BYTES { 2 } else { 1 };
-        for round in 0..rounds {
-            let fill = |index: usize| if which[index] { Fill::Patterns(round) } else { Fill::Captured };
-            if !self.is_same(found, collected, &fill)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether the work, performed by itself, writes the bytes that it writes in the whole capture.
-    fn is_same(
+    /// What the work writes when it is performed by itself.
+    pub(super) fn perform(
         &self,
         found: &Found,
         collected: &Collector<'_>,
         fill: &dyn Fn(usize) -> Fill,
-    ) -> Result<bool> {
+    ) -> Result<Vec<Vec<u8>>> {
         let mut issue = self.begin_issue(self.replay.devices().devices(), found, collected)?;
         for (index, content) in collected.contents.iter().enumerate() {
             issue.write(content, fill(index))?;
         }
-        let outputs = issue.run(&|_| Ok(()))?;
-        Ok(outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)))
+        issue.run(&|_| Ok(()))
     }
 }
 
 fn shown(found: &Found) -> String {
     match found.end {
-        Some(_) => format!("scope '{}'", found.name),
-        None => format!("the dispatch of '{}' at {}", found.name, found.location),
+        Some(_) => format!("scope '{}'", found.name.escape_debug()),
+        None => format!("the dispatch of '{}' at {}", found.name.escape_debug(), found.location),
     }
 }

@@ -1,6 +1,6 @@
 //! Slices of the captures: each distinct dispatch, and each scope, replays to the bytes of the whole capture.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -31,21 +31,20 @@ fn replay(bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Replay> {
     Replay::new(plan, &devices, &options)
 }
 
-/// A dispatch: its record, occurrence, and how many bytes are bound to it and in its executable.
+/// A dispatch: its record, occurrence, how many bytes it may read, and how many are in its executable.
 #[derive(Clone, Debug)]
 struct Site {
     record: u32,
     occurrence: u64,
-    bound_bytes: u64,
+    read_bytes: u64,
     executable_bytes: u64,
-    /// The bytes of each binding afterwards, by buffer and offset.
-    after: HashMap<(u64, u64), Vec<u8>>,
+    /// The buffer and offset of each binding, and its bytes afterwards.
+    after: Vec<(u64, u64, Vec<u8>)>,
 }
 
 /// Number of bytes in ranges, each counted once.
-fn union(ranges: &[AccessedRange<'_>]) -> u64 {
-    let mut ranges: Vec<_> =
-        ranges.iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length)).collect();
+fn union<'a>(ranges: impl Iterator<Item = &'a AccessedRange<'a>>) -> u64 {
+    let mut ranges: Vec<_> = ranges.map(|it| (it.buffer_id, it.offset, it.offset + it.length)).collect();
     ranges.sort_unstable();
     let (mut count, mut last) = (0, (0, 0));
     for (buffer, start, end) in ranges {
@@ -62,6 +61,7 @@ struct Dispatches {
     seen: HashSet<Vec<u8>>,
     sites: Vec<Site>,
     is_new: bool,
+    before: Vec<Vec<u8>>,
 }
 
 impl Observer for Dispatches {
@@ -78,19 +78,36 @@ impl Observer for Dispatches {
             );
             self.seen.insert(key.into_bytes())
         });
+        self.before.clear();
+        for it in operation.bindings().iter().filter(|_| self.is_new) {
+            self.before.push(transfer::to_vec(it.buffer, it.offset, it.length)?);
+        }
         Ok(ControlFlow::Continue(()))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if let Some(dispatch) = operation.dispatch.filter(|_| self.is_new) {
-            let mut after = HashMap::new();
+            let mut after = Vec::new();
             for it in operation.bindings() {
-                after.insert((it.buffer_id, it.offset), transfer::to_vec(it.buffer, it.offset, it.length)?);
+                after.push((it.buffer_id, it.offset, transfer::to_vec(it.buffer, it.offset, it.length)?));
             }
+            // What a kernel changes it may also read, through another binding of the same bytes.
+            let may_be_read = |(at, it): &(usize, &AccessedRange<'_>)| {
+                let shares = |other: &&AccessedRange<'_>| {
+                    (it.buffer_id == other.buffer_id)
+                        && it.offset < other.offset + other.length
+                        && other.offset < it.offset + it.length
+                };
+                let is_shared = operation.bindings().iter().filter(shares).count() > 1;
+                self.before.get(*at).is_none_or(|before| *before == after[*at].2) || is_shared
+            };
+            let (bindings, others) = operation.ranges.split_at(operation.bindings().len());
+            let read = bindings.iter().enumerate().filter(may_be_read).map(|(_, it)| it);
+            let read_bytes = union(read.chain(others));
             self.sites.push(Site {
                 record: operation.location.ordinal,
                 occurrence: operation.occurrence,
-                bound_bytes: union(operation.ranges),
+                read_bytes,
                 executable_bytes: dispatch.executable.data.len() as u64,
                 after,
             });
@@ -116,7 +133,7 @@ impl Observer for Reads {
 /// Cuts a slice and checks that it replays to its reads; returns its size.
 fn check(name: &str, replay: &Replay, cut: &Cut) -> (Slice, u64) {
     let memory = Memory::default();
-    let slice = replay.slice(cut, &SliceOptions::default(), memory.clone());
+    let slice = replay.slice(cut, &SliceOptions::default(), memory.clone(), &mut []);
     let slice = slice.unwrap_or_else(|error| panic!("{name}, {cut:?}: {}", error.report()));
     let bytes = memory.bytes();
     let size = bytes.len() as u64;
@@ -151,14 +168,22 @@ pub fn dispatches_are_sliced(set: &Path) {
         for site in &dispatches.sites {
             let cut = Cut::Dispatch { record: site.record, occurrence: site.occurrence };
             let (slice, size) = check(&name, &replay, &cut);
-            let limit = site.bound_bytes + site.executable_bytes + OVERHEAD_BYTES;
+            let limit = site.read_bytes + site.executable_bytes + OVERHEAD_BYTES;
             assert!(size <= limit, "{name}, {cut:?}: {size} bytes, more than {limit}");
             for read in &slice.reads {
                 // Ranges that touch are read at once.
-                let after = site.after.get(&(read.buffer_id, read.offset));
-                let after = after.unwrap_or_else(|| panic!("{name}, {cut:?}: reads what is not bound"));
-                let length = after.len().min(read.bytes.len());
-                assert!(after[..length] == read.bytes[..length], "{name}, {cut:?}: other bytes");
+                let mut is_bound = false;
+                for (buffer_id, offset, after) in &site.after {
+                    let (from, to) = (read.offset.max(*offset), offset + after.len() as u64);
+                    let to = to.min(read.offset + read.bytes.len() as u64);
+                    if *buffer_id == read.buffer_id && from < to {
+                        let expected = &after[(from - offset) as usize..(to - offset) as usize];
+                        let actual = &read.bytes[(from - read.offset) as usize..(to - read.offset) as usize];
+                        assert!(expected == actual, "{name}, {cut:?}: other bytes");
+                        is_bound = true;
+                    }
+                }
+                assert!(is_bound, "{name}, {cut:?}: reads what is not bound");
                 changed += 1;
             }
             count += 1;
@@ -176,7 +201,7 @@ pub fn scopes_are_sliced(set: &Path) {
         let scopes: Vec<_> = replay.plan().scopes().map(|(name, _)| name.to_vec()).collect();
         for scope in scopes {
             let cut = Cut::Scope { name: scope, occurrence: 0 };
-            let empty = replay.slice(&cut, &SliceOptions::default(), Memory::default());
+            let empty = replay.slice(&cut, &SliceOptions::default(), Memory::default(), &mut []);
             if empty.is_err_and(|error| error.message().contains("issues no work")) {
                 continue;
             }

@@ -82,7 +82,7 @@ fn by_id_by_function_by_own_name_and_all() {
 }
 
 #[test]
-fn the_most_specific_selector_wins() {
+fn several_selectors_of_different_functions_all_apply() {
     let files = Replacements::new();
     let functions = ["l", "r", "s"].map(|name| function(name, 0, 1));
     let [a, b] = [("a", 40), ("b", 50)].map(|(name, adds)| {
@@ -93,14 +93,50 @@ fn the_most_specific_selector_wins() {
     for (substitutions, expected) in [
         ([format!("{left}={a}"), format!("{right}={b}")], [40, 50, 50]),
         ([format!("l={a}"), format!("s={b}")], [40, 50, 50]),
-        // An id takes precedence over a name.
-        ([format!("r={a}"), format!("{right}={b}")], [1, 50, 50]),
-        ([format!("{right}={b}"), format!("right={a}")], [1, 50, 50]),
+        ([format!("r={a}"), format!("s={b}")], [1, 40, 50]),
+        ([format!("{left}={a}"), format!("right={b}")], [40, 50, 50]),
     ] {
-        let parsed = substitutions.iter().map(|text| Substitution::parse(text).unwrap()).collect();
-        let options = ReplayOptions { substitutions: parsed, ..ReplayOptions::default() };
-        assert_eq!(results(&run_with(&bytes, &options).unwrap()), expected, "{substitutions:?}");
+        let observed = run_with(&bytes, &parsed(&substitutions)).unwrap();
+        assert_eq!(results(&observed), expected, "{substitutions:?}");
     }
+}
+
+#[test]
+fn an_executable_is_not_selected_by_its_id_and_by_a_name() {
+    let files = Replacements::new();
+    let functions = ["l", "r", "s"].map(|name| function(name, 0, 1));
+    let [a, b] = [("a", 40), ("b", 50)].map(|(name, adds)| {
+        files.add(name, &code(name, adds, &functions).encode()).to_str().unwrap().to_string()
+    });
+    let (capture, [_, right]) = capture();
+    let bytes = capture.finish();
+    for (name, how) in [("r", "the name of its function 'r'"), ("right", "its own name 'right'")] {
+        let mut both = [format!("{name}={a}"), format!("{right}={b}")];
+        for _ in 0..2 {
+            let error = set_up(&bytes, &parsed(&both)).unwrap_err();
+            assert_eq!(error.code(), StatusCode::InvalidArgument, "{both:?}: {error:?}");
+            let expected = format!("executable {right} is selected by its id and by {how}");
+            assert_eq!(error.message(), expected, "{both:?}");
+            both.reverse();
+        }
+    }
+}
+
+#[test]
+fn a_replacement_without_effect_is_an_error() {
+    let files = Replacements::new();
+    let [a, b] = ["a", "b"].map(|name| {
+        files.add(name, &code(name, 40, &[function("l", 0, 1)]).encode()).to_str().unwrap().to_string()
+    });
+    let both = [format!("left={a}"), format!("l={b}")];
+    let error = run_with(&capture().0.finish(), &parsed(&both)).unwrap_err();
+    assert!(error.message().contains("it has none of the functions to replace"), "{error:?}");
+}
+
+/// Options with substitutions.
+fn parsed(substitutions: &[String]) -> ReplayOptions {
+    let parse = |it: &String| Substitution::parse(it).unwrap();
+    ReplayOptions { substitutions: substitutions.iter().map(parse).collect(), ..ReplayOptions::default() }
 }
 
 #[test]

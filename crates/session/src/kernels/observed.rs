@@ -42,16 +42,16 @@ impl Kernels {
             of != info || it.constants.len() != first.constants.len()
         };
         if let Some((other, _)) = found.iter().find(is_other) {
-            let message = format!(
-                "function '{function}' has different signatures in executables {} and {}",
-                first.id, other.id
-            );
-            return Err(Error::failed_precondition(message).advise("say which executable is meant"));
+            let (name, [id, other]) = (function.escape_debug(), [first.id, other.id]);
+            let message =
+                format!("function '{name}' has different signatures in executables {id} and {other}");
+            return Err(Error::failed_precondition(message));
         }
         let ids: Vec<u64> = found.iter().map(|(it, _)| it.id).collect();
         let mut kernel =
             ObservedKernel::new(ids.clone(), String::from_utf8_lossy(first.format), info.clone());
         let words = first.constants.as_chunks::<4>().0;
+        kernel.is_selected_by_id = executable_id.is_some();
         kernel.specialization_constants = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
         kernel.shapes = self.kernels.iter().filter(of).map(shape).collect();
@@ -82,6 +82,7 @@ fn shape(kernel: &Kernel) -> ObservedShape {
     let binding = |it: &super::KernelBinding| {
         let mut binding = ObservedBinding::default();
         (binding.length, binding.alias_of, binding.is_written) = (it.length, it.alias_of, it.is_written);
+        binding.changed = it.changed;
         binding
     };
     shape.bindings = kernel.bindings.iter().map(binding).collect();
@@ -96,14 +97,16 @@ fn no_function(function: &str, infos: impl Iterator<Item = FunctionInfo>) -> Err
         }
     }
     let advice = match nearest(function, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean '{name}'?"),
+        Some(name) => format!("did you mean '{}'?", name.escape_debug()),
         None => "name one of them".into(),
     };
-    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|it| it.escape_debug().to_string()).collect();
+    let shown = shown.join(", ");
     let has = match names.len() {
         0 => "no named functions".into(),
         count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
         _ => shown,
     };
+    let function = function.escape_debug();
     Error::not_found(format!("the capture has no function '{function}'; it has: {has}")).advise(advice)
 }

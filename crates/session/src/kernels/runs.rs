@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rehal_base::{Error, Range, Result};
-use rehal_hal::{Buffer, transfer};
-use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay};
+use rehal_base::{Range, Result};
+use rehal_hal::transfer;
+use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
 use rehal_tune::DispatchSpans;
 
-use super::{Groups, Kernel, KernelTimes, Key, Seen, bindings};
+use crate::CrashReports;
+
+use super::{Groups, Kernel, KernelTimes, Key, Seen, Traffic, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
@@ -22,7 +24,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups) -> Result<Measured> 
     // A device that cannot report spans is measured from the host.
     let spans = DispatchSpans::begin(replay.devices());
     let mut timer = Timer { groups, begun: Instant::now(), dispatches: Vec::new() };
-    let outcome = replay.run(&mut [&mut timer]);
+    let outcome = replay.run(&mut [&mut CrashReports::records(), &mut timer]);
     let Timer { dispatches, .. } = timer;
     let spans = spans.end()?;
     outcome?;
@@ -102,7 +104,7 @@ struct Inspector<'k> {
     kernels: &'k mut [Kernel],
     /// The kernel whose first dispatch has this record and occurrence.
     sites: HashMap<(u32, u64), usize>,
-    before: Vec<blake3::Hash>,
+    before: Vec<Vec<u8>>,
 }
 
 impl Observer for Inspector<'_> {
@@ -118,7 +120,10 @@ impl Observer for Inspector<'_> {
         self.before.clear();
         if self.sites.contains_key(&site(operation)) {
             for it in operation.bindings() {
-                self.before.push(digest(it.buffer, it.offset, it.length)?);
+                self.before.push(match it.access {
+                    AccessKind::Binds => transfer::to_vec(it.buffer, it.offset, it.length)?,
+                    _ => Vec::new(),
+                });
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -128,15 +133,35 @@ impl Observer for Inspector<'_> {
         let Some(kernel) = self.sites.remove(&site(operation)) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let bindings = &mut self.kernels[kernel].bindings;
-        for ((binding, it), before) in bindings.iter_mut().zip(operation.bindings()).zip(&self.before) {
+        let kernel = &mut self.kernels[kernel];
+        // By buffer: first byte and end.
+        let (mut written, mut read) = (Vec::new(), Vec::new());
+        for ((binding, it), before) in kernel.bindings.iter_mut().zip(operation.bindings()).zip(&self.before)
+        {
+            let changes = match it.access {
+                AccessKind::Binds => changes(before, &transfer::to_vec(it.buffer, it.offset, it.length)?),
+                _ => Vec::new(),
+            };
+            let is_changed = !changes.is_empty();
+            let sharing = operation.bindings().iter().filter(|other| shares(it, other)).count();
             if it.access == AccessKind::Binds {
-                let is_changed = digest(it.buffer, it.offset, it.length)? != *before;
                 // Which of several bindings of the same bytes a kernel writes is unknown.
-                let sharing = operation.bindings().iter().filter(|other| shares(it, other)).count();
                 binding.is_written = (!is_changed || sharing <= 1).then_some(is_changed);
             }
+            if let (Some(first), Some(last)) = (changes.first(), changes.last()) {
+                binding.changed = Some(Range { offset: first.offset, length: last.end() - first.offset });
+            }
+            if !is_changed || sharing > 1 {
+                read.push((it.buffer_id, it.offset, it.offset + it.length));
+            }
+            let absolute = |at: Range| (it.buffer_id, it.offset + at.offset, it.offset + at.end());
+            written.extend(changes.into_iter().map(absolute));
         }
+        let both = count(&mut [&written[..], &read].concat());
+        let written = count(&mut written);
+        let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
+        let bound = count(&mut bound.collect::<Vec<_>>());
+        kernel.traffic = Some(Traffic { read: both - written, written, bound });
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),
@@ -154,13 +179,14 @@ fn site(operation: &Operation<'_>) -> (u32, u64) {
     (ordinal, operation.occurrence)
 }
 
-fn digest(buffer: &Buffer, offset: u64, length: u64) -> Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    transfer::read_with(buffer, offset, length, |memory, range| {
-        memory.for_each_chunk(range, |chunk| {
-            hasher.update(chunk);
-            Ok::<_, Error>(())
-        })
-    })?;
-    Ok(hasher.finalize())
+/// Number of bytes in ranges of buffers, each counted once.
+fn count(ranges: &mut [(u64, u64, u64)]) -> u64 {
+    ranges.sort_unstable();
+    let (mut bytes, mut last) = (0, (0, 0));
+    for &(buffer, start, end) in &*ranges {
+        let start = if buffer == last.0 { start.max(last.1) } else { start };
+        bytes += end.saturating_sub(start);
+        last = (buffer, end.max(start));
+    }
+    bytes
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rehal_profile::{Bundle, ContentType, OpenOptions, layout, rows};
+use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, layout, rows};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
     Profiling, ProfilingOptions, Program, ProgramOptions, Replay, ReplayOptions, StatusCode, ValueText,
@@ -181,21 +181,33 @@ fn rows_of_a_measurement_that_takes_long_are_written_before_it_ends() {
 
 #[test]
 fn allocations_are_reported_until_they_are_freed() {
-    for driver in DRIVERS {
-        let rows =
-            profile(driver, "add4.add.local-sync", 1, |options| options.data = ProfileData::MEMORY_EVENTS);
-        assert!(rows.queue.is_empty() && rows.execution.is_empty(), "{driver}");
-        let of = |kind: u32| -> Vec<u64> {
-            let events = rows.memory.iter().filter(|event| event.event_type.get() == kind);
-            events.map(|event| event.allocation_id.get()).collect()
+    const FROM_QUEUE: u32 = 1;
+    // Of the first, programs drop all buffers of queues; of the second, they also deallocate some.
+    let captures = ["add4.add.local-sync", "chain.chain.local-task"];
+    for (driver, name) in DRIVERS.into_iter().flat_map(|driver| captures.map(|name| (driver, name))) {
+        let rows = profile(driver, name, 2, |options| options.data = ProfileData::MEMORY_EVENTS);
+        assert!(rows.queue.is_empty() && rows.execution.is_empty(), "{name}");
+        let of = |kind: MemoryEventType| -> Vec<u64> {
+            let events = rows.memory.iter().filter(|event| event.event_type.get() == kind.0);
+            let mut ids: Vec<_> = events.map(|event| event.allocation_id.get()).collect();
+            ids.sort_unstable();
+            ids
         };
-        let (allocated, freed) = (of(9), of(10));
-        assert!(!allocated.is_empty(), "{driver}");
+        let allocated = of(MemoryEventType::BUFFER_ALLOCATE);
+        assert!(!allocated.is_empty(), "{name}");
+        assert_eq!(allocated, of(MemoryEventType::BUFFER_FREE), "{name}: a replay frees what it allocates");
+        let allocated = of(MemoryEventType::QUEUE_ALLOCA);
+        assert!(!allocated.is_empty(), "{name}");
         assert_eq!(
-            allocated.iter().collect::<BTreeSet<_>>(),
-            freed.iter().collect::<BTreeSet<_>>(),
-            "{driver}: a replay frees what it allocates"
+            allocated,
+            of(MemoryEventType::QUEUE_DEALLOCA),
+            "{name}: a replay frees what queues allocate"
         );
+        for event in &rows.memory {
+            let is_from_queue = event.flags.get() & FROM_QUEUE != 0;
+            assert_eq!(is_from_queue, event.submission_id.get() != 0, "{name}: {event:?}");
+            assert!(is_from_queue || event.event_type.get() != MemoryEventType::QUEUE_ALLOCA.0, "{name}");
+        }
     }
 }
 
@@ -212,10 +224,13 @@ fn filters_select_what_is_reported_in_detail() {
         assert!(!one.execution.is_empty() && one.execution.len() < all.execution.len(), "{driver}");
         assert!(one.execution.iter().all(|event| event.function_ordinal.get() == ordinal), "{driver}");
         assert_eq!(one.queue.len(), all.queue.len(), "{driver}: queue events are complete");
+        assert_eq!(one.regions.len(), one.execution.len(), "{driver}: regions of selected dispatches only");
 
         let first = profile(driver, MLP, 1, |options| options.filter.command_index = Some(0));
         assert!(!first.execution.is_empty(), "{driver}");
         assert!(first.execution.iter().all(|event| event.command_index.get() == 0), "{driver}");
+        assert!(!first.regions.is_empty(), "{driver}");
+        assert!(first.regions.iter().all(|region| region.index.get() == 0), "{driver}");
 
         for none in [
             profile(driver, MLP, 1, |options| options.filter.queue = Some(1)),

@@ -8,6 +8,8 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_replay::{Code, Substitution};
 
 use super::KernelLanguage;
+use super::compiler_run::CompilerRun;
+use super::temporary::TemporaryDirectory;
 
 /// How kernels are compiled.
 #[derive(Clone, Debug, Default)]
@@ -62,8 +64,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         return Err(Error::invalid_argument(format!("'{}' is not a regular file", source.display()))
             .advise("name a source file"));
     }
-    let directory =
-        tempfile::tempdir().map_err(|error| Error::io("creating a temporary directory", &error))?;
+    let directory = TemporaryDirectory::create(&std::env::temp_dir(), "rehal-kernel-")
+        .advise(|| "name a directory that can be written in the environment: TMPDIR=PATH")?;
     let library = directory.path().join("kernel.so");
     let (mut command, name) = command(language, options)?;
     // Not read as a flag.
@@ -78,12 +80,10 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     if language == KernelLanguage::C {
         command.arg("-lm");
     }
-    let output = command.output().map_err(|error| no_compiler(language, &name, &error))?;
-    let mut messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    messages.push_str(&String::from_utf8_lossy(&output.stderr));
-    if !output.status.success() {
-        let mut message =
-            format!("'{}' does not compile: {name} ended with {}", source.display(), output.status);
+    let CompilerRun { status, messages } =
+        CompilerRun::of(command).map_err(|error| no_compiler(language, &name, &error))?;
+    if !status.success() {
+        let mut message = format!("'{}' does not compile: {name} ended with {status}", source.display());
         if !messages.trim().is_empty() {
             message.push('\n');
             message.push_str(messages.trim_end());
@@ -91,10 +91,25 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         let advice = "correct the source";
         return Err(Error::invalid_argument(message).advise(advice));
     }
+    let other_output = || "leave out flags that change what the compiler writes";
     let bytes = std::fs::read(&library)
-        .map_err(|error| Error::io(format!("reading what {name} wrote"), &error))
-        .advise(|| "leave out flags that change what the compiler writes")?;
+        .map_err(|error| {
+            Error::io(format!("reading '{}', which {name} should have written", library.display()), &error)
+        })
+        .advise(other_output)?;
+    if !is_shared_object(&bytes) {
+        let message = format!("{name} wrote a file that is not a shared library for '{}'", source.display());
+        return Err(Error::invalid_argument(message).advise(other_output()));
+    }
     Ok(KernelLibrary { bytes, messages })
+}
+
+/// Whether a file is an ELF image of type `ET_DYN`; an object file, assembly or preprocessed source is not.
+fn is_shared_object(bytes: &[u8]) -> bool {
+    /// Offset of `e_type`, a 16-bit number.
+    const TYPE: usize = 16;
+    const ET_DYN: u16 = 3;
+    bytes.starts_with(b"\x7FELF") && bytes.get(TYPE..TYPE + 2) == Some(&ET_DYN.to_ne_bytes())
 }
 
 /// Compiles each replacement that is a source file. It then replaces the functions that it has, and no others. `messages`

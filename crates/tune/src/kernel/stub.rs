@@ -32,7 +32,7 @@ impl ObservedKernel {
         let values = [
             ("NAME", comment(name)),
             ("FILE", word(&file.file_name().unwrap_or_default().to_string_lossy(), "KERNEL")),
-            ("SELECTOR", word(name, "NAME")),
+            ("SELECTOR", self.selector()),
             ("CAPTURE", word(&capture.to_string_lossy(), "CAPTURE.ireereplay")),
             ("OBSERVED", self.observed()),
             ("SPECIALIZATION", numbers(&self.specialization_constants)),
@@ -54,6 +54,14 @@ impl ObservedKernel {
             ("PARAMETER_COUNT", self.function.parameter_count.to_string()),
         ];
         Ok(fill(template, &values))
+    }
+
+    /// What selects the function in the flag for substitutions.
+    fn selector(&self) -> String {
+        match (self.is_selected_by_id, &self.executable_ids[..]) {
+            (true, [id, ..]) => id.to_string(),
+            _ => word(&self.function.name, "NAME"),
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -88,11 +96,15 @@ impl ObservedKernel {
                 true => "never bound".to_string(),
                 false => format!("{} bytes", listed(&lengths)),
             };
-            said.push_str(match self.is_written(index) {
-                Some(true) => ", changed",
-                Some(false) => ", unchanged",
-                None => "",
-            });
+            match (self.changed(index), self.is_written(index)) {
+                // A part of an arena, of which a function gets all.
+                (Some(changed), _) if lengths.iter().any(|length| changed.length < *length) => {
+                    let _ = write!(said, ", bytes {}..{} changed", changed.offset, changed.end());
+                }
+                (_, Some(true)) => said.push_str(", changed"),
+                (_, Some(false)) => said.push_str(", unchanged"),
+                (_, None) => {}
+            }
             let aliases = self.values(|shape| shape.bindings.get(index)?.alias_of);
             if !aliases.is_empty() {
                 let _ = write!(said, ", overlaps binding {}", listed(&aliases));

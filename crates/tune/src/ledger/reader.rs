@@ -285,9 +285,17 @@ impl<'l> Entries<'l> {
         let mut ranges = Vec::new();
         let mut at = size_of::<EntryHeader>();
         for _ in 0..count {
+            let start = at;
             let range = self.range(entry, &mut at)?;
             if range.binding.is_some() != (kind == EntryKind::Dispatch) {
-                return Err(self.corrupt(at, "binding", "one for dispatches only", format!("{kind:?}")));
+                return Err(self.corrupt(start, "binding", "one for dispatches only", format!("{kind:?}")));
+            }
+            let last = ranges.last().and_then(|last: &EntryRange<'_>| last.binding);
+            if let Some((binding, last)) = range.binding.zip(last)
+                && binding <= last
+            {
+                let expected = format!("more than {last}, that of the range before");
+                return Err(self.corrupt(start, "binding", &expected, binding.to_string()));
             }
             ranges.push(range);
         }
@@ -369,8 +377,9 @@ impl<'l> Entries<'l> {
 
     /// An error about a field at `at` in the entry.
     fn corrupt(&self, at: usize, field: &'static str, expected: &str, found: String) -> FormatError {
+        // Ordinals of records are those of captures.
+        let found = format!("{found} in entry #{}", self.count);
         FormatError::new(FORMAT, Fault::Corrupt, (self.at + at) as u64, field, expected, found)
-            .in_record(self.count)
     }
 }
 

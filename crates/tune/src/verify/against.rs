@@ -1,13 +1,13 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
-use rehal_replay::{HostRead, Observer, Operation, Replay};
+use rehal_replay::{HostRead, Observer, Operation, Plan, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::{Place, Verification, VerifyOptions};
 use crate::ledger::{Entries, digest};
-use crate::written::{Written, WrittenBinding, part, without};
-use crate::{Entry, EntryKind, EntryRange, Ledger};
+use crate::written::{GRAIN_BYTES, Written, WrittenBinding, part, without};
+use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
 /// same run.
@@ -34,7 +34,7 @@ pub fn verify_against(
     }
     all.push(&mut against);
     replay.run(&mut all)?;
-    against.finish()
+    against.finish(replay.plan())
 }
 
 /// Compares a replay with a ledger.
@@ -60,11 +60,17 @@ impl<'l> Against<'l> {
             self.judge.is_stopped = true;
             return Ok(None);
         };
-        let is_same = (entry.kind, entry.record, entry.occurrence) == (kind, place.record, place.occurrence);
-        match is_same {
+        let own = (entry.kind, entry.record, entry.submission, entry.occurrence);
+        match own == (kind, place.record, place.submission, place.occurrence) {
             true => Ok(Some(entry)),
             false => {
-                let found = format!("record #{} (occurrence {})", entry.record, entry.occurrence);
+                let Entry { record, submission, occurrence, .. } = entry;
+                let found = match submission == record {
+                    true => format!("record #{record} (occurrence {occurrence})"),
+                    false => {
+                        format!("record #{record} (occurrence {occurrence}), submitted by #{submission},")
+                    }
+                };
                 Err(self.mismatch(&found, place))
             }
         }
@@ -85,7 +91,9 @@ impl<'l> Against<'l> {
         let mut verdict = Verdict::Same;
         let bindings = std::mem::take(&mut self.written.bindings);
         for range in &entry.ranges {
-            let is_it = |it: &&WrittenBinding| Some(it.binding) == range.binding && it.range() == range.range;
+            let is_it = |it: &&WrittenBinding| {
+                (Some(it.binding), it.buffer_id, it.range()) == (range.binding, range.buffer_id, range.range)
+            };
             if !bindings.iter().any(|it| is_it(&it)) {
                 let binding = range.binding.unwrap_or_default();
                 self.written.bindings = bindings;
@@ -150,7 +158,7 @@ impl<'l> Against<'l> {
 
 impl Against<'_> {
     /// The outcome, after the run.
-    fn finish(mut self) -> Result<Verification> {
+    fn finish(mut self, plan: &Plan) -> Result<Verification> {
         if !self.judge.is_stopped {
             match self.entries.next().transpose().map_err(|it| self.ledger.located(it.into()))? {
                 None if self.entries.is_complete() => {}
@@ -165,7 +173,11 @@ impl Against<'_> {
                 }
             }
         }
-        Ok(self.judge.outcome)
+        self.judge.check_compared(match self.ledger.has_dispatches() {
+            true => "the replay has no dispatches and no host reads",
+            false => "the ledger has host reads only, and the replay has none",
+        });
+        self.judge.finish(plan)
     }
 }
 
@@ -176,15 +188,26 @@ fn add_pieces<'b>(evidence: &mut Evidence<'b>, range: Option<&'b EntryRange<'_>>
         if digest(bytes) == piece.digest {
             continue;
         }
-        let (known, rest) = bytes.split_at(piece.kept.len());
+        let kept = kept_elements(piece);
+        let (known, rest) = bytes.split_at(kept.len());
         if !known.is_empty() {
-            evidence.known.push(Known { offset: piece.range.offset, expected: piece.kept, actual: known });
+            evidence.known.push(Known { offset: piece.range.offset, expected: kept, actual: known });
         }
         if !rest.is_empty() {
             let offset = piece.range.offset + known.len() as u64;
             evidence.digests.push(Range { offset, length: rest.len() as u64 });
         }
     }
+}
+
+/// The kept bytes of a piece without the part of an element at the end: elements are compared as a whole.
+fn kept_elements<'l>(piece: &Piece<'l>) -> &'l [u8] {
+    let Piece { range, kept, .. } = piece;
+    if kept.len() as u64 == range.length {
+        return kept;
+    }
+    let beyond = (range.offset + kept.len() as u64) % GRAIN_BYTES as u64;
+    &kept[..kept.len().saturating_sub(beyond as usize)]
 }
 
 impl Observer for Against<'_> {

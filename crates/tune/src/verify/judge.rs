@@ -1,6 +1,8 @@
 //! What both kinds of verification share: the verdict on a range, and the outcome so far.
 
-use rehal_base::{ElementType, Range};
+use rehal_base::{ElementType, Range, Result, glob};
+use rehal_capture::{Capture, OpenOptions};
+use rehal_replay::Plan;
 
 use super::{Difference, Place, Verification, VerifyOptions};
 use crate::elements::Comparison;
@@ -15,6 +17,18 @@ pub(super) struct Judge<'o> {
     pub outcome: Verification,
     /// No more is compared.
     pub is_stopped: bool,
+    /// What each tolerance was used for.
+    uses: Vec<Use>,
+}
+
+/// What a tolerance was used for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    /// No function matches.
+    Nothing,
+    /// Elements of functions that match have other types, or unknown ones.
+    OtherTypes,
+    Elements,
 }
 
 /// A range of a buffer, at a place.
@@ -65,7 +79,8 @@ pub(super) enum Verdict {
 
 impl<'o> Judge<'o> {
     pub(super) fn new(options: &'o VerifyOptions) -> Self {
-        Self { options, outcome: Verification::default(), is_stopped: false }
+        let uses = vec![Use::Nothing; options.tolerances.len()];
+        Self { options, outcome: Verification::default(), is_stopped: false, uses }
     }
 
     pub(super) fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
@@ -73,10 +88,17 @@ impl<'o> Judge<'o> {
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
     }
 
-    fn tolerance(&self, target: &Target<'_>) -> Option<&'o Tolerance> {
+    fn tolerance(&mut self, target: &Target<'_>) -> Option<&'o Tolerance> {
         // The program reads what functions wrote, so that tolerances of all functions are those of host reads.
         let function = target.place.function().unwrap_or("*");
-        tolerance_of(&self.options.tolerances, function.as_bytes(), self.element_type(target)?)
+        let element_type = self.element_type(target);
+        for (it, used) in self.options.tolerances.iter().zip(&mut self.uses) {
+            if glob::matches_bytes(it.function.as_bytes(), function.as_bytes()) {
+                let is_type = element_type == Some(it.element_type);
+                *used = (*used).max(if is_type { Use::Elements } else { Use::OtherTypes });
+            }
+        }
+        tolerance_of(&self.options.tolerances, function.as_bytes(), element_type?)
     }
 
     /// Judges a range; `actual` are all its bytes.
@@ -88,12 +110,15 @@ impl<'o> Judge<'o> {
             return Verdict::Same;
         }
         let mut comparison = Comparison::new(element_type, tolerance, self.options.max_elements);
-        let mut different = Span::default();
+        let (mut different, mut digests) = (Span::default(), Span::default());
         for known in &evidence.known {
             comparison.add(known.offset, known.expected, known.actual);
             different.add_bytes(known);
         }
-        evidence.digests.iter().for_each(|piece| different.add(*piece));
+        for piece in &evidence.digests {
+            different.add(*piece);
+            digests.add(*piece);
+        }
         let elements = comparison.finish();
         if elements.different_count == 0 && evidence.digests.is_empty() {
             return Verdict::Tolerated;
@@ -101,7 +126,9 @@ impl<'o> Judge<'o> {
         if elements.different_count == 0 && tolerance.is_some() {
             return Verdict::Undecided;
         }
-        if self.outcome.differences.len() < self.options.max_differences {
+        if self.outcome.differences.len() >= self.options.max_differences {
+            self.outcome.omitted_differences += 1;
+        } else {
             let numbers = |bytes: &[u8]| {
                 let mut summing = Summing::of(element_type?)?;
                 evidence.summarized.iter().for_each(|it| summing.add(part(bytes, *it)));
@@ -114,8 +141,9 @@ impl<'o> Judge<'o> {
                 buffer_id: target.buffer_id,
                 range: target.range,
                 different: different.range(),
+                digest_bytes: digests.0,
                 element_type,
-                elements: (!evidence.known.is_empty()).then_some(elements),
+                elements: (elements.different_count != 0).then_some(elements),
                 unexpected_bytes: evidence.unexpected_bytes,
                 expected: evidence.expected.or_else(|| numbers(evidence.expected_bytes?)),
                 actual: numbers(actual),
@@ -149,9 +177,40 @@ impl<'o> Judge<'o> {
 
     /// Notes why the rest cannot be told.
     pub(super) fn undecided(&mut self, reason: String) {
-        if self.outcome.undecided.len() < self.options.max_differences {
-            self.outcome.undecided.push(reason);
+        match self.outcome.undecided.len() < self.options.max_differences {
+            true => self.outcome.undecided.push(reason),
+            false => self.outcome.omitted_reasons += 1,
         }
+    }
+
+    /// Notes that nothing was compared, if so: that is not the same as that everything is the same.
+    pub(super) fn check_compared(&mut self, without: &str) {
+        if self.outcome.compared_count() == 0 && self.outcome.undecided.is_empty() {
+            self.undecided(format!("nothing was compared: {without}"));
+        }
+    }
+
+    /// The outcome, after the run of a replay of `plan`.
+    pub(super) fn finish(mut self, plan: &Plan) -> Result<Verification> {
+        if !self.is_stopped {
+            let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
+            match (capture.tear(), capture.is_closed()) {
+                (Some(tear), _) => self.undecided(format!(
+                    "the capture is truncated: what followed its first {} records is missing",
+                    tear.record_count
+                )),
+                (None, false) => {
+                    self.undecided("the capture was never closed: its last records may be missing".into());
+                }
+                (None, true) => {}
+            }
+        }
+        let least = if self.is_stopped { Use::OtherTypes } else { Use::Nothing };
+        let unused = |used: &Use| (least..Use::Elements).contains(used);
+        let tolerances = self.options.tolerances.iter().zip(&self.uses);
+        let unused = tolerances.filter(|(_, used)| unused(used)).map(|(it, _)| it.clone());
+        self.outcome.unused_tolerances = unused.collect();
+        Ok(self.outcome)
     }
 }
 

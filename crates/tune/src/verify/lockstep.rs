@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
-use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_base::{ElementType, Error, Range, Result, StatusCode};
 use rehal_replay::{HostRead, Observer, Operation, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
@@ -16,26 +16,26 @@ use crate::written::{Written, WrittenBinding, part, without};
 /// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
 /// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
 pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
-    run(sides, options, None)
+    run(sides, options, false)
 }
 
-/// [`verify_lockstep`], with what new memory contains on the expected and on the verified side, unless that is left to the
-/// devices.
+/// [`verify_lockstep`]; if memory is watched, with [`Poison`] in new memory.
 pub(super) fn run(
     sides: VerifySides<'_, '_, '_>,
     options: &VerifyOptions,
-    poison: Option<[u8; 2]>,
+    is_watched: bool,
 ) -> Result<Verification> {
-    let VerifySides { expected, actual, observers } = sides;
+    let VerifySides { expected, actual, expected_observers, observers } = sides;
     if !std::sync::Arc::ptr_eq(expected.plan(), actual.plan()) {
         return Err(Error::invalid_argument("the two replays are of different plans"));
     }
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let leader = scope.spawn(move || lead(expected, states, next_reply, poison.map(|it| it[0])));
+        let leader = scope.spawn(move || lead(expected, states, next_reply, is_watched, expected_observers));
         let judge = Judge::new(options);
-        let follower = Follower { states: next_state, replies, judge, written: Written::default(), poison };
+        let follower =
+            Follower { states: next_state, replies, judge, written: Written::default(), is_watched };
         let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
@@ -76,13 +76,18 @@ fn lead(
     replay: &Replay,
     states: SyncSender<State>,
     replies: Receiver<Reply>,
-    poison: Option<u8>,
+    is_watched: bool,
+    observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
     let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
-    match poison {
-        Some(byte) => replay.run(&mut [&mut Poison(byte), &mut leader]),
-        None => replay.run(&mut [&mut leader]),
+    let mut poison = is_watched.then_some(Poison::EXPECTED);
+    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
+    for observer in observers {
+        all.push(&mut **observer);
     }
+    all.extend(poison.as_mut().map(|it| it as &mut dyn Observer));
+    all.push(&mut leader);
+    replay.run(&mut all)
 }
 
 struct Leader {
@@ -150,7 +155,7 @@ fn follow(
     mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
-    let mut poison = follower.poison.map(|[_, own]| Poison(own));
+    let mut poison = follower.is_watched.then_some(Poison::VERIFIED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
@@ -158,7 +163,10 @@ fn follow(
     all.extend(poison.as_mut().map(|it| it as &mut dyn Observer));
     all.push(&mut follower);
     replay.run(&mut all)?;
-    Ok(follower.judge.outcome)
+    if !follower.is_watched {
+        follower.judge.check_compared("the replays have no dispatches and no host reads");
+    }
+    follower.judge.finish(replay.plan())
 }
 
 struct Follower<'o> {
@@ -166,17 +174,19 @@ struct Follower<'o> {
     replies: SyncSender<Reply>,
     judge: Judge<'o>,
     written: Written,
-    /// What new memory contains on the two sides.
-    poison: Option<[u8; 2]>,
+    /// Whether new memory has been filled.
+    is_watched: bool,
 }
 
 impl Follower<'_> {
     /// Bytes of a host read that were never written are not compared: programs map whole allocations. They are counted.
     fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
-        let Some(poison) = self.poison else { return };
+        if !self.is_watched {
+            return;
+        }
         let mut count = 0;
         for (expected, actual) in expected.iter_mut().zip(actual) {
-            if [*expected, *actual] == poison {
+            if Poison::is(*expected, *actual) {
                 *expected = *actual;
                 count += 1;
             }
@@ -242,9 +252,9 @@ impl Follower<'_> {
             range: actual.range(),
             recorded_type: None,
         };
-        let element_bytes = self.judge.element_type(&target).map_or(1, |it| (it.bits() / 8) as usize);
+        let element_bytes = self.judge.element_type(&target).and_then(ElementType::whole_bytes);
         let differing = compared.iter().filter_map(|range| {
-            let bytes = expected_bytes(expected, actual, *range, element_bytes);
+            let bytes = expected_bytes(expected, actual, *range, element_bytes.unwrap_or(1) as usize);
             (bytes != part(actual.after(), *range)).then_some((*range, bytes))
         });
         let differing: Vec<(Range, Vec<u8>)> = differing.collect();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
-use rehal_hal::{Buffer, MemoryAccess, WHOLE_BUFFER, transfer};
+use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation};
 
 use super::{Place, Verification, VerifyOptions, VerifySides, lockstep};
@@ -11,10 +11,6 @@ use crate::written::{part, read, without};
 
 /// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
 pub const REDZONE_BYTES: u64 = 64 << 10;
-
-/// The contents of new memory on the two sides. As f16, bf16 and f32 they are between 3 and 100, and of opposite sign: large enough
-/// to change a result, and small enough that what is added to them changes them.
-pub(super) const POISON: [u8; 2] = [0x42, 0xc2];
 
 /// Bytes on each side of a binding that are compared after a dispatch.
 const NEAR_BYTES: u64 = 1 << 20;
@@ -50,37 +46,87 @@ pub struct StrayWrite {
 /// With [`VerifyOptions::keep_going`], bytes that differ are replaced on the second side, so that each dispatch is judged by
 /// itself.
 pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
-    let mut bounds = Bounds { options, found: Vec::new(), different_count: 0, spans: Vec::new() };
-    let VerifySides { expected, actual, observers } = sides;
+    let mut bounds = Bounds { options, found: Vec::new(), omitted: 0, different_count: 0, spans: Vec::new() };
+    let VerifySides { expected, actual, expected_observers, observers } = sides;
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
     for observer in observers {
         all.push(&mut **observer);
     }
     all.push(&mut bounds);
-    let sides = VerifySides { expected, actual, observers: &mut all };
-    let mut outcome = lockstep::run(sides, options, Some(POISON))?;
+    let mut others: Vec<&mut (dyn Observer + Send)> = Vec::with_capacity(expected_observers.len());
+    for observer in expected_observers {
+        others.push(&mut **observer);
+    }
+    let sides = VerifySides { expected, actual, expected_observers: &mut others, observers: &mut all };
+    let mut outcome = lockstep::run(sides, options, true)?;
     outcome.stray_writes = bounds.found;
+    outcome.omitted_stray_writes = bounds.omitted;
     outcome.stray_write_count = bounds.different_count;
     Ok(outcome)
 }
 
-/// Fills new memory.
-pub(super) struct Poison(pub u8);
+/// Fills new memory of one side.
+///
+/// The bytes depend on the buffer and on their place in it: bytes that were never written and that a kernel copies differ from
+/// what was there before, and so are not taken for bytes that it did not write. On the two sides they differ in their most
+/// significant bit. As f8, f16, bf16 and f32 they are between 2 and 512, and of opposite sign: large enough to change a result, and
+/// small enough that what is added to them changes them.
+pub(super) struct Poison {
+    flipped: u8,
+}
+
+impl Poison {
+    pub(super) const EXPECTED: Self = Self { flipped: 0 };
+    pub(super) const VERIFIED: Self = Self { flipped: Self::SIGN };
+
+    const SIGN: u8 = 0x80;
+    /// What all bytes have in common: their upper three bits, without the sign.
+    const BASE: u8 = 0x40;
+    const VARYING: [u8; 8] = [0x1f, 0x03, 0x1f, 0x03, 0x1f, 0x03, 0x1f, 0x03];
+    const PIECE_BYTES: usize = 1 << 20;
+
+    /// Whether a byte on the two sides is of memory that was never written: where it was at first, or where queues copied it to.
+    pub(super) fn is(expected: u8, actual: u8) -> bool {
+        expected ^ actual == Self::SIGN && expected & 0xe0 == Self::BASE
+    }
+
+    /// The contents of a buffer from `offset`, a multiple of 8.
+    fn fill(&self, buffer_id: u64, offset: u64, bytes: &mut [u8]) {
+        let seed = mixed(buffer_id ^ 0x9e37_79b9_7f4a_7c15);
+        let (varying, base) = (u64::from_le_bytes(Self::VARYING), [Self::BASE | self.flipped; 8]);
+        for (word, bytes) in (offset / 8..).zip(bytes.chunks_mut(8)) {
+            let word = mixed(seed.wrapping_add(word)) & varying | u64::from_le_bytes(base);
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
+    }
+}
+
+/// A bijection in which each bit depends on all bits of `word`.
+fn mixed(mut word: u64) -> u64 {
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        word = (word ^ (word >> 33)).wrapping_mul(factor);
+    }
+    word ^ (word >> 33)
+}
 
 impl Observer for Poison {
     fn wants_operations(&self) -> bool {
         true
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
+    fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
         if buffer.allocation_offset() == 0 {
             return Err(Error::invalid_argument("the replay has no redzones"));
         }
-        let (whole, pattern) = (buffer.whole_allocation(), [self.0]);
-        let access = MemoryAccess::WRITE;
-        transfer::write_with(&whole, access, 0, WHOLE_BUFFER, |memory, range| {
-            memory.fill(range.offset, range.length, &pattern)
-        })
+        let whole = buffer.whole_allocation();
+        let mut bytes = vec![0; Self::PIECE_BYTES.min(usize::try_from(whole.size()).unwrap_or(usize::MAX))];
+        for offset in (0..whole.size()).step_by(Self::PIECE_BYTES) {
+            let rest = usize::try_from(whole.size() - offset).unwrap_or(usize::MAX);
+            let piece = &mut bytes[..rest.min(Self::PIECE_BYTES)];
+            self.fill(buffer_id, offset, piece);
+            transfer::write(&whole, offset, piece)?;
+        }
+        Ok(())
     }
 }
 
@@ -88,6 +134,8 @@ impl Observer for Poison {
 struct Bounds<'o> {
     options: &'o VerifyOptions,
     found: Vec<StrayWrite>,
+    /// Number of stray writes that are not in `found`.
+    omitted: u64,
     different_count: u64,
     spans: Vec<Span>,
 }
@@ -140,8 +188,9 @@ impl Bounds<'_> {
                 continue;
             }
             is_found = true;
-            if self.found.len() < self.options.max_differences {
-                self.found.extend(stray_write(&span, &after, operation));
+            match self.found.len() < self.options.max_differences {
+                true => self.found.extend(stray_write(&span, &after, operation)),
+                false => self.omitted += 1,
             }
         }
         self.different_count += u64::from(is_found);
@@ -212,6 +261,30 @@ impl Observer for Bounds<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn poison_depends_on_side_buffer_and_place() {
+        let of = |poison: &Poison, buffer_id, offset| {
+            let mut bytes = [0; 4099];
+            poison.fill(buffer_id, offset, &mut bytes);
+            bytes
+        };
+        let (expected, actual) = (of(&Poison::EXPECTED, 7, 0), of(&Poison::VERIFIED, 7, 0));
+        for (at, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
+            assert!(Poison::is(*expected, *actual) && !Poison::is(*actual, *expected), "byte {at}");
+            assert!(!Poison::is(*expected, *expected));
+        }
+        let words = |bytes: &[u8]| {
+            bytes.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it)).collect::<Vec<_>>()
+        };
+        assert!(words(&expected).iter().all(|number| (2.0..512.0).contains(number)));
+        assert!(words(&actual).iter().all(|number| (2.0..512.0).contains(&-number)));
+        let equal = |a: &[u8], b: &[u8]| words(a).iter().zip(words(b)).filter(|(a, b)| **a == *b).count();
+        assert_eq!(expected[1024..], of(&Poison::EXPECTED, 7, 1024)[..4099 - 1024]);
+        for other in [of(&Poison::EXPECTED, 8, 0), of(&Poison::EXPECTED, 7, 8)] {
+            assert!(equal(&expected, &other) < 4, "{}", equal(&expected, &other));
+        }
+    }
 
     #[test]
     fn ranges_are_merged() {

@@ -5,11 +5,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead};
+use rehal_session::{
+    KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::print;
+use crate::interrupts;
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
@@ -25,29 +27,43 @@ pub(super) fn export(
     let (temporary, path) = create(directory).context(shown)?;
     let mut exported = Exported { directory: path, entries: BTreeMap::new() };
     let kernels = Kernels::of_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
+    if kernels.kernels.is_empty() {
+        let advice = match &options.function {
+            Some(_) => {
+                "leave out --function, or name another; without --export, `rehal kernels` lists all of them"
+            }
+            None => "name a capture with dispatches; `rehal info` counts them",
+        };
+        return Err(Error::not_found("no kernel to export").advise(advice)).context(shown);
+    }
     exported.write_index(&kernels).context(shown)?;
-    std::fs::rename(&exported.directory, directory).map_err(creating).context(shown)?;
+    std::fs::rename(&exported.directory, directory)
+        .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
+        .context(shown)?;
     drop(temporary);
     Ok(kernels)
 }
 
 /// Creates a directory that gets its name when all files are complete.
-fn create(directory: &Path) -> Result<(TempDir, PathBuf)> {
+fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
             .advise("name another directory, or remove it"));
     }
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What contains it until then is private; it has the mode of any other.
-    let temporary = tempfile::Builder::new().prefix(".rehal-").tempdir_in(parent).map_err(creating)?;
+    interrupts::remove_temporary_directories();
+    let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");
-    std::fs::create_dir(&exported).map_err(creating)?;
+    std::fs::create_dir(&exported)
+        .map_err(|error| creating(&format!("creating '{}'", exported.display()), &error))?;
     Ok((temporary, exported))
 }
 
-fn creating(error: std::io::Error) -> Error {
-    Error::io("creating the directory", &error)
-        .advise("create the directory that contains it, or name one that can be written")
+const CREATE: &str = "create the directory that contains it, or name one that can be written";
+
+fn creating(what: &str, error: &std::io::Error) -> Error {
+    Error::io(what, error).advise(CREATE)
 }
 
 /// The slices of a directory.

@@ -21,20 +21,37 @@ pub(super) fn text(kernels: &Kernels) -> String {
     if kernels.kernels.is_empty() {
         return text;
     }
-    let mut header = vec!["count", "workgroups", "size", "bytes", "constants", "record", "function"];
+    let mut header = vec![
+        "count",
+        "workgroups",
+        "size",
+        "bindings",
+        "read",
+        "written",
+        "constants",
+        "record",
+        "executable",
+        "function",
+    ];
     if kernels.times.is_some() {
         header.splice(0..0, ["share", "time", "each"]);
-        header.insert(7, "bytes/s");
+        header.insert(RATE_COLUMN, "bytes/s");
     }
     let mut rows = vec![header.into_iter().map(String::from).collect::<Vec<_>>()];
     rows.extend(kernels.kernels.iter().map(|kernel| row(kernels, kernel)));
     text.push('\n');
     table(&mut text, &rows);
     text.push_str(
-        "\nbytes of each binding: r unchanged, w changed, ? unknown, =N overlaps binding N; bytes/s: if all of them are accessed once\n",
+        "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
+         read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
     );
     text
 }
+
+/// The column of the rate, with those of times.
+const RATE_COLUMN: usize = 9;
+/// Constants that the table shows.
+const MAX_CONSTANTS: usize = 8;
 
 fn described(times: KernelTimes) -> &'static str {
     match times {
@@ -54,8 +71,11 @@ fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
         count,
         size,
         bindings,
-        kernel.constants.len().to_string(),
+        kernel.bytes_read().map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        kernel.bytes_written().map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        constants(&kernel.constants),
         format!("#{}", kernel.location.ordinal),
+        kernel.executable_id.to_string(),
         escaped(&kernel.name),
     ];
     if let Some(time_ns) = kernel.time_ns {
@@ -66,17 +86,32 @@ fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
             Ok(rate) => format!("<= {:.2} G", rate / 1e9),
             Err(reason) => reason.into(),
         };
-        row.insert(7, rate);
+        row.insert(RATE_COLUMN, rate);
     }
     row
 }
 
-fn binding(it: &KernelBinding) -> String {
-    let direction = match it.is_written {
+/// The first constants, and how many more there are.
+fn constants(values: &[u32]) -> String {
+    let mut shown: Vec<String> = values.iter().take(MAX_CONSTANTS).map(u32::to_string).collect();
+    match values.len() {
+        0 => shown.push("-".into()),
+        count if count > MAX_CONSTANTS => shown.push(format!("+{}", count - MAX_CONSTANTS)),
+        _ => {}
+    }
+    shown.join(" ")
+}
+
+fn direction(it: &KernelBinding) -> &'static str {
+    match it.is_written {
         Some(false) => "r",
         Some(true) => "w",
         None => "?",
-    };
+    }
+}
+
+fn binding(it: &KernelBinding) -> String {
+    let direction = direction(it);
     let alias = it.alias_of.map_or_else(String::new, |other| format!("={other}"));
     format!("{direction}{}{alias}", it.length)
 }
@@ -98,7 +133,15 @@ pub(super) fn timed_by(kernels: &Kernels) -> Value {
 
 /// A kernel as an object.
 pub(super) fn object(kernels: &Kernels, kernel: &Kernel) -> Value {
-    let binding = |it: &KernelBinding| json!({ "length": it.length, "alias_of": it.alias_of, "is_written": it.is_written });
+    let binding = |it: &KernelBinding| {
+        json!({
+            "length": it.length,
+            "alias_of": it.alias_of,
+            "is_written": it.is_written,
+            "changed_offset": it.changed.map(|it| it.offset),
+            "changed_length": it.changed.map(|it| it.length),
+        })
+    };
     let rate = kernel.max_bytes_per_second();
     json!({
         "function": kernel.name,
@@ -125,7 +168,7 @@ pub(super) fn object(kernels: &Kernels, kernel: &Kernel) -> Value {
 pub(super) fn csv(kernels: &Kernels) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
-                    binding_lengths,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
+                    binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
                     max_bytes_per_second\n"
             .to_string();
     for kernel in &kernels.kernels {
@@ -142,6 +185,7 @@ pub(super) fn csv(kernels: &Kernels) -> String {
             kernel.dynamic_local_memory.to_string(),
             list(kernel.constants.iter().map(u32::to_string).collect()),
             list(kernel.bindings.iter().map(|it| it.length.to_string()).collect()),
+            list(kernel.bindings.iter().map(|it| direction(it).to_string()).collect()),
             list(aliases.collect()),
             kernel.count.to_string(),
             kernel.location.ordinal.to_string(),

@@ -74,7 +74,8 @@ impl Verdict {
 impl Side {
     pub(super) fn new(path: String, functions: Vec<FunctionTimes>) -> Self {
         let times = || functions.iter().flat_map(|function| &function.times_ns);
-        let (dispatch_count, total_ns) = (times().count() as u64, times().sum());
+        // The sum of nothing is -0.0.
+        let (dispatch_count, total_ns) = (times().count() as u64, times().sum::<f64>() + 0.0);
         Self { path, dispatch_count, total_ns, functions }
     }
 
@@ -233,6 +234,12 @@ mod tests {
         // One percent slower, with ten percent of noise.
         assert_eq!(verdict(&times(100.0, 30), &times(101.0, 30)), Verdict::Noise);
         assert_eq!(verdict(&[0.0; 30], &times(90.0, 30)), Verdict::Few);
+    }
+
+    #[test]
+    fn a_profile_without_dispatches_takes_no_time() {
+        let total_ns = Side::new("a".into(), Vec::new()).total_ns;
+        assert!(total_ns == 0.0 && total_ns.is_sign_positive(), "{total_ns}");
     }
 
     #[test]

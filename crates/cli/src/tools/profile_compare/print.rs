@@ -15,11 +15,11 @@ pub(super) fn text(comparison: &Comparison) -> String {
     for (label, side) in [("before", before), ("after ", after)] {
         let _ = writeln!(
             text,
-            "{label}  {}: {} in {}, {} functions",
-            side.path,
+            "{label}  {}: {} in {}, {}",
+            escaped(&side.path),
             time(side.total_ns),
             plural(side.dispatch_count, "dispatch", "dispatches"),
-            side.function_count()
+            plural(side.function_count() as u64, "function", "functions")
         );
     }
     let _ = writeln!(
@@ -37,11 +37,12 @@ pub(super) fn text(comparison: &Comparison) -> String {
     table(&mut text, &rows);
     let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
     if let noise @ 1.. = count(Verdict::Noise) {
-        let _ = writeln!(text, "\nnoise: of {noise} functions the difference cannot be told from noise");
+        let functions = plural(noise as u64, "function", "functions");
+        let _ = writeln!(text, "\nnoise: of {functions} the difference cannot be told from noise");
     }
     if let few @ 1.. = count(Verdict::Few) {
-        let _ =
-            writeln!(text, "\nfew: {few} functions have too few dispatches to tell: profile more iterations");
+        let functions = plural(few as u64, "function has", "functions have");
+        let _ = writeln!(text, "\nfew: {functions} too few dispatches to tell: profile more iterations");
     }
     text
 }
@@ -213,6 +214,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rehal_session::{FunctionTimes, TimedBy};
+
     use super::*;
 
     #[test]
@@ -222,6 +225,26 @@ mod tests {
             ["0.00 ns", "999 ns", "1.23 us", "56.8 us", "999 us"]
         );
         assert_eq!([1.5e6, 2e9, -3_000.0].map(signed_time), ["+1.50 ms", "+2.00 s", "-3.00 us"]);
+    }
+
+    #[test]
+    fn counts_are_singular_and_plural() {
+        let function = |name: &str| FunctionTimes {
+            name: name.into(),
+            timed_by: TimedBy::Host,
+            times_ns: vec![2.0],
+            thread_time_ns: 2.0,
+        };
+        let printed = |functions: &[FunctionTimes]| {
+            let side = || Side::new("a\u{1b}".into(), functions.to_vec());
+            text(&Comparison::of(side(), side()))
+        };
+        let one = printed(&[function("f")]);
+        assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
+        assert!(one.contains("\nfew: 1 function has too few"), "{one}");
+        let two = printed(&[function("f"), function("g")]);
+        assert!(two.starts_with("before  a\\u{1b}: 4.00 ns in 2 dispatches, 2 functions\n"), "{two}");
+        assert!(two.contains("\nfew: 2 functions have too few"), "{two}");
     }
 
     #[test]

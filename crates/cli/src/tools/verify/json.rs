@@ -1,7 +1,7 @@
 //! The report as a JSON object.
 
 use rehal_session::{
-    Difference, ElementDifferences, NumberSummary, Outcome, Place, StrayWrite, Verification,
+    Difference, ElementDifferences, NumberSummary, Outcome, Place, StrayWrite, Tolerance, Verification,
 };
 use serde_json::{Value, json};
 
@@ -23,12 +23,20 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "tolerated_count": outcome.tolerated_count,
         "different_count": outcome.different_count,
         "undecided": outcome.undecided,
+        "omitted_reasons": outcome.omitted_reasons,
+        "unused_tolerances": outcome.unused_tolerances.iter().map(tolerance).collect::<Vec<_>>(),
         "unwritten_read_bytes": outcome.unwritten_read_bytes,
         "first_unwritten_read": outcome.first_unwritten_read.as_ref().map(|place| place.record),
         "stray_write_count": outcome.stray_write_count,
         "stray_writes": outcome.stray_writes.iter().map(stray_write).collect::<Vec<_>>(),
+        "omitted_stray_writes": outcome.omitted_stray_writes,
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
+        "omitted_differences": outcome.omitted_differences,
     })
+}
+
+fn tolerance(it: &Tolerance) -> Value {
+    json!({ "function": it.function, "element_type": it.element_type.to_string() })
 }
 
 /// The fields of a place, and those of `rest`.
@@ -74,6 +82,8 @@ fn difference(it: &Difference) -> Value {
         "length": it.range.length,
         "different_offset": it.different.offset,
         "different_length": it.different.length,
+        "digest_offset": it.digest_bytes.map(|bytes| bytes.offset),
+        "digest_length": it.digest_bytes.map(|bytes| bytes.length),
         "unexpected_bytes": it.unexpected_bytes,
         "element_type": it.element_type.map(|element_type| element_type.to_string()),
         "elements": it.elements.as_ref().map(elements),

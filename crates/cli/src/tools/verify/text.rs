@@ -5,6 +5,7 @@ use rehal_session::{
 };
 
 use super::hex;
+use crate::output::escaped;
 
 /// A sentence, and a paragraph per difference.
 pub(super) fn text(outcome: &Verification) -> String {
@@ -17,11 +18,9 @@ pub(super) fn text(outcome: &Verification) -> String {
             };
             format!("different: {differing} of {}\n", counts(outcome))
         }
-        Outcome::Undecided => format!("undecided: no difference in {}\n", counts(outcome)),
+        Outcome::Undecided => format!("undecided: {} compared\n", counts(outcome)),
     };
-    for reason in &outcome.undecided {
-        text.push_str(&format!("  not compared: {reason}\n"));
-    }
+    add_reasons(&mut text, outcome);
     let mut last: Option<&Place> = None;
     for difference in &outcome.differences {
         if last != Some(&difference.place) {
@@ -30,6 +29,7 @@ pub(super) fn text(outcome: &Verification) -> String {
         last = Some(&difference.place);
         add(&mut text, difference);
     }
+    add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
 }
 
@@ -51,35 +51,57 @@ pub(super) fn first(outcome: &Verification) -> Option<String> {
     Some(text)
 }
 
+fn add_reasons(text: &mut String, outcome: &Verification) {
+    for reason in &outcome.undecided {
+        text.push_str(&format!("  {reason}\n"));
+    }
+    if outcome.omitted_reasons != 0 {
+        text.push_str(&format!("  ... and {}\n", counted(outcome.omitted_reasons, "more", "more")));
+    }
+}
+
+/// Says how much is not in the report.
+fn add_omitted(text: &mut String, count: u64, one: &str, many: &str) {
+    if count != 0 {
+        text.push_str(&format!("\n... and {count} more {}\n", if count == 1 { one } else { many }));
+    }
+}
+
 /// The report of `--watch_memory`.
 pub(super) fn memory(outcome: &Verification) -> String {
     let of = |count: u64, what: &str| counted(count, "dispatch", "dispatches") + what;
     let mut text = match outcome.outcome() {
         Outcome::Same => format!("no memory errors: {}\n", counts(outcome)),
-        _ => format!("memory errors in {}\n", counts(outcome)),
+        Outcome::Different => format!("memory errors in {}\n", counts(outcome)),
+        Outcome::Undecided => format!("undecided: no memory errors in {}\n", counts(outcome)),
     };
+    add_reasons(&mut text, outcome);
     if outcome.stray_write_count != 0 {
         text.push_str(&of(outcome.stray_write_count, " wrote outside of the bindings\n"));
     }
     if outcome.different_count != 0 {
-        let count = counted(outcome.different_count, "dispatch or host read", "dispatches and host reads");
-        text.push_str(&format!("{count} depend on bytes that were never written\n"));
+        let one = "dispatch or host read depends";
+        let count = counted(outcome.different_count, one, "dispatches and host reads depend");
+        text.push_str(&format!("{count} on bytes that were never written\n"));
     }
     if let Some(first) = &outcome.first_unwritten_read {
         let bytes = counted(outcome.unwritten_read_bytes, "byte", "bytes");
+        let were = if outcome.unwritten_read_bytes == 1 { "was" } else { "were" };
         text.push_str(&format!(
-            "{bytes} of host reads, first of {}, were never written: padding, or results that are missing\n",
+            "{bytes} of host reads, first of {}, {were} never written: padding, or results that are missing\n",
             place(first)
         ));
     }
     for stray in &outcome.stray_writes {
         text.push_str(&format!("\n{}\n  {}\n", place(&stray.place), stray_write(stray)));
     }
+    add_omitted(&mut text, outcome.omitted_stray_writes, "stray write", "stray writes");
     for difference in &outcome.differences {
         text.push_str(&format!("\n{}\n", place(&difference.place)));
         text.push_str("  the results with two different contents of unwritten memory and redzones:\n");
         add(&mut text, difference);
     }
+    add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
 }
 
@@ -115,36 +137,36 @@ fn place(place: &Place) -> String {
     match &place.dispatch {
         Some(dispatch) => {
             let [x, y, z] = dispatch.workgroup_count;
-            let (function, id) = (&dispatch.function, dispatch.executable_id);
+            let (function, id) = (escaped(&dispatch.function), dispatch.executable_id);
             text.push_str(&format!(": dispatch of {function} (executable {id}), {x}x{y}x{z} workgroups"));
             if place.submission != place.record {
                 text.push_str(&format!(", submitted by #{}", place.submission));
             }
             if place.occurrence != 0 {
-                text.push_str(&format!(", performed {} times before", place.occurrence));
+                text.push_str(&format!(", performed {} before", counted(place.occurrence, "time", "times")));
             }
         }
         None => text.push_str(": host read"),
     }
     if let Some(scope) = &place.scope {
-        text.push_str(&format!(", in scope '{scope}'"));
+        text.push_str(&format!(", in scope '{}'", escaped(scope)));
     }
     text
 }
 
 fn add(text: &mut String, difference: &Difference) {
     let range = difference.range;
+    let buffer = difference.buffer_id;
     let what = match difference.binding {
         Some(binding) => {
             let aliases: String = difference.aliases.iter().map(|alias| format!(" = {alias}")).collect();
-            format!("binding {binding}{aliases}")
+            format!("binding {binding}{aliases}, buffer {buffer}")
         }
-        None => "read".to_string(),
+        None => format!("host read of buffer {buffer},"),
     };
     let different = difference.different;
     text.push_str(&format!(
-        "  {what}, buffer {} bytes {}..{}: bytes {}..{} of it differ",
-        difference.buffer_id,
+        "  {what} bytes {}..{}: bytes {}..{} of it differ",
         range.offset,
         range.end(),
         different.offset,
@@ -158,8 +180,14 @@ fn add(text: &mut String, difference: &Difference) {
         Some(elements) => {
             let element_type = difference.element_type.map_or("byte".into(), |it| it.to_string());
             add_elements(text, elements, &element_type);
+            if let Some(bytes) = difference.digest_bytes {
+                let (start, end) = (bytes.offset, bytes.end());
+                text.push_str(&format!(
+                    "    bytes {start}..{end}: only digests of the expected bytes are known\n"
+                ));
+            }
         }
-        None => text.push_str("    only digests are known of the expected bytes\n"),
+        None => text.push_str("    only digests of the expected bytes are known\n"),
     }
     add_numbers(text, "expected", difference.expected);
     add_numbers(text, "actual  ", difference.actual);
@@ -200,6 +228,7 @@ fn add_histogram(text: &mut String, histogram: &Histogram) {
     let mut bins: Vec<String> = Vec::new();
     for bin in &histogram.bins {
         bins.push(match bin.up_to {
+            Some(1) if histogram.is_in_ulps => format!("up to 1 ULP: {}", bin.count),
             Some(limit) => format!("up to {limit}{unit}: {}", bin.count),
             None => format!("more: {}", bin.count),
         });

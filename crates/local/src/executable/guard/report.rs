@@ -57,9 +57,10 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
     let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
     let code = if missing_feature(fault).is_some() { "INCOMPATIBLE" } else { "INTERNAL" };
     text.push(code).push("; a kernel crashed with ").push(fault.name);
-    match fault.address {
-        Some(address) => text.push(" at address ").hex(address as u64),
-        None => text.push(" at a non-canonical address"),
+    match (fault.address, fault.name) {
+        (Some(address), _) => text.push(" at address ").hex(address as u64),
+        (None, "SIGABRT") => text,
+        (None, _) => text.push(" at a non-canonical address"),
     };
     text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
     match (&*library.label.label, &*library.label.name) {
@@ -97,6 +98,10 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
         ("SIGILL", None) => text.push(
             "the kernel reached an instruction that traps on purpose or that this CPU does not have: \
              compile it for this CPU",
+        ),
+        ("SIGABRT", _) => text.push(
+            "the kernel aborted, as a failed assertion or a panic does: check what it prints, and the constants and inputs \
+             it was given",
         ),
         ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
         _ if RECORD.get() == NO_RECORD => text.push(

@@ -9,17 +9,20 @@ use std::sync::Once;
 use crate::platform::Fault;
 use crate::platform::linux_x86_64::PAGE_BYTES;
 
-pub(super) const SIGNALS: [(c_int, &str); 4] = [
+pub(super) const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGILL, "SIGILL"),
     (libc::SIGFPE, "SIGFPE"),
     (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGABRT, ABORT),
 ];
 
 /// Size of the handlers' stack. With AVX-512 and AMX, the kernel's signal frame alone takes 11 KiB.
 const STACK_BYTES: usize = 64 << 10;
 /// `si_code` of a general protection fault, which has no address.
 const SI_KERNEL: c_int = 0x80;
+/// The signal of abort(3), which a thread sends to itself.
+const ABORT: &str = "SIGABRT";
 /// Longest x86 instruction.
 const INSTRUCTION_BYTES: usize = 15;
 
@@ -122,21 +125,24 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         let (previous, report) = (*INSTALLED.0.get()).assume_init_ref();
         let position = SIGNALS.iter().position(|(number, _)| *number == signal);
         let Some(index) = position else { return };
-        // A positive code is a fault of the processor; others were sent by a process.
-        let raised = (*info).si_code > 0;
-        if raised {
+        // A positive code is a fault of the processor; others were sent, to itself or by a process.
+        let is_fault = (*info).si_code > 0;
+        let is_abort = signal == libc::SIGABRT
+            && (*info).si_code == libc::SI_TKILL
+            && (*info).si_pid() == libc::getpid();
+        if is_fault || is_abort {
             let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
             let instruction = registers[libc::REG_RIP as usize] as usize;
             report(&Fault {
                 name: SIGNALS[index].1,
-                address: ((*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
+                address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
                 instruction,
                 code: code_at(instruction, signal),
             });
         }
         // Not ours: restore the previous action. The fault recurs on return.
         libc::sigaction(signal, &previous[index], std::ptr::null_mut());
-        if !raised {
+        if !is_fault {
             libc::raise(signal);
         }
     }

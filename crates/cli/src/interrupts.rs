@@ -1,0 +1,48 @@
+//! Signals that end a tool: its temporary directories are removed first.
+
+use std::ffi::c_int;
+use std::sync::Once;
+
+use rehal_session::TemporaryDirectory;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+/// Removes temporary directories when SIGINT, SIGTERM or SIGHUP ends the process, which then ends by the signal. Called before
+/// the first is created; signals that are ignored stay so.
+pub(crate) fn remove_temporary_directories() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
+        let handled = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
+        // Without a handler, the directories remain.
+        let Ok(mut signals) = Signals::new(handled) else { return };
+        std::thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                end(signal);
+            }
+        });
+    });
+}
+
+fn end(signal: c_int) {
+    TemporaryDirectory::remove_all();
+    let _ = emulate_default_handler(signal);
+}
+
+/// The ignored signals of a process, as a mask, from its status in `/proc`.
+fn ignored(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ignored;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000000003\nSigCgt:\t00\n"), 3);
+        assert_eq!(ignored("SigIgn:\tx\n"), 0);
+    }
+}
