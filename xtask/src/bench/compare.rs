@@ -70,7 +70,11 @@ impl Subject {
 
     /// Writes a source that adds, after `extra` for each element.
     fn source(&self, workplace: &Workplace, name: &str, extra: &str) -> Result<String, Box<dyn Error>> {
-        let path = workplace.scratch(name).display().to_string();
+        let path = workplace.scratch(name);
+        if path.exists() {
+            fs::remove_file(&path)?;
+        }
+        let path = path.display().to_string();
         self.ours(workplace, &["kernel", "stub", "--no_run", &self.kernel, &self.capture, "-o", &path])?;
         let text = fs::read_to_string(&path)?;
         let body = format!("{extra} binding_2[i] = binding_0[i] + binding_1[i];");
