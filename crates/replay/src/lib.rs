@@ -52,5 +52,5 @@ pub use record::{
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
-pub use slice::{Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, changes};
+pub use slice::{CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, changes};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};

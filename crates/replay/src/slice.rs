@@ -15,7 +15,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_hal::{CreateOp, HostOp};
 
-pub use self::ranges::changes;
+pub use self::ranges::{CHANGE_BYTES, changes};
 use self::runs::{DispatchRun, ScopeRun};
 use self::shared::Shared;
 use crate::plan::RecordLocation;

@@ -5,8 +5,6 @@ use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, Operation};
 
-/// Unit of changes: a multiple of the size of every element, so that no element is split.
-pub(crate) const GRAIN_BYTES: usize = 16;
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
@@ -54,8 +52,8 @@ struct Replaced {
     /// Their bytes before the dispatch, one after the other. All strides are [`STRIDE_BYTES`] long but for the last one of a
     /// binding.
     bytes: Vec<u8>,
-    /// The changes, in units of [`GRAIN_BYTES`].
-    grains: Vec<Range>,
+    /// The changes of each stride.
+    changes: Vec<Range>,
 }
 
 impl Written {
@@ -144,7 +142,7 @@ impl WrittenBinding {
             })
         })?;
         let mut changes = Changes::new(&mut self.changes);
-        self.replaced.iter().flat_map(|it| &it.grains).for_each(|range| changes.add(*range));
+        self.replaced.iter().flat_map(|it| &it.changes).for_each(|range| changes.add(*range));
         Ok(())
     }
 }
@@ -160,7 +158,7 @@ impl Replaced {
     fn update(&mut self, at: usize, chunk: &mut [u8], memory: &HostMemory, source: u64) -> Result<()> {
         self.offsets.clear();
         self.bytes.clear();
-        self.grains.clear();
+        self.changes.clear();
         let mut block = [0; STRIDE_BYTES];
         for (number, old) in chunk.chunks_mut(STRIDE_BYTES).enumerate() {
             let start = number * STRIDE_BYTES;
@@ -169,7 +167,8 @@ impl Replaced {
             if old == new {
                 continue;
             }
-            changed_grains(at + start, old, new, &mut self.grains);
+            let ranges = rehal_replay::changes(old, new).into_iter();
+            self.changes.extend(ranges.map(|it| Range { offset: it.offset + (at + start) as u64, ..it }));
             self.offsets.push(at + start);
             self.bytes.extend_from_slice(old);
             old.copy_from_slice(new);
@@ -227,21 +226,6 @@ fn reserve(target: &mut Vec<u8>, length: usize) -> Result<()> {
     target
         .try_reserve_exact(more)
         .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))
-}
-
-/// Adds the ranges in which slices differ, in units of [`GRAIN_BYTES`]; adjacent units are one range.
-fn changed_grains(at: usize, old: &[u8], new: &[u8], ranges: &mut Vec<Range>) {
-    let grains = old.chunks(GRAIN_BYTES).zip(new.chunks(GRAIN_BYTES));
-    for (grain, (old, new)) in grains.enumerate() {
-        if old == new {
-            continue;
-        }
-        let (offset, length) = ((at + grain * GRAIN_BYTES) as u64, new.len() as u64);
-        match ranges.last_mut() {
-            Some(last) if last.offset + last.length == offset => last.length += length,
-            _ => ranges.push(Range { offset, length }),
-        }
-    }
 }
 
 /// Collects ranges, of which it merges those that are near.
@@ -319,15 +303,14 @@ mod tests {
     }
 
     fn changed(before: &[u8], after: &[u8]) -> Vec<(u64, u64)> {
-        let (mut grains, mut ranges) = (Vec::new(), Vec::new());
-        changed_grains(0, before, after, &mut grains);
+        let mut ranges = Vec::new();
         let mut changes = Changes::new(&mut ranges);
-        grains.into_iter().for_each(|range| changes.add(range));
+        rehal_replay::changes(before, after).into_iter().for_each(|range| changes.add(range));
         pairs(&ranges)
     }
 
     #[test]
-    fn changes_are_whole_grains() {
+    fn changes_are_whole_units() {
         let before = vec![0; 10_000];
         let mut after = before.clone();
         assert!(changed(&before, &after).is_empty());

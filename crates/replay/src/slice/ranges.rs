@@ -63,19 +63,19 @@ impl Ranges {
     }
 }
 
-/// Unit of changes: a multiple of the size of every element.
-const GRAIN_BYTES: usize = 16;
+/// Unit of [`changes`]: a multiple of the size of every element, so that no element is split.
+pub const CHANGE_BYTES: usize = 16;
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
 
-/// The ranges in which two slices of the same length differ, in units of 16 bytes; ranges that touch are one.
+/// The ranges in which two slices of the same length differ, in units of [`CHANGE_BYTES`]; ranges that touch are one.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
     for (number, (old, new)) in strides.enumerate().filter(|(_, (old, new))| old != new) {
-        let grains = old.chunks(GRAIN_BYTES).zip(new.chunks(GRAIN_BYTES));
+        let grains = old.chunks(CHANGE_BYTES).zip(new.chunks(CHANGE_BYTES));
         for (grain, (_, new)) in grains.enumerate().filter(|(_, (old, new))| old != new) {
-            let offset = (number * STRIDE_BYTES + grain * GRAIN_BYTES) as u64;
+            let offset = (number * STRIDE_BYTES + grain * CHANGE_BYTES) as u64;
             let length = new.len() as u64;
             match ranges.last_mut() {
                 Some(last) if last.end() == offset => last.length += length,

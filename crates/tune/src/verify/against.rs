@@ -1,12 +1,12 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
-use rehal_replay::{HostRead, Observer, Operation, Plan, Replay};
+use rehal_replay::{CHANGE_BYTES, HostRead, Observer, Operation, Plan, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::{Place, Verification, VerifyOptions};
 use crate::ledger::{Entries, digest};
-use crate::written::{GRAIN_BYTES, Written, WrittenBinding, part, without};
+use crate::written::{Written, WrittenBinding, part, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
@@ -206,7 +206,7 @@ fn kept_elements<'l>(piece: &Piece<'l>) -> &'l [u8] {
     if kept.len() as u64 == range.length {
         return kept;
     }
-    let beyond = (range.offset + kept.len() as u64) % GRAIN_BYTES as u64;
+    let beyond = (range.offset + kept.len() as u64) % CHANGE_BYTES as u64;
     &kept[..kept.len().saturating_sub(beyond as usize)]
 }
 
