@@ -2,7 +2,7 @@
 //! JSON and as CSV that its users and its `compare.py` can read.
 //!
 //! It must not depend on captures, devices, or flag syntax: [`Options`] is plain data, and every flag value
-//! has a parser here. Used by the benchmark tools of `cli` and by `xtask bench`.
+//! has a parser here. Used by the benchmark tools of `cli`, by `tune` and by `xtask bench`.
 //!
 //! ```
 //! use rehal_bench::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
@@ -35,6 +35,7 @@
 mod aggregate;
 mod benchmark;
 mod clock;
+mod conditions;
 mod console;
 mod context;
 mod counters;
@@ -55,6 +56,7 @@ mod summary;
 
 pub use aggregate::aggregates;
 pub use benchmark::{Benchmark, Measure};
+pub use conditions::{Conditions, Monitor};
 pub use console::ConsoleReporter;
 pub use context::{Cache, Context};
 pub use counters::{Counter, Counters, OneK};

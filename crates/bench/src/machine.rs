@@ -11,17 +11,17 @@ use rustix::param::clock_ticks_per_second;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// Wall-clock time.
-    real_ns: u64,
+    pub(crate) real_ns: u64,
     /// CPU time of this process.
-    own_ns: u64,
+    pub(crate) own_ns: u64,
     /// CPU time of all processes and the kernel.
-    busy_ns: u64,
+    pub(crate) busy_ns: u64,
     /// CPU time that the hypervisor gave to others while a process here was ready to run.
-    steal_ns: u64,
+    pub(crate) steal_ns: u64,
     /// Time for which the control group's CPU quota stopped threads.
-    throttled_ns: u64,
+    pub(crate) throttled_ns: u64,
     /// How often a core lowered its clock because of heat.
-    overheated: u64,
+    pub(crate) overheated: u64,
 }
 
 /// Where the counters of this system are.
@@ -113,6 +113,11 @@ impl Interference {
     /// Adds what happened in another period.
     pub(crate) fn merge(&mut self, other: Self) {
         self.add(Snapshot::default(), other.total);
+    }
+
+    /// The sums of what happened.
+    pub(crate) fn total(&self) -> Snapshot {
+        self.total
     }
 
     /// What may have distorted the times.

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, File, FileContents, MemoryAccess, transfer};
 
@@ -36,6 +38,8 @@ pub struct FastForward<'r> {
 struct Saved {
     at: Bytes,
     memory: HostMemory,
+    /// The digest of what the first pass made of them; `None` if they are deallocated.
+    after: Option<blake3::Hash>,
 }
 
 impl<'r> FastForward<'r> {
@@ -63,7 +67,7 @@ impl<'r> FastForward<'r> {
         for at in &this.region.restored {
             let memory = HostMemory::allocate(at.end - at.start)?;
             this.read(&state, at, |offset, bytes| memory.write(offset, bytes))?;
-            this.saved.push(Saved { at: *at, memory });
+            this.saved.push(Saved { at: *at, memory, after: None });
         }
         let mut reads = FirstReads::default();
         this.run(state, observers, &mut reads)?;
@@ -94,11 +98,86 @@ impl<'r> FastForward<'r> {
         outcome.map_err(|error| self.replay.plan().in_file(error))
     }
 
+    /// Whether the last repetition made of the bytes that it changes what the first pass made of them. What is not restored
+    /// is left to [`FastForward::finish`]. Call it after a repetition and before the next [`FastForward::restore`].
+    pub fn is_reproduced(&self) -> Result<bool> {
+        let state = self.state.as_ref().ok_or_else(failed)?;
+        for Saved { at, after, .. } in &self.saved {
+            if let Some(after) = after
+                && self.digest(state, at).map_err(|error| self.replay.plan().in_file(error))? != *after
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Restores what the scope has changed, changes the bytes of buffers that it may access and write by `alter`, and runs it
+    /// once. Then it undoes the changes by `alter`, which must be its own inverse. Host reads may differ from those of the
+    /// first pass.
+    ///
+    /// With other inputs, the scope may write where nothing is restored. What follows need not reproduce the first pass.
+    pub fn repeat_altered(&mut self, alter: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        self.restore()?;
+        let changed: Vec<_> = self.saved.iter().map(|saved| saved.at).collect();
+        let unchanged: Vec<_> = self.unchanged.iter().map(|(at, _)| *at).collect();
+        let outcome = self.alter(changed.iter().chain(&unchanged), alter).and_then(|()| {
+            let state = self.take_state()?;
+            self.run(state, &mut [], &mut FirstReads::default())?;
+            // What the scope changes is restored before the next repetition.
+            self.alter(unchanged.iter(), alter)
+        });
+        outcome.map_err(|error| self.replay.plan().in_file(error))
+    }
+
+    fn alter<'a>(
+        &self,
+        ranges: impl Iterator<Item = &'a Bytes>,
+        alter: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<()> {
+        let state = self.state.as_ref().ok_or_else(failed)?;
+        for at in
+            ranges.filter(|at| matches!(at.holder, Holder::Buffer(_)) && !self.is_deallocated(at.holder))
+        {
+            let memory = HostMemory::allocate(at.end - at.start)?;
+            let mut piece = Vec::new();
+            self.read(state, at, |offset, bytes| {
+                piece.clear();
+                piece.extend_from_slice(bytes);
+                alter(&mut piece);
+                memory.write(offset, &piece)
+            })?;
+            self.write(state, at, &memory)?;
+        }
+        Ok(())
+    }
+
+    /// Digests of the bytes that the scope changed in the first pass, as they are now.
+    pub fn outputs(&self) -> Result<Outputs> {
+        let state = self.state.as_ref().ok_or_else(failed)?;
+        let mut outputs = Outputs::default();
+        for Saved { at, .. } in self.saved.iter().filter(|saved| saved.after.is_some()) {
+            let outcome = self.read(state, at, |offset, bytes| {
+                let starts = (at.start + offset..).step_by(BLOCK_BYTES as usize);
+                let blocks = starts.zip(bytes.chunks(BLOCK_BYTES as usize));
+                outputs.0.extend(blocks.map(|(start, bytes)| ((at.holder, start), blake3::hash(bytes))));
+                Ok(())
+            });
+            outcome.map_err(|error| self.replay.plan().in_file(error))?;
+        }
+        Ok(outputs)
+    }
+
     /// Fails if a repetition changed bytes that are not restored.
-    pub fn finish(mut self) -> Result<()> {
-        let state = self.take_state()?;
+    pub fn finish(self) -> Result<()> {
+        self.check_unchanged()
+    }
+
+    /// Fails if a repetition changed bytes that are not restored.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let state = self.state.as_ref().ok_or_else(failed)?;
         for (at, digest) in &self.unchanged {
-            if self.digest(&state, at)? != *digest {
+            if self.digest(state, at)? != *digest {
                 let plan = self.replay.plan();
                 let error = Error::failed_precondition(format!(
                     "the scope cannot be repeated by itself: a repetition changed bytes {} to {} of {}, which the first \
@@ -114,7 +193,7 @@ impl<'r> FastForward<'r> {
     }
 
     fn take_state(&mut self) -> Result<State<'r>> {
-        self.state.take().ok_or_else(|| Error::failed_precondition("an earlier repetition failed"))
+        self.state.take().ok_or_else(failed)
     }
 
     /// Runs the region, and drops what it created.
@@ -150,7 +229,7 @@ impl<'r> FastForward<'r> {
             run.create_again(restart.origin).map_err(|error| locate(restart, error))?;
         }
         let state = run.state;
-        for Saved { at, memory } in &self.saved {
+        for Saved { at, memory, .. } in &self.saved {
             self.write(&state, at, memory)?;
         }
         self.state = Some(state);
@@ -185,7 +264,7 @@ impl<'r> FastForward<'r> {
             for at in changed {
                 let memory = HostMemory::allocate(at.end - at.start)?;
                 memory.copy_from(0, &saved.memory, at.start - saved.at.start, memory.length())?;
-                kept.push(Saved { at, memory });
+                kept.push(Saved { at, memory, after: Some(self.digest(&state, &at)?) });
             }
             for at in same {
                 self.unchanged.push((at, self.digest(&state, &at)?));
@@ -288,6 +367,25 @@ impl<'r> FastForward<'r> {
             ))
             .advise("measure it without fast-forward, which repeats the whole capture")
     }
+}
+
+/// Digests of what a scope wrote, by blocks: see [`FastForward::outputs`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs(BTreeMap<(Holder, u64), blake3::Hash>);
+
+/// A block of [`Outputs`]: the same for all replays of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OutputBlock((Holder, u64));
+
+impl Outputs {
+    /// The blocks that these and others have, and whether they differ.
+    pub fn compared<'o>(&'o self, others: &'o Self) -> impl Iterator<Item = (OutputBlock, bool)> + 'o {
+        self.0.iter().filter_map(|(at, digest)| Some((OutputBlock(*at), others.0.get(at)? != digest)))
+    }
+}
+
+fn failed() -> Error {
+    Error::failed_precondition("an earlier repetition failed")
 }
 
 enum Held<'s> {

@@ -38,7 +38,7 @@ mod substitute;
 mod walk;
 
 pub use dispatches::{PlannedBinding, PlannedDispatch};
-pub use fast_forward::FastForward;
+pub use fast_forward::{FastForward, OutputBlock, Outputs};
 pub use files::{FileRemap, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;

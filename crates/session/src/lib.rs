@@ -6,6 +6,7 @@
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
 //!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
+//! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
 //! - [`Recorder`] records a program that drives devices itself.
@@ -95,6 +96,10 @@ pub use rehal_replay::{
     Substitute, Substitution, Validation,
 };
 
+pub use rehal_tune::{
+    CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, Interval,
+    KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+};
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
     TemporaryDirectory, build_kernel, build_substitutes,

@@ -6,6 +6,7 @@
 //!   dispatch; both return a [`Verification`], which names the first difference.
 //! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
 //!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
+//! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
 //! depend on drivers, flags or a terminal.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
 
+mod compare;
 mod elements;
 pub mod fuzzing;
 mod kernel;
@@ -22,6 +24,10 @@ mod tolerance;
 mod verify;
 mod written;
 
+pub use compare::{
+    CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, DispatchSpans,
+    Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+};
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,

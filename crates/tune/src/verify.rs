@@ -44,7 +44,7 @@ impl Default for VerifyOptions {
 }
 
 /// The two sides of [`verify_lockstep`], of which the first is expected.
-pub struct VerifySides<'r, 'o> {
+pub struct VerifySides<'r, 'o, 'd> {
     /// The replay that is trusted.
     pub expected: &'r rehal_replay::Replay,
     /// The replay that is verified.
@@ -52,7 +52,7 @@ pub struct VerifySides<'r, 'o> {
     /// More observers of the trusted replay, on a thread of its own.
     pub expected_observers: &'o mut [&'o mut (dyn Observer + Send)],
     /// More observers of the verified replay, such as progress, on the calling thread.
-    pub observers: &'o mut [&'o mut dyn Observer],
+    pub observers: &'o mut [&'d mut dyn Observer],
 }
 
 /// What a verification found.

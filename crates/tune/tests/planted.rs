@@ -65,7 +65,7 @@ fn options(edit: impl FnOnce(&mut VerifyOptions)) -> VerifyOptions {
     options
 }
 
-fn sides<'r>(expected: &'r Replay, actual: &'r Replay) -> VerifySides<'r, 'static> {
+fn sides<'r>(expected: &'r Replay, actual: &'r Replay) -> VerifySides<'r, 'static, 'static> {
     VerifySides { expected, actual, expected_observers: &mut [], observers: &mut [] }
 }
 

@@ -1,5 +1,6 @@
 //! The benchmark cases and their targets.
 
+use super::compare::Compared;
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
@@ -30,6 +31,8 @@ enum Workload {
     FastForward,
     /// A slice of a dispatch, compared with a replay of its capture, ours.
     Slice,
+    /// A comparison of a kernel with a source.
+    Compare(Compared),
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -116,7 +119,9 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
     if !workplace.models().is_empty() {
         cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
+        cases.push(Case { name: "compare.verdict".to_owned(), kind: Workload::Compare(Compared::Verdict) });
     }
+    cases.push(Case { name: "compare.slowdown".to_owned(), kind: Workload::Compare(Compared::Slowdown) });
     for (name, program) in programs::replayed(!workplace.models().is_empty()) {
         cases.push(Case { name, kind: Workload::Replayed(program) });
     }
@@ -196,6 +201,7 @@ impl Case {
                 fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
+            Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;
                 replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?
@@ -240,14 +246,13 @@ impl Case {
             Workload::Profile(profiled) => profiled.prepare(&self.name, workplace)?,
             Workload::Verify(verified) => verified.prepare(&self.name, workplace)?,
             Workload::Task(kind, target) => {
-                let Self { name, .. } = self;
                 let mut plan = match &**kind {
-                    Workload::Program(program) => program.prepare(name, workplace)?,
+                    Workload::Program(program) => program.prepare(&self.name, workplace)?,
                     Workload::Iteration { corpus, fixture } => {
                         let figures = vec![figure("", full(), Target::Ratio(*target))];
                         benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
                     }
-                    _ => return Err(format!("case '{name}' has no form on local-task").into()),
+                    _ => return Err(format!("case '{}' has no form on local-task", self.name).into()),
                 };
                 plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
                 (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));

@@ -2,6 +2,7 @@
 //! performance target.
 
 mod cases;
+mod compare;
 mod materials;
 mod measure;
 mod prepare;

@@ -4,6 +4,7 @@ mod benchmark_flags;
 mod benchmark_module;
 mod benchmark_replay;
 mod check_module;
+mod compare;
 mod convert_parameters;
 mod create_parameters;
 mod dispatch_statistics;
@@ -30,6 +31,7 @@ mod verify;
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use check_module::CHECK_MODULE;
+pub use compare::COMPARE;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
 pub use dump_module::DUMP_MODULE;
@@ -62,6 +64,7 @@ pub const ALL: &[&crate::Tool] = &[
     &KERNEL_BUILD,
     &SLICE,
     &VERIFY,
+    &COMPARE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,

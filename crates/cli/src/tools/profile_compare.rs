@@ -13,6 +13,9 @@ use crate::flags::{Flag, Group};
 use crate::{Invocation, Operands, Tool, output};
 use comparison::{Comparison, Side};
 
+/// Also of `rehal compare`.
+pub(super) use print::time;
+
 /// See the [module](self).
 pub const PROFILE_COMPARE: Tool = Tool {
     name: "rehal profile compare",

@@ -75,7 +75,8 @@ const WATCH_MEMORY: Flag<bool> = Flag::switch(
      in lockstep, with redzones around buffers and with different contents of new memory.",
 );
 
-const TOLERANCE: List<Tolerance> = List::parsed(
+/// Also of `rehal compare`.
+pub(super) const TOLERANCE: List<Tolerance> = List::parsed(
     "tolerance",
     "GLOB:TYPE:LIMIT",
     "GLOB:TYPE:ulp=N,abs=X,rel=X with one or more of the limits",
@@ -92,7 +93,8 @@ const KEEP_GOING: Flag<bool> = Flag::switch(
      by itself; digests alone cannot do that.",
 );
 
-const ELEMENTS: Flag<usize> = Flag::number(
+/// Also of `rehal compare`.
+pub(super) const ELEMENTS: Flag<usize> = Flag::number(
     "max_elements",
     8,
     (0, 1 << 20),
@@ -292,6 +294,21 @@ fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, side: Side) -
     Ok(replay)
 }
 
+/// The report as text, also of `rehal compare`.
+pub(super) fn report(outcome: &Verification) -> String {
+    text::text(outcome)
+}
+
+/// The first difference in a line.
+pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
+    text::first(outcome)
+}
+
+/// The report as a JSON object.
+pub(super) fn object(outcome: &Verification) -> serde_json::Value {
+    json::object(outcome)
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -308,7 +325,7 @@ fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
 fn side_by_side(
     expected: &Replay,
     actual: &Replay,
-    verify: impl FnOnce(VerifySides<'_, '_>) -> Result<Verification>,
+    verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
 ) -> Result<Verification> {
     let (mut steps, mut expected_steps) = (Steps::default(), Steps::default());
     verify(VerifySides {

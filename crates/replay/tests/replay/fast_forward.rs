@@ -8,7 +8,7 @@ use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder};
+use rehal_replay::{FastForward, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder};
 
 use crate::captured::{RandomProgram, expected};
 use crate::common::{CaptureBuilder, FileSpec, Observed, TestDevice, code, function, range, slot, whole};
@@ -37,6 +37,7 @@ fn repeat_with(bytes: &[u8], order: ReplayOrder, device: Device, between: &dyn F
         fast.repeat(&mut [&mut observed])?;
         assert_eq!(observed.scopes.first().map(String::as_str), Some("begin:part"));
         assert_eq!(observed.scopes.last().map(String::as_str), Some("end:part"));
+        assert!(fast.is_reproduced()?);
         reads.push(observed.reads);
     }
     let restored_bytes = fast.restored_bytes();
@@ -196,6 +197,65 @@ fn a_repetition_that_does_something_else_is_an_error() {
         assert_eq!(error.code(), StatusCode::FailedPrecondition);
         assert!(error.report().contains(why), "{}", error.report());
     }
+}
+
+#[test]
+fn a_repetition_that_writes_other_bytes_is_not_reproduced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("input.bin");
+    std::fs::write(&path, b"bbbb").unwrap();
+    let plan = Plan::compile(file_reader(&path, false).finish(), PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![synchronous()]).unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
+    for (bytes, is_reproduced) in [(b"bbbb", true), (b"cccc", false), (b"bbbb", true)] {
+        std::fs::write(&path, bytes).unwrap();
+        fast.restore().unwrap();
+        fast.repeat(&mut []).unwrap();
+        assert_eq!(fast.is_reproduced().unwrap(), is_reproduced);
+    }
+    fast.restore().unwrap();
+    assert!(!fast.is_reproduced().unwrap(), "it has not been repeated");
+}
+
+#[test]
+fn a_scope_is_repeated_with_other_inputs() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("counts", 1, &[function("counts", 0, 2)]));
+    let kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    let (state, weights) = (capture.buffer(16), capture.buffer(8192));
+    capture.fill(whole(weights), &[9]);
+    capture.fill(whole(state), &[3]);
+    capture.scope_begin("part");
+    capture.dispatch(&kernel, &[], &[whole(state), whole(weights)]);
+    capture.read(state, 0, 4);
+    capture.scope_end("part");
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
+    let outputs = fast.outputs().unwrap();
+    let mut altered = Vec::new();
+    fast.repeat_altered(&mut |bytes| {
+        altered.push((bytes.len(), bytes[0]));
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xf0);
+    })
+    .unwrap();
+    altered.sort_unstable();
+    assert_eq!(
+        altered,
+        [(16, 3), (8192, 9), (8192, 9 ^ 0xf0)],
+        "what the scope changes is not altered again"
+    );
+    let differ = |fast: &FastForward<'_>| -> Vec<bool> {
+        outputs.compared(&fast.outputs().unwrap()).map(|(_, differs)| differs).collect()
+    };
+    assert_eq!(differ(&fast), [true]);
+    fast.restore().unwrap();
+    fast.repeat(&mut []).unwrap();
+    assert_eq!((differ(&fast), fast.is_reproduced().unwrap()), (vec![false], true));
+    fast.finish().unwrap();
 }
 
 #[test]

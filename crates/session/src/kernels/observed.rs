@@ -3,7 +3,7 @@
 use rehal_base::{Error, Result, nearest};
 use rehal_hal::FunctionInfo;
 use rehal_replay::{ExecutableRecord, Plan};
-use rehal_tune::{ObservedBinding, ObservedKernel, ObservedShape};
+use rehal_tune::{ComparedShape, ObservedBinding, ObservedKernel, ObservedShape};
 
 use super::{Kernel, Kernels};
 
@@ -56,6 +56,18 @@ impl Kernels {
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
         kernel.shapes = self.kernels.iter().filter(of).map(shape).collect();
         Ok(kernel)
+    }
+
+    /// The dispatches of the function with this name, for a comparison with replacements. Fails as [`Kernels::observed`].
+    pub fn compared(&self, plan: &Plan, function: &str) -> Result<Vec<ComparedShape>> {
+        self.observed(plan, function, None)?;
+        let compared = |kernel: &Kernel| {
+            let mut shape = ComparedShape::default();
+            (shape.record, shape.occurrence) = (kernel.location.ordinal, kernel.occurrence);
+            shape.count = kernel.count;
+            shape
+        };
+        Ok(self.kernels.iter().filter(|kernel| kernel.name == function).map(compared).collect())
     }
 }
 

@@ -2,17 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
-use rehal_base::{Range, Result, StatusCode};
-use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
-};
-use rehal_hal::{CommandBufferParams, FunctionInfo, transfer};
+use rehal_base::{Range, Result};
+use rehal_hal::transfer;
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
+use rehal_tune::DispatchSpans;
 
 use crate::CrashReports;
 
@@ -26,30 +21,14 @@ pub(super) struct Measured {
 
 /// Adds the dispatches of a replay, with their times.
 pub(super) fn measure(replay: &Replay, groups: &mut Groups) -> Result<Measured> {
-    let spans = Arc::new(Spans::default());
-    let mut profiled = Vec::new();
-    for device in replay.devices().devices() {
-        let request = ProfileRequest {
-            data: ProfileData::HOST_EXECUTION,
-            filter: ProfileFilter::default(),
-            counters: Vec::new(),
-            sink: spans.clone(),
-        };
-        // One that cannot report spans is measured from the host.
-        if device.begin_profiling(&request).is_ok() {
-            profiled.push(device);
-        }
-    }
+    // A device that cannot report spans is measured from the host.
+    let spans = DispatchSpans::begin(replay.devices());
     let mut timer = Timer { groups, begun: Instant::now(), dispatches: Vec::new() };
     let outcome = replay.run(&mut [&mut CrashReports::records(), &mut timer]);
     let Timer { dispatches, .. } = timer;
-    for device in profiled {
-        device.end_profiling()?;
-    }
+    let spans = spans.end()?;
     outcome?;
-    let mut spans = std::mem::take(&mut *spans.0.lock());
     // Operations run one by one, so both are in the same order.
-    spans.sort_unstable();
     let times = if spans.len() == dispatches.len() { KernelTimes::Device } else { KernelTimes::Host };
     let mut total_ns = 0;
     for (number, (kernel, host_ns)) in dispatches.into_iter().enumerate() {
@@ -75,45 +54,6 @@ pub(super) fn inspect(
         true => Ok(()),
         false => replay(&mut inspector),
     }
-}
-
-/// The times of dispatches, as the device reports them: begin and end.
-#[derive(Default)]
-struct Spans(Mutex<Vec<(i64, i64)>>);
-
-impl ProfileSink for Spans {
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
-
-    fn host_execution(&self, event: &HostExecution) {
-        if event.dispatch.is_some() && event.status == StatusCode::Ok {
-            self.0.lock().push((event.start_ns, event.end_ns));
-        }
-    }
-
-    fn memory_event(&self, _event: &MemoryEvent) {}
-
-    fn command_region(&self, _event: &CommandRegion) {}
-
-    fn worker_span(&self, _span: &WorkerSpan) {}
-
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
-
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
-
-    fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
 /// Groups dispatches, and measures them from the host.

@@ -15,13 +15,13 @@ use crate::written::{Written, WrittenBinding, part, without};
 /// Neither replay performs a dispatch before the other has completed the one before it. Bytes that either side changed are
 /// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
 /// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
-pub fn verify_lockstep(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> Result<Verification> {
+pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     run(sides, options, false)
 }
 
 /// [`verify_lockstep`]; if memory is watched, with [`Poison`] in new memory.
 pub(super) fn run(
-    sides: VerifySides<'_, '_>,
+    sides: VerifySides<'_, '_, '_>,
     options: &VerifyOptions,
     is_watched: bool,
 ) -> Result<Verification> {

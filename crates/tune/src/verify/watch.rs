@@ -45,7 +45,7 @@ pub struct StrayWrite {
 ///
 /// With [`VerifyOptions::keep_going`], bytes that differ are replaced on the second side, so that each dispatch is judged by
 /// itself.
-pub fn watch_memory(sides: VerifySides<'_, '_>, options: &VerifyOptions) -> Result<Verification> {
+pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     let mut bounds = Bounds { options, found: Vec::new(), omitted: 0, different_count: 0, spans: Vec::new() };
     let VerifySides { expected, actual, expected_observers, observers } = sides;
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);

@@ -106,7 +106,7 @@ fn mean(times: Times) -> String {
 }
 
 /// Three or four digits, in the unit that fits.
-fn time(ns: f64) -> String {
+pub(in crate::tools) fn time(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         it if it < 1e3 => (ns, "ns"),
         it if it < 1e6 => (ns / 1e3, "us"),

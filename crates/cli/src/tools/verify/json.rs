@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 use super::hex;
 
 pub(super) fn text(outcome: &Verification) -> String {
-    let object = json!({
+    format!("{}\n", object(outcome))
+}
+
+pub(super) fn object(outcome: &Verification) -> Value {
+    json!({
         "outcome": match outcome.outcome() {
             Outcome::Same => "same",
             Outcome::Different => "different",
@@ -28,8 +32,7 @@ pub(super) fn text(outcome: &Verification) -> String {
         "omitted_stray_writes": outcome.omitted_stray_writes,
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
         "omitted_differences": outcome.omitted_differences,
-    });
-    format!("{object}\n")
+    })
 }
 
 fn tolerance(it: &Tolerance) -> Value {

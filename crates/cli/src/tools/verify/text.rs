@@ -33,6 +33,24 @@ pub(super) fn text(outcome: &Verification) -> String {
     text
 }
 
+/// The first difference: where it is, and the first element, if it is known.
+pub(super) fn first(outcome: &Verification) -> Option<String> {
+    let it = outcome.differences.first()?;
+    let mut text = format!("record #{}", it.place.record);
+    match it.binding {
+        Some(binding) => text.push_str(&format!(", binding {binding}")),
+        None => text.push_str(", host read"),
+    }
+    match it.elements.as_ref().and_then(|elements| elements.first.first()) {
+        Some(element) => {
+            let (index, expected, actual) = (element.index, &element.expected, &element.actual);
+            text.push_str(&format!(", element {index}: expected {expected}, got {actual}"));
+        }
+        None => text.push_str(&format!(", byte {}", it.different.offset)),
+    }
+    Some(text)
+}
+
 fn add_reasons(text: &mut String, outcome: &Verification) {
     for reason in &outcome.undecided {
         text.push_str(&format!("  {reason}\n"));

@@ -1,0 +1,372 @@
+//! `rehal compare`: whether replacements of a kernel compute the same, and whether they are faster.
+
+mod candidates;
+mod print;
+mod report;
+mod workers;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rehal_base::{Error, Result};
+use rehal_session::{
+    CacheState, CaptureFile, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions,
+    Kernels, Observer, RecordLocation, ReplayOptions, Selector, Substitution,
+};
+
+use self::candidates::Candidate;
+use self::report::{Outcome, Report};
+use super::{ledger_flags, replay_flags, verify};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
+use crate::output::ReaderLeft;
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+
+/// See the [module](self).
+pub const COMPARE: Tool = Tool {
+    name: "rehal compare",
+    verb: "compare",
+    summary: "checks and times replacements of a kernel",
+    about: "Compares a kernel of a capture, or of a slice, with a replacement (--with): first the signature, then what it \
+            computes, then its time. The capture is replayed with and without the replacement in lockstep; a wrong kernel is \
+            not timed. Then each distinct dispatch of the function is repeated with its real inputs: both kernels in pairs, \
+            in random order, with warm and with cold caches. What is printed is the time with the replacement as a fraction \
+            of the captured, with a 95 % interval. Several replacements, or a directory of them, become a table, the best \
+            first. Exit status 0 if one is right and not slower, 3 if those that are right are slower, 2 if all are wrong, \
+            1 for an error.\n\n\
+            A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
+            execute.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
+    groups: &[&COMPARISON, &TIMING, &REPLAYS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        (
+            "Compare a kernel with an edited one",
+            "rehal kernel stub --function=matmul_0 model.ireereplay -o kernel.c\n\
+             {tool} --function=matmul_0 --with=kernel.c --element_type=f32 --tolerance='*:f32:ulp=4' model.ireereplay",
+        ),
+        (
+            "Compare it again whenever the file is saved",
+            "{tool} --function=matmul_0 --with=kernel.c --watch model.ireereplay",
+        ),
+        ("Rank all kernels of a directory", "{tool} --function=matmul_0 --with=candidates model.ireereplay"),
+    ],
+    guide: include_str!("../guides/compare.md"),
+    answer: devices::answer,
+    run,
+};
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "NAME", "The function to compare; rehal kernels lists them.");
+
+const WITH: List<PathBuf> = List::paths(
+    "with",
+    "PATH",
+    "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, or a compiled executable. A \
+     directory stands for the files in it with the extensions .c, .rs, .so, .elf and .vmfb. May be repeated.",
+);
+
+const BASELINE: Flag<Option<PathBuf>> = Flag::path(
+    "baseline",
+    "A kernel that the replacements are compared with instead of the captured one: a file as for --with.",
+);
+
+#[derive(Clone, Copy)]
+enum Caches {
+    Warm,
+    Cold,
+    Both,
+}
+
+const CACHE: Flag<Caches> = Flag::choice(
+    "cache",
+    "both",
+    &[("warm", Caches::Warm), ("cold", Caches::Cold), ("both", Caches::Both)],
+    "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes that the kernel may access are \
+     evicted from the CPU's caches before each (x86-64 only). both: each by itself.",
+);
+
+const PRECISION: Flag<f64> = Flag::parsed(
+    "precision",
+    "PERCENT",
+    "1%",
+    "a percentage above 0, such as 1% or 0.5%",
+    parse_precision,
+    "Sampling stops once half of the interval is at most this part of the ratio.",
+)
+.unquoted();
+
+const MAX_TIME: Flag<Duration> = Flag::parsed(
+    "max_time",
+    "TIME",
+    "60s",
+    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
+    parse_time,
+    "Sampling of a replacement stops after this time; what is printed says so. Checks are not included.",
+)
+.unquoted();
+
+const SEED: Flag<u64> =
+    Flag::number("seed", 0, (0, i64::MAX), |seed| seed as u64, "Seed of the order of the pairs.");
+
+const TIME_WRONG: Flag<bool> =
+    Flag::switch("time_wrong", false, "Also times a replacement that computes something else.");
+
+const WATCH: Flag<bool> = Flag::switch(
+    "watch",
+    false,
+    "Compares again whenever a file that --with names is saved, until interrupted.",
+);
+
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json)],
+    "text: a screen, or a table of several replacements. json: an object on a line.",
+);
+
+const COMPARISON: Group = Group {
+    title: "Comparison",
+    flags: &[
+        &FUNCTION,
+        &WITH,
+        &BASELINE,
+        &verify::TOLERANCE,
+        &ledger_flags::ELEMENT_TYPE,
+        &verify::ELEMENTS,
+        &WATCH,
+        &FORMAT,
+    ],
+};
+
+const TIMING: Group = Group { title: "Timing", flags: &[&CACHE, &PRECISION, &MAX_TIME, &SEED, &TIME_WRONG] };
+
+const REPLAYS: Group =
+    Group { title: "Replays", flags: &[&replay_flags::FILE_REMAP, &replay_flags::RECOVER] };
+
+fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
+    let text = value.to_str().ok_or(Refusal::Unexpected)?;
+    let number: f64 = text
+        .strip_suffix('%')
+        .ok_or(Refusal::Unexpected)?
+        .trim_end()
+        .parse()
+        .map_err(|_| Refusal::Unexpected)?;
+    if number > 0.0 && number <= 100.0 { Ok(number / 100.0) } else { Err(Refusal::Unexpected) }
+}
+
+fn parse_time(value: &std::ffi::OsStr) -> Result<Duration, Refusal> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let text = value.to_str().ok_or(Refusal::Unexpected)?;
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
+        .ok_or(Refusal::Unexpected)?;
+    let seconds = number.parse::<f64>().map_err(|_| Refusal::Unexpected)? * unit;
+    if (1e-3..=24.0 * 3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(Refusal::Unexpected)
+    }
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let Some(function) = flags.get(&FUNCTION) else {
+        return Err(Error::invalid_argument("--function is missing")
+            .advise("name the function to compare; rehal kernels lists them"));
+    };
+    let with = flags.list(&WITH);
+    if with.is_empty() {
+        return Err(Error::invalid_argument("--with is missing")
+            .advise("name a replacement: a source (.c, .rs), a shared library, or a directory of them"));
+    }
+    let (options, format) = (options(flags), flags.get(&FORMAT));
+    let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
+    let session = Session { invocation, function, with, options, base, format };
+    if let Some(path) = workers::candidate() {
+        workers::end_with_parent()?;
+        let candidate = Candidate { path };
+        let compared = comparer(invocation, &session.function).and_then(|it| session.one(&it, &candidate));
+        let report = compared.unwrap_or_else(|error| Report::failed(&candidate, &error));
+        return output::print(&report.to_line());
+    }
+    // A wrong path is found before the capture is read, and a wrong function before anything is compared.
+    let candidates = candidates::find(&session.with)?;
+    let comparer = comparer(invocation, &session.function)?;
+    let watches = flags.get(&WATCH);
+    let reports = match &candidates[..] {
+        [only] if !watches => vec![session.one(&comparer, only)?],
+        several => {
+            // Its memory is not needed meanwhile.
+            drop(comparer);
+            if watches {
+                return session.watch();
+            }
+            session.each(several)?
+        }
+    };
+    output::print(&session.text(&reports))?;
+    invocation.set_status(report::status(&reports));
+    Ok(())
+}
+
+fn options(flags: &Flags) -> CompareOptions {
+    let mut options = CompareOptions::default();
+    options.verify.tolerances = flags.list(&verify::TOLERANCE);
+    options.verify.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
+    options.verify.max_elements = flags.get(&verify::ELEMENTS);
+    options.caches = match flags.get(&CACHE) {
+        Caches::Warm => vec![CacheState::Warm],
+        Caches::Cold => vec![CacheState::Cold],
+        Caches::Both => vec![CacheState::Warm, CacheState::Cold],
+    };
+    options.precision = flags.get(&PRECISION);
+    options.max_time = flags.get(&MAX_TIME);
+    options.seed = flags.get(&SEED);
+    options.times_wrong = flags.get(&TIME_WRONG);
+    options
+}
+
+/// Plans the capture and prepares its side.
+fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
+    let flags = &invocation.flags;
+    let recover = captures::options(flags.get(&replay_flags::RECOVER));
+    let capture = CaptureFile::open(&invocation.operand(), &recover)?;
+    let plan = replay_flags::compile(&capture)?;
+    plan.check_not_empty()?;
+    let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
+    let opened = devices::options(flags)?;
+    let baseline = flags.get(&BASELINE).map(|path| Candidate { path }.build(function)).transpose()?;
+    let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
+    KernelComparer::new(CompareSubject {
+        plan,
+        devices: opened.open()?,
+        other_devices: opened.open()?,
+        replay: ReplayOptions {
+            file_remaps: flags.list(&replay_flags::FILE_REMAP),
+            substitutions: baseline.map(substitution).into_iter().collect(),
+            ..ReplayOptions::default()
+        },
+        function: function.to_owned(),
+        shapes,
+    })
+}
+
+struct Session<'i> {
+    invocation: &'i Invocation,
+    function: String,
+    with: Vec<PathBuf>,
+    options: CompareOptions,
+    /// What the replacements are compared with.
+    base: &'static str,
+    format: Format,
+}
+
+impl Session<'_> {
+    fn one(&self, comparer: &KernelComparer, candidate: &Candidate) -> Result<Report> {
+        let replacement = candidate.build(&self.function)?;
+        let mut steps = Steps(CrashReports::install());
+        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut steps])?;
+        let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
+        Ok(Report::compared(candidate, &comparison, text))
+    }
+
+    /// Compares replacements, each in a process of its own.
+    fn each(&self, candidates: &[Candidate]) -> Result<Vec<Report>> {
+        let mut reports = Vec::with_capacity(candidates.len());
+        for (number, candidate) in (1..).zip(candidates) {
+            if candidates.len() > 1 {
+                output::note(&format!(
+                    "comparing {number} of {}: {}",
+                    candidates.len(),
+                    print::name(candidate)
+                ));
+            }
+            let report = workers::compare(self.invocation, candidate)?;
+            if let Outcome::Crashed | Outcome::Failed = report.outcome {
+                output::note(report.text.trim_end());
+            }
+            reports.push(report);
+        }
+        reports.sort_by(Report::rank);
+        Ok(reports)
+    }
+
+    fn text(&self, reports: &[Report]) -> String {
+        match (self.format, reports) {
+            (Format::Json, _) => print::json(&self.function, reports),
+            (Format::Text, [only]) => match only.outcome {
+                Outcome::Right | Outcome::Wrong => only.text.clone(),
+                Outcome::Crashed | Outcome::Failed => format!("{}  {}\n", only.name, only.summary),
+            },
+            (Format::Text, all) => print::table(&self.function, all),
+        }
+    }
+
+    /// Compares again and again, until standard output is closed.
+    fn watch(&self) -> Result<()> {
+        /// How often files are looked at.
+        const INTERVAL: Duration = Duration::from_millis(100);
+        let reader_left = ReaderLeft::default();
+        while !reader_left.get() {
+            // Before they are read: what is saved meanwhile is compared next.
+            let seen = candidates::states(&self.with);
+            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates)) {
+                Ok(reports) => {
+                    let text = self.text(&reports);
+                    output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;
+                }
+                Err(error) => output::note(&advice::report(&error)),
+            }
+            output::note("waiting for a change");
+            while !reader_left.get() && candidates::states(&self.with) == seen {
+                std::thread::sleep(INTERVAL);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sets the record for crash reports.
+struct Steps(CrashReports);
+
+impl Observer for Steps {
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        self.0.step(location)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precisions_and_times_have_units() {
+        let precision = |text: &str| parse_precision(text.as_ref()).ok();
+        assert_eq!(
+            [precision("1%"), precision("0.5 %"), precision("100%")],
+            [Some(0.01), Some(0.005), Some(1.0)]
+        );
+        for text in ["", "1", "%", "0%", "-1%", "nan%", "inf%", "101%"] {
+            assert_eq!(precision(text), None, "{text}");
+        }
+        let time = |text: &str| parse_time(text.as_ref()).ok().map(|it| it.as_millis());
+        assert_eq!(
+            [time("500ms"), time("60s"), time("1.5m"), time("24h")],
+            [500, 60_000, 90_000, 86_400_000].map(Some)
+        );
+        for text in ["", "60", "s", "0s", "-1s", "nans", "25h", "infs"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The replacements that flags name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rehal_base::{Error, Result};
+use rehal_session::{KernelLanguage, Replacement, Selector, Substitution};
+
+use crate::tools::replay_flags;
+
+/// The extensions of replacements in directories.
+const EXTENSIONS: [&str; 5] = ["c", "rs", "so", "elf", "vmfb"];
+
+/// A replacement.
+pub(super) struct Candidate {
+    pub path: PathBuf,
+}
+
+impl Candidate {
+    /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
+    pub(super) fn build(&self, function: &str) -> Result<Replacement> {
+        if KernelLanguage::of(&self.path).is_none() {
+            let shown = self.path.display().to_string();
+            let bytes =
+                fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;
+            return Ok(Replacement::bytes(bytes).named(shown));
+        }
+        let replacement = Replacement::file(self.path.clone());
+        let mut substitutions = [Substitution::new(Selector::Name(function.to_owned()), replacement)];
+        replay_flags::compile_sources(&mut substitutions)?;
+        let [Substitution { replacement, .. }] = substitutions;
+        Ok(replacement)
+    }
+}
+
+/// The replacements, those of a directory by name. Fails if a path does not exist, or a directory has none.
+pub(super) fn find(with: &[PathBuf]) -> Result<Vec<Candidate>> {
+    let mut found = Vec::new();
+    for path in with {
+        let metadata = fs::metadata(path).map_err(|error| {
+            Error::io(format!("opening '{}'", path.display()), &error)
+                .advise("name a replacement that exists")
+        })?;
+        if !metadata.is_dir() {
+            if !metadata.is_file() {
+                let message = format!("'{}' is not a regular file", path.display());
+                return Err(
+                    Error::invalid_argument(message).advise("name a replacement, or a directory of them")
+                );
+            }
+            found.push(Candidate { path: path.clone() });
+            continue;
+        }
+        let files = files_in(path)
+            .map_err(|error| Error::io(format!("reading the directory '{}'", path.display()), &error))?;
+        if files.is_empty() {
+            let message = format!("the directory '{}' has no replacements", path.display());
+            return Err(
+                Error::not_found(message).advise(format!("their extensions are .{}", EXTENSIONS.join(", .")))
+            );
+        }
+        found.extend(files.into_iter().map(|path| Candidate { path }));
+    }
+    Ok(found)
+}
+
+fn files_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|it| it.to_str());
+        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// What changes if a replacement is saved, added or removed.
+pub(super) fn states(with: &[PathBuf]) -> Vec<(PathBuf, Option<(SystemTime, u64)>)> {
+    let mut states = Vec::new();
+    for path in with {
+        let files = if path.is_dir() { files_in(path).unwrap_or_default() } else { vec![path.clone()] };
+        for path in files {
+            let state = fs::metadata(&path).ok().and_then(|it| Some((it.modified().ok()?, it.len())));
+            states.push((path, state));
+        }
+    }
+    states
+}

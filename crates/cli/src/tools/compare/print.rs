@@ -1,0 +1,253 @@
+//! Comparisons as text and as JSON.
+
+use std::fmt::Write;
+
+use rehal_bench::Conditions;
+use rehal_bench::stats::Interval;
+use rehal_session::{CacheState, CompareOptions, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict};
+use serde_json::{Value, json};
+
+use super::candidates::Candidate;
+use super::report::Report;
+use crate::output::escaped;
+use crate::tools::profile_compare::time;
+use crate::tools::verify;
+
+/// Shapes that the text lists.
+const MAX_SHAPES: usize = 10;
+
+/// The comparison of one replacement with a base: `captured` or `baseline`.
+pub(super) fn screen(
+    function: &str,
+    candidate: &Candidate,
+    comparison: &Comparison,
+    options: &CompareOptions,
+    base: &str,
+) -> String {
+    let mut text = format!("{} for {}\n", name(candidate), escaped(function));
+    check(&mut text, comparison);
+    for timing in &comparison.timings {
+        add_timing(&mut text, timing, options, base);
+    }
+    text
+}
+
+fn line(text: &mut String, label: &str, what: &str) {
+    let _ = writeln!(text, "{label:<8} {what}");
+}
+
+fn check(text: &mut String, comparison: &Comparison) {
+    if let Some(reason) = &comparison.not_reproduced {
+        line(text, "wrong", reason);
+    } else if let Some(verification) = comparison.wrong_verification() {
+        let is_first = std::ptr::eq(verification, &comparison.verification);
+        let when = if is_first { "" } else { "when verified again after timing: " };
+        line(text, "wrong", &format!("{when}{}", verify::report(verification).trim_end()));
+    } else {
+        let verified = &comparison.verification;
+        let within = match verified.tolerated_count {
+            0 => String::new(),
+            count => format!(", {count} of them within the tolerance"),
+        };
+        line(
+            text,
+            "right",
+            &format!(
+                "{} and {} are the same{within}",
+                plural(verified.dispatch_count, "dispatch", "dispatches"),
+                plural(verified.read_count, "host read", "host reads")
+            ),
+        );
+    }
+}
+
+fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
+    let total = |of: fn(&ShapeTiming) -> f64| {
+        timing.shapes.iter().map(|it| of(it) * it.shape.count as f64).sum::<f64>()
+    };
+    let interval = match timing.interval {
+        Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
+        None => "too few batches for an interval".into(),
+    };
+    line(
+        text,
+        cache(timing.cache),
+        &format!(
+            "{}: {:.4} of the {base} time ({interval}), {} instead of {}",
+            verdict(timing.verdict()).replace('_', " "),
+            timing.ratio,
+            time(total(|it| it.captured_ns) * timing.ratio),
+            time(total(|it| it.captured_ns))
+        ),
+    );
+    let stopped = match timing.stopped {
+        Stopped::Precise => format!("stopped at a precision of {} %", options.precision * 100.0),
+        Stopped::OutOfTime => "stopped because the time was up".into(),
+    };
+    let measured = if timing.is_device_time { "" } else { "; times include the submission" };
+    line(
+        text,
+        "",
+        &format!(
+            "{} in {}; {stopped} after {:.1} s{measured}",
+            plural(timing.pair_count, "pair", "pairs"),
+            plural(timing.batch_count, "batch", "batches"),
+            timing.elapsed.as_secs_f64()
+        ),
+    );
+    if timing.shapes.len() > 1 {
+        add_shapes(text, &timing.shapes);
+    }
+    line(text, "", &machine(&timing.conditions));
+    for warning in &timing.conditions.warnings {
+        line(text, "", &format!("warning: {warning}"));
+    }
+}
+
+/// The shapes that take the most time.
+fn add_shapes(text: &mut String, shapes: &[ShapeTiming]) {
+    let mut shapes: Vec<&ShapeTiming> = shapes.iter().collect();
+    let weight = |it: &ShapeTiming| it.captured_ns * it.shape.count as f64;
+    shapes.sort_by(|left, right| weight(right).total_cmp(&weight(left)));
+    for it in shapes.iter().take(MAX_SHAPES) {
+        let interval =
+            it.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
+        let count = plural(it.shape.count, "dispatch", "dispatches");
+        let times = format!("{} instead of {}", time(it.replaced_ns), time(it.captured_ns));
+        line(
+            text,
+            "",
+            &format!("  record #{}, {count}: {:.3}{interval}, {times}", it.shape.record, it.ratio),
+        );
+    }
+    if let Some(more @ 1..) = shapes.len().checked_sub(MAX_SHAPES) {
+        line(text, "", &format!("  and {more} more"));
+    }
+}
+
+/// What the machine did, in a line.
+fn machine(conditions: &Conditions) -> String {
+    let unknown = || "unknown".to_owned();
+    let frequency = match conditions.frequency_hz {
+        Some((low, high)) if low == high => format!("{:.2} GHz", low as f64 / 1e9),
+        Some((low, high)) => format!("{:.2} to {:.2} GHz", low as f64 / 1e9, high as f64 / 1e9),
+        None => "unknown frequency".into(),
+    };
+    let steal = conditions.steal.map_or_else(unknown, |it| format!("{:.1} %", it * 100.0));
+    let others = conditions.other_cpus.map_or_else(unknown, |it| format!("{it:.1} CPUs"));
+    let migrations = conditions.migrations.map_or_else(unknown, |it| it.to_string());
+    format!("{frequency}, steal time {steal}, other processes {others}, migrations {migrations}")
+}
+
+/// A line for each replacement, the best first.
+pub(super) fn table(function: &str, reports: &[Report]) -> String {
+    let mut text = format!("{} replacements of {}\n", reports.len(), escaped(function));
+    let width = reports.iter().map(|it| it.name.chars().count()).max().unwrap_or(0);
+    for Report { name, summary, .. } in reports {
+        let _ = writeln!(text, "{name:<width$}  {summary}");
+    }
+    text
+}
+
+/// A comparison in a line.
+pub(super) fn summary(comparison: &Comparison) -> String {
+    if !comparison.is_right() {
+        return format!("wrong: {}", difference(comparison));
+    }
+    let timings = comparison.timings.iter().map(|timing| {
+        let interval =
+            timing.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
+        let verdict = verdict(timing.verdict()).replace('_', " ");
+        format!("{} {:.3}{interval} {verdict}", cache(timing.cache), timing.ratio)
+    });
+    timings.collect::<Vec<_>>().join("; ")
+}
+
+/// Why a replacement is wrong, in a line.
+fn difference(comparison: &Comparison) -> String {
+    let verified = || comparison.wrong_verification().and_then(verify::first_difference);
+    comparison.not_reproduced.clone().or_else(verified).unwrap_or_default()
+}
+
+/// All replacements as an object.
+pub(super) fn json(function: &str, reports: &[Report]) -> String {
+    let object = json!({
+        "function": function,
+        "candidates": reports.iter().map(|it| it.object.clone()).collect::<Value>(),
+    });
+    format!("{object}\n")
+}
+
+/// A replacement that was compared.
+pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
+    json!({
+        "path": name(candidate),
+        "outcome": if comparison.is_right() { "right" } else { "wrong" },
+        "is_slower": comparison.is_slower(),
+        "verification": verify::object(&comparison.verification),
+        "after_timing": comparison.after_timing.as_ref().map(verify::object),
+        "not_reproduced": comparison.not_reproduced,
+        "timings": comparison.timings.iter().map(timing).collect::<Value>(),
+    })
+}
+
+fn timing(it: &Timing) -> Value {
+    let conditions = &it.conditions;
+    json!({
+        "cache": cache(it.cache),
+        "verdict": verdict(it.verdict()),
+        "ratio": it.ratio,
+        "ratio_interval": interval(it.interval),
+        "pair_count": it.pair_count,
+        "batch_count": it.batch_count,
+        "timed_by": if it.is_device_time { "device" } else { "host" },
+        "stopped": match it.stopped {
+            Stopped::Precise => "precision",
+            Stopped::OutOfTime => "max_time",
+        },
+        "elapsed_ns": it.elapsed.as_nanos() as u64,
+        "shapes": it.shapes.iter().map(|it| json!({
+            "record": it.shape.record,
+            "occurrence": it.shape.occurrence,
+            "count": it.shape.count,
+            "captured_ns": it.captured_ns,
+            "replaced_ns": it.replaced_ns,
+            "ratio": it.ratio,
+            "ratio_interval": interval(it.interval),
+        })).collect::<Value>(),
+        "machine": {
+            "frequency_hz": conditions.frequency_hz.map(|(low, high)| json!([low, high])),
+            "steal": conditions.steal,
+            "other_cpus": conditions.other_cpus,
+            "migrations": conditions.migrations,
+            "warnings": conditions.warnings,
+        },
+    })
+}
+
+fn interval(interval: Option<Interval>) -> Value {
+    interval.map_or(Value::Null, |Interval { low, high }| json!([low, high]))
+}
+
+pub(super) fn name(candidate: &Candidate) -> String {
+    escaped(&candidate.path.display().to_string())
+}
+
+fn cache(cache: CacheState) -> &'static str {
+    match cache {
+        CacheState::Warm => "warm",
+        CacheState::Cold => "cold",
+    }
+}
+
+fn verdict(verdict: TimingVerdict) -> &'static str {
+    match verdict {
+        TimingVerdict::Faster => "faster",
+        TimingVerdict::Slower => "slower",
+        TimingVerdict::NoDifference => "no_difference",
+    }
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

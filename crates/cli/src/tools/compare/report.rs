@@ -1,0 +1,181 @@
+//! What is said of one replacement, as it is passed between processes.
+
+use std::cmp::Ordering;
+
+use rehal_base::Error;
+use rehal_session::Comparison;
+use serde_json::{Value, json};
+
+use super::candidates::Candidate;
+use super::print;
+use crate::advice;
+
+/// What a comparison found; the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    Right,
+    Wrong,
+    /// It crashed.
+    Crashed,
+    /// It does not compile, has another signature, or fails.
+    Failed,
+}
+
+impl Outcome {
+    const ALL: [Self; 4] = [Self::Right, Self::Wrong, Self::Crashed, Self::Failed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Wrong => "wrong",
+            Self::Crashed => "crashed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What is said of a replacement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Report {
+    pub outcome: Outcome,
+    pub is_slower: bool,
+    /// The ratio by which replacements are ranked.
+    pub ratio: Option<f64>,
+    pub name: String,
+    /// A line of a table.
+    pub summary: String,
+    /// A screen, or what it failed with.
+    pub text: String,
+    /// As an element of the JSON report.
+    pub object: Value,
+}
+
+impl Report {
+    /// A comparison, with the screen that shows it.
+    pub(super) fn compared(candidate: &Candidate, comparison: &Comparison, text: String) -> Self {
+        Self {
+            outcome: if comparison.is_right() { Outcome::Right } else { Outcome::Wrong },
+            is_slower: comparison.is_slower(),
+            ratio: comparison.ratio(),
+            name: print::name(candidate),
+            summary: print::summary(comparison),
+            text,
+            object: print::object(candidate, comparison),
+        }
+    }
+
+    pub(super) fn failed(candidate: &Candidate, error: &Error) -> Self {
+        // The messages of a compiler have many lines.
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        Self::without_result(Outcome::Failed, candidate, &first, advice::report(error))
+    }
+
+    /// A replacement that ended its process: `how`, and what was printed on standard error.
+    pub(super) fn crashed(candidate: &Candidate, how: &str, printed: String) -> Self {
+        Self::without_result(Outcome::Crashed, candidate, how, printed)
+    }
+
+    fn without_result(outcome: Outcome, candidate: &Candidate, why: &str, text: String) -> Self {
+        let name = print::name(candidate);
+        let object = json!({ "path": name, "outcome": outcome.name(), "error": text });
+        let summary = format!("{}: {why}", outcome.name());
+        Self { outcome, is_slower: false, ratio: None, name, summary, text, object }
+    }
+
+    /// Right ones by their ratio, then the others by outcome.
+    pub(super) fn rank(&self, other: &Self) -> Ordering {
+        let ratio = |it: &Self| it.ratio.filter(|_| it.outcome == Outcome::Right).unwrap_or(f64::INFINITY);
+        self.outcome.cmp(&other.outcome).then(ratio(self).total_cmp(&ratio(other)))
+    }
+
+    /// A line from which [`Report::from_line`] makes it again.
+    pub(super) fn to_line(&self) -> String {
+        let Self { outcome, is_slower, ratio, name, summary, text, object } = self;
+        let line = json!({
+            "outcome": outcome.name(),
+            "is_slower": is_slower,
+            "ratio": ratio,
+            "name": name,
+            "summary": summary,
+            "text": text,
+            "object": object,
+        });
+        format!("{line}\n")
+    }
+
+    pub(super) fn from_line(line: &[u8]) -> Option<Self> {
+        let mut value: Value = serde_json::from_slice(line).ok()?;
+        let text = |name: &str| Some(value[name].as_str()?.to_owned());
+        Some(Self {
+            outcome: Outcome::ALL.into_iter().find(|it| value["outcome"] == it.name())?,
+            is_slower: value["is_slower"].as_bool()?,
+            ratio: value["ratio"].as_f64(),
+            name: text("name")?,
+            summary: text("summary")?,
+            text: text("text")?,
+            object: value["object"].take(),
+        })
+    }
+}
+
+/// The exit status for several replacements.
+pub(super) fn status(reports: &[Report]) -> u8 {
+    /// No replacement could be compared.
+    const FAILED: u8 = 1;
+    /// No replacement is right.
+    const WRONG: u8 = 2;
+    /// The replacements that are right are slower.
+    const SLOWER: u8 = 3;
+    let has = |outcome: Outcome| reports.iter().any(|it| it.outcome == outcome);
+    match reports.iter().filter(|it| it.outcome == Outcome::Right).map(|it| it.is_slower).min() {
+        Some(false) => 0,
+        Some(true) => SLOWER,
+        None if has(Outcome::Wrong) => WRONG,
+        None => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcome: Outcome, is_slower: bool, ratio: Option<f64>) -> Report {
+        let candidate = Candidate { path: "a \" b.c".into() };
+        let mut report = Report::crashed(&candidate, "why", "two\nlines".into());
+        (report.outcome, report.is_slower, report.ratio) = (outcome, is_slower, ratio);
+        report
+    }
+
+    #[test]
+    fn lines_are_read_again() {
+        for ratio in [Some(0.1 + 0.2), None] {
+            for outcome in Outcome::ALL {
+                let report = report(outcome, outcome == Outcome::Right, ratio);
+                let line = report.to_line();
+                assert_eq!(line.lines().count(), 1);
+                assert_eq!(Report::from_line(line.as_bytes()), Some(report));
+            }
+        }
+        for line in ["", "{}", "what a kernel printed", "{\"outcome\":\"right\"}"] {
+            assert_eq!(Report::from_line(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_best_is_first_and_decides() {
+        let [fast, slow] = [(false, 0.5), (true, 2.0)]
+            .map(|(is_slower, ratio)| report(Outcome::Right, is_slower, Some(ratio)));
+        // Timed although it is wrong.
+        let wrong = report(Outcome::Wrong, false, Some(0.1));
+        let crashed = report(Outcome::Crashed, false, None);
+        let failed = report(Outcome::Failed, false, None);
+        let ranked = [&fast, &slow, &wrong, &crashed, &failed];
+        let mut sorted = ranked.map(Clone::clone);
+        sorted.reverse();
+        sorted.sort_by(Report::rank);
+        assert_eq!(sorted.each_ref(), ranked);
+        for (from, expected) in [(0, 0), (1, 3), (2, 2), (3, 1), (4, 1)] {
+            assert_eq!(status(&sorted[from..]), expected, "{from}");
+        }
+    }
+}

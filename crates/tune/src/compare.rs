@@ -1,0 +1,266 @@
+//! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
+
+mod remembered;
+mod sampling;
+mod slices;
+mod spans;
+mod timing;
+
+pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
+pub use spans::DispatchSpans;
+
+pub use rehal_bench::Conditions;
+pub use rehal_bench::stats::Interval;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::DeviceGroup;
+use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution};
+
+use self::slices::ShapeSlice;
+use crate::{Outcome, Verification, VerifyOptions, VerifySides, verify_lockstep};
+
+/// What the CPU's caches contain when a kernel begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheState {
+    /// What an untimed dispatch of the same kernel on the same memory left there.
+    Warm,
+    /// Nothing that the kernel accesses.
+    Cold,
+}
+
+/// Options of a comparison.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompareOptions {
+    /// When numbers are right.
+    pub verify: VerifyOptions,
+    /// Each is timed by itself.
+    pub caches: Vec<CacheState>,
+    /// Sampling stops once half the interval is at most this fraction of the ratio.
+    pub precision: f64,
+    /// Sampling stops after this time: with several states of caches after an equal share for each.
+    pub max_time: Duration,
+    /// Seed of the order of the pairs.
+    pub seed: u64,
+    /// Whether a wrong kernel is timed.
+    pub times_wrong: bool,
+}
+
+impl Default for CompareOptions {
+    fn default() -> Self {
+        Self {
+            verify: VerifyOptions::default(),
+            caches: vec![CacheState::Warm, CacheState::Cold],
+            precision: 0.01,
+            max_time: Duration::from_secs(60),
+            seed: 0,
+            times_wrong: false,
+        }
+    }
+}
+
+/// Dispatches of a function with the same workgroups, constants and bindings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ComparedShape {
+    /// Ordinal of the record of the first.
+    pub record: u32,
+    /// Its occurrence.
+    pub occurrence: u64,
+    /// Number of dispatches.
+    pub count: u64,
+}
+
+/// What is compared.
+#[derive(Clone)]
+pub struct CompareSubject {
+    /// The capture.
+    pub plan: Arc<Plan>,
+    /// The devices of the captured work, and of all that is timed.
+    pub devices: DeviceGroup,
+    /// Other devices of the same kind: of the replaced work, which is verified in lockstep with the captured.
+    pub other_devices: DeviceGroup,
+    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared with it.
+    pub replay: ReplayOptions,
+    /// The name of the function.
+    pub function: String,
+    /// Its dispatches.
+    pub shapes: Vec<ComparedShape>,
+}
+
+/// Compares a captured kernel with replacements. It is cut out of the capture once.
+pub struct KernelComparer {
+    subject: CompareSubject,
+    captured: Replay,
+    slices: OnceCell<Vec<ShapeSlice>>,
+}
+
+/// How a replacement compares with the captured kernel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The whole capture with the replacement, compared with the captured one dispatch by dispatch.
+    pub verification: Verification,
+    /// The timed dispatches, compared again after they were timed.
+    pub after_timing: Option<Verification>,
+    /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
+    /// writes earlier results instead of computing them.
+    pub not_reproduced: Option<String>,
+    /// By state of the caches, as in the options; empty if it was not timed.
+    pub timings: Vec<Timing>,
+}
+
+impl Comparison {
+    /// Whether the replacement computed the same each time, within the tolerances.
+    pub fn is_right(&self) -> bool {
+        let is_same = |it: &Verification| it.outcome() == Outcome::Same;
+        is_same(&self.verification)
+            && self.after_timing.as_ref().is_none_or(is_same)
+            && self.not_reproduced.is_none()
+    }
+
+    /// Whether the replacement is slower in some state of the caches.
+    pub fn is_slower(&self) -> bool {
+        self.timings.iter().any(|timing| timing.verdict() == TimingVerdict::Slower)
+    }
+
+    /// The verification that found it wrong.
+    pub fn wrong_verification(&self) -> Option<&Verification> {
+        let all = [Some(&self.verification), self.after_timing.as_ref()];
+        all.into_iter().flatten().find(|it| it.outcome() != Outcome::Same)
+    }
+
+    /// The ratio by which replacements are ranked: of the first timing.
+    pub fn ratio(&self) -> Option<f64> {
+        self.timings.first().map(|timing| timing.ratio)
+    }
+}
+
+impl KernelComparer {
+    /// Prepares the captured side. Fails if the function is never dispatched.
+    pub fn new(subject: CompareSubject) -> Result<Self> {
+        if subject.shapes.is_empty() {
+            let message = format!("function '{}' is never dispatched", subject.function);
+            return Err(
+                Error::failed_precondition(message).advise("name a function of the catalog of kernels")
+            );
+        }
+        let captured = Replay::new(subject.plan.clone(), &subject.devices, &subject.replay)?;
+        captured.check_executables()?;
+        Ok(Self { subject, captured, slices: OnceCell::new() })
+    }
+
+    /// Compares a replacement of the function: its signature, then what it computes, then its time. `observers` see the
+    /// replay that is verified.
+    pub fn compare(
+        &self,
+        replacement: &Replacement,
+        options: &CompareOptions,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Comparison> {
+        let selector = Selector::Name(self.subject.function.clone());
+        let substitutions = vec![Substitution::new(selector, replacement.clone())];
+        let replaying = ReplayOptions { substitutions, ..self.subject.replay.clone() };
+        self.compare_replaying(replaying, options, observers)
+    }
+
+    /// The same with the replacements that a program returns for each executable: of the capture, and of the captures that are
+    /// cut out of it, each with the executable of one dispatch.
+    pub fn compare_substitute(
+        &self,
+        substitute: &Substitute,
+        options: &CompareOptions,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Comparison> {
+        let replaying = ReplayOptions { substitute: Some(substitute.clone()), ..self.subject.replay.clone() };
+        self.compare_replaying(replaying, options, observers)
+    }
+
+    fn compare_replaying(
+        &self,
+        replaying: ReplayOptions,
+        options: &CompareOptions,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Comparison> {
+        let subject = &self.subject;
+        let replaced = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
+        replaced.check_executables().map_err(|error| match error.code() {
+            StatusCode::NotFound => {
+                error.advise("a stub of the kernel has the name and the signature that a replacement needs")
+            }
+            _ => error,
+        })?;
+        let sides = VerifySides {
+            expected: &self.captured,
+            actual: &replaced,
+            expected_observers: &mut [],
+            observers,
+        };
+        let mut comparison = Comparison {
+            verification: decided(verify_lockstep(sides, &options.verify)?)?,
+            after_timing: None,
+            not_reproduced: None,
+            timings: Vec::new(),
+        };
+        if comparison.is_right() || options.times_wrong {
+            let slices = self.slices()?;
+            timing::time(subject, slices, &replaying, options, &mut comparison)?;
+            if comparison.is_right() {
+                comparison.after_timing = Some(self.verify_slices(slices, &replaying, &options.verify)?);
+            }
+        }
+        Ok(comparison)
+    }
+
+    fn slices(&self) -> Result<&[ShapeSlice]> {
+        if self.slices.get().is_none() {
+            let slices = slices::cut(&self.captured, &self.subject.shapes)?;
+            // Nothing else sets it: it is not shared between threads.
+            let _ = self.slices.set(slices);
+        }
+        Ok(self.slices.get().map_or(&[], Vec::as_slice))
+    }
+
+    /// Verifies the slices up to the first that differs.
+    fn verify_slices(
+        &self,
+        slices: &[ShapeSlice],
+        replaying: &ReplayOptions,
+        options: &VerifyOptions,
+    ) -> Result<Verification> {
+        let subject = &self.subject;
+        let mut all = Verification::default();
+        for slice in slices {
+            let expected = slice.replay(&subject.devices, &subject.replay)?;
+            let actual = slice.replay(&subject.other_devices, replaying)?;
+            let sides = VerifySides {
+                expected: &expected,
+                actual: &actual,
+                expected_observers: &mut [],
+                observers: &mut [],
+            };
+            let found = decided(verify_lockstep(sides, options)?)?;
+            all.dispatch_count += found.dispatch_count;
+            all.read_count += found.read_count;
+            all.tolerated_count += found.tolerated_count;
+            if found.outcome() != Outcome::Same {
+                return Ok(found);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Fails if it cannot be told whether the replacement is right.
+fn decided(verification: Verification) -> Result<Verification> {
+    match (verification.outcome(), verification.undecided.first()) {
+        (Outcome::Undecided, Some(reason)) => {
+            Err(Error::failed_precondition(format!("cannot tell whether the replacement is right: {reason}")))
+        }
+        _ => Ok(verification),
+    }
+}
