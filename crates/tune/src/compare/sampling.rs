@@ -21,7 +21,7 @@ pub enum TimingVerdict {
     Faster,
     /// It is above 1.
     Slower,
-    /// It contains 1, or there are too few batches for an interval.
+    /// It contains 1, or there are too few batches for an interval, or the medians say the opposite.
     NoDifference,
 }
 
@@ -44,6 +44,10 @@ pub struct Timing {
     pub ratio: f64,
     /// Its interval, at 95 % or more; `None` with too few batches.
     pub interval: Option<Interval>,
+    /// The same from the medians of pairs, which include what disturbs most dispatches.
+    pub median_ratio: f64,
+    /// Its interval.
+    pub median_interval: Option<Interval>,
     /// By shape, as they were given.
     pub shapes: Vec<ShapeTiming>,
     /// Number of pairs, of all shapes.
@@ -66,11 +70,11 @@ pub struct Timing {
 pub struct ShapeTiming {
     /// The dispatches.
     pub shape: ComparedShape,
-    /// Median time of a dispatch of the captured kernel in nanoseconds.
+    /// Time of a dispatch of the captured kernel in nanoseconds: the median over batches of the shortest.
     pub captured_ns: f64,
-    /// Median time of a dispatch of the replacement in nanoseconds.
+    /// Time of a dispatch of the replacement in nanoseconds, likewise.
     pub replaced_ns: f64,
-    /// The mean over batches of the median ratio of their pairs.
+    /// The mean over batches of the ratio of the shortest times.
     pub ratio: f64,
     /// Its interval, at 95 % or more.
     pub interval: Option<Interval>,
@@ -79,7 +83,15 @@ pub struct ShapeTiming {
 impl Timing {
     /// Whether the replacement is faster.
     pub fn verdict(&self) -> TimingVerdict {
-        verdict_of(self.interval)
+        let verdict = verdict_of(self.interval);
+        if self.is_contradicted() { TimingVerdict::NoDifference } else { verdict }
+    }
+
+    /// Whether one kernel has the shorter shortest times and the other the shorter medians.
+    pub fn is_contradicted(&self) -> bool {
+        use TimingVerdict::{Faster, Slower};
+        let both = (verdict_of(self.interval), verdict_of(self.median_interval));
+        matches!(both, (Faster, Slower) | (Slower, Faster))
     }
 }
 
@@ -95,12 +107,17 @@ fn verdict_of(interval: Option<Interval>) -> TimingVerdict {
 ///
 /// The pairs of a batch share buffers and executables, and so their placement in memory, which can make one side faster.
 /// Therefore batches are the samples: the interval is that of the mean of their ratios (as logarithms, so that a ratio and its inverse
-/// weigh the same). Within a batch, the median of the ratios of pairs ignores outliers.
+/// weigh the same).
+///
+/// The ratio of a batch is that of the shortest times of both sides. What else the machine does only lengthens a dispatch, on some
+/// machines most of them, and by more than kernels differ: there the medians need a hundred times as many pairs.
 pub(super) struct Sampler<'s> {
     shapes: &'s [ComparedShape],
     precision: f64,
     /// The logarithm of the ratio of all dispatches, by batch.
     batches: Vec<f64>,
+    /// The same from the medians of pairs.
+    medians: Vec<f64>,
     samples: Vec<Samples>,
     interval: Option<Interval>,
     /// Number of batches at which the interval is computed again.
@@ -123,6 +140,7 @@ impl<'s> Sampler<'s> {
             shapes,
             precision,
             batches: Vec::new(),
+            medians: Vec::new(),
             samples,
             interval: None,
             next_look: MIN_INTERVAL_SAMPLES,
@@ -135,19 +153,22 @@ impl<'s> Sampler<'s> {
 
     /// Adds a batch: the pairs of each shape, at least one. Returns whether the interval is narrow enough.
     pub(super) fn add(&mut self, batch: &[Vec<Pair>]) -> bool {
-        let (mut captured_total, mut replaced_total) = (0.0, 0.0);
+        let (mut captured_total, mut replaced_total, mut median_total) = (0.0, 0.0, 0.0);
         for ((pairs, samples), shape) in batch.iter().zip(&mut self.samples).zip(self.shapes) {
-            let median = |of: fn(&Pair) -> f64| stats::median(&pairs.iter().map(of).collect::<Vec<_>>());
-            let ratio = median(|pair| (pair.replaced_ns / pair.captured_ns).ln());
-            let captured_ns = median(|pair| pair.captured_ns);
-            samples.ratios.push(ratio);
+            let shortest = |of: fn(&Pair) -> f64| pairs.iter().map(of).fold(f64::INFINITY, f64::min);
+            let (captured_ns, replaced_ns) =
+                (shortest(|pair| pair.captured_ns), shortest(|pair| pair.replaced_ns));
+            let ratios: Vec<f64> = pairs.iter().map(|pair| pair.replaced_ns / pair.captured_ns).collect();
+            samples.ratios.push((replaced_ns / captured_ns).ln());
             samples.captured_ns.push(captured_ns);
-            samples.replaced_ns.push(median(|pair| pair.replaced_ns));
+            samples.replaced_ns.push(replaced_ns);
             samples.pair_count += pairs.len() as u64;
             captured_total += captured_ns * shape.count as f64;
-            replaced_total += captured_ns * ratio.exp() * shape.count as f64;
+            replaced_total += replaced_ns * shape.count as f64;
+            median_total += captured_ns * stats::median(&ratios) * shape.count as f64;
         }
         self.batches.push((replaced_total / captured_total).ln());
+        self.medians.push((median_total / captured_total).ln());
         if self.batches.len() >= self.next_look {
             self.next_look = self.batches.len() + (self.batches.len() / 8).max(1);
             self.look();
@@ -174,6 +195,8 @@ impl<'s> Sampler<'s> {
             cache,
             ratio: ratio_of(&self.batches),
             interval: self.interval,
+            median_ratio: ratio_of(&self.medians),
+            median_interval: interval_of(&self.medians),
             shapes: self.samples.iter().zip(self.shapes).map(of_shape).collect(),
             pair_count: self.samples.iter().map(|it| it.pair_count).sum(),
             batch_count: self.batches.len() as u64,
@@ -263,7 +286,7 @@ mod tests {
                         captured_ns: self.time(mean_ns * slower * placed[0]),
                         replaced_ns: self.time(mean_ns * slower * placed[1] * factor),
                     };
-                    (0..8).map(pair).collect::<Vec<_>>()
+                    (0..10).map(pair).collect::<Vec<_>>()
                 });
                 if sampler.add(&batch) {
                     stopped = Stopped::Precise;
@@ -315,9 +338,9 @@ mod tests {
     #[test]
     fn sampling_stops_once_the_interval_is_narrow() {
         let quiet = Machine::new(1, QUIET).compare(1.0);
-        assert_eq!((quiet.stopped, quiet.batch_count, quiet.pair_count), (Stopped::Precise, 8, 8 * 8 * 2));
+        assert_eq!((quiet.stopped, quiet.batch_count, quiet.pair_count), (Stopped::Precise, 8, 8 * 10 * 2));
         let placed = Machine::new(1, PLACED).compare(1.0);
-        assert!(placed.stopped == Stopped::Precise && placed.batch_count > 10, "{placed:?}");
+        assert!(placed.stopped == Stopped::Precise && placed.batch_count > 8, "{placed:?}");
         let Interval { low, high } = placed.interval.unwrap();
         assert!(high - low <= 0.02 * 1.01, "{placed:?}");
         let very_noisy = Machine::new(1, [0.3, 0.0, 0.0, 0.0]).compare(1.0);
@@ -359,6 +382,45 @@ mod tests {
         let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
         let Interval { low, high } = timing.interval.unwrap();
         assert!(low > 1.005 && high < 1.035, "{timing:?}");
+    }
+
+    /// Something disturbs most dispatches, of both kernels, by more than these differ.
+    #[test]
+    fn the_shortest_times_decide_on_a_machine_that_is_shared() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut disturbed = |mean_ns: f64| match random.f64() {
+            0.0..0.3 => mean_ns * (1.0 + 0.002 * random.f64()),
+            _ => mean_ns * (1.5 + random.f64()),
+        };
+        let shapes = [shape(1)];
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        let mut is_precise = false;
+        while !is_precise && sampler.batch_count() < 200 {
+            let pair = |_| Pair { captured_ns: disturbed(1_000_000.0), replaced_ns: disturbed(1_020_000.0) };
+            is_precise = sampler.add(&[(0..10).map(pair).collect::<Vec<_>>()]);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::Precise);
+        assert!(is_precise && timing.batch_count < 40, "{timing:?}");
+        assert_eq!(timing.verdict(), TimingVerdict::Slower, "{timing:?}");
+        let Interval { low, high } = timing.median_interval.unwrap();
+        assert!(low < 1.0 && 1.02 < high, "the medians cannot tell: {timing:?}");
+    }
+
+    /// The replacement is faster at best and slower in most pairs.
+    #[test]
+    fn medians_that_say_the_opposite_make_no_verdict() {
+        let shapes = [shape(1)];
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        let pair = |replaced_ns| Pair { captured_ns: 1000.0, replaced_ns };
+        for _ in 0..8 {
+            sampler.add(&[vec![pair(900.0), pair(1200.0), pair(1200.0)]]);
+        }
+        let mut timing = sampler.finish(CacheState::Warm, Stopped::Precise);
+        assert!((timing.ratio - 0.9).abs() < 1e-9 && (timing.median_ratio - 1.2).abs() < 1e-9, "{timing:?}");
+        assert!(timing.is_contradicted());
+        assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
+        timing.median_interval = Some(Interval { low: 0.99, high: 1.2 });
+        assert_eq!(timing.verdict(), TimingVerdict::Faster);
     }
 
     #[test]

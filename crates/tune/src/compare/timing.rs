@@ -12,8 +12,8 @@ use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
 
-/// Minimum number of pairs of a batch.
-const MIN_PAIRS: usize = 5;
+/// Minimum number of pairs of a batch: of so many, one side or the other is seldom disturbed in all.
+const MIN_PAIRS: usize = 10;
 /// Maximum number of pairs of a batch.
 const MAX_PAIRS: usize = 100;
 

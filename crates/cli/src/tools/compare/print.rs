@@ -95,6 +95,16 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
             timing.elapsed.as_secs_f64()
         ),
     );
+    let contradiction = if timing.is_contradicted() { ", which says the opposite" } else { "" };
+    let medians = match timing.median_interval {
+        Some(Interval { low, high }) => format!(" ({low:.4} to {high:.4}){contradiction}"),
+        None => String::new(),
+    };
+    line(
+        text,
+        "",
+        &format!("from the shortest time of each batch; from medians {:.4}{medians}", timing.median_ratio),
+    );
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
@@ -198,6 +208,8 @@ fn timing(it: &Timing) -> Value {
         "verdict": verdict(it.verdict()),
         "ratio": it.ratio,
         "ratio_interval": interval(it.interval),
+        "median_ratio": it.median_ratio,
+        "median_ratio_interval": interval(it.median_interval),
         "pair_count": it.pair_count,
         "batch_count": it.batch_count,
         "timed_by": if it.is_device_time { "device" } else { "host" },
