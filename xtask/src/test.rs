@@ -55,9 +55,9 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("dependencies", &dependencies);
     section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
-    // The oracle's tests run the tools as users get them: release builds, in separate processes.
+    // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate processes.
     section("oracle", &|| {
-        let tools = run::build_tools()?;
+        let tools = run::build_tools("oracle")?;
         cargo_with(&tests(nextest, &["--package", "oracle"]), &[("REHAL_TOOLS", tools.as_os_str())])
     });
     if fuzz_too {

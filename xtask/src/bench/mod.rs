@@ -38,7 +38,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     let reference = Reference::find(&root)?;
     let tools = match &options.tools {
         Some(directory) => directory.clone(),
-        None => crate::run::build_tools()?,
+        None => crate::run::build_tools("release")?,
     };
     let workplace = Workplace::new(&root, reference, tools)?;
     let mut rows = Vec::new();
