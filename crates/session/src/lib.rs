@@ -3,6 +3,7 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
+//! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
 //!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
@@ -43,6 +44,7 @@ mod capture_file;
 mod crash;
 mod devices;
 mod kernels;
+mod loaded_executable;
 mod named_path;
 mod profile_file;
 mod profiling;
@@ -56,6 +58,10 @@ pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use kernels::{Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels};
+pub use loaded_executable::{
+    EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
+    MAX_LAUNCHES,
+};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
