@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 21] = [
+const GUIDES: [(&[&str], &str); 22] = [
+    (&["iree-benchmark-executable"], include_str!("../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
     (&["iree-check-module"], include_str!("../src/guides/check_module.md")),

@@ -73,7 +73,7 @@ impl LoadedExecutable {
     /// number of specialization constants is not the executable's.
     pub fn load(device: &Device, source: &ExecutableSource, options: &LoadOptions) -> Result<Self> {
         let place = || source.place();
-        let data = source.read().context(place)?;
+        let data = source.read()?;
         let data = data.bytes();
         let kind = FileKind::of(data);
         let format = match &options.format {
@@ -117,7 +117,10 @@ impl LoadedExecutable {
                 Ok(_) => Ok(*ordinal),
                 Err(error) => Err(error.advise(self.names())),
             },
-            EntryPoint::Name(name) => self.executable.lookup(name),
+            EntryPoint::Name(name) => self
+                .executable
+                .lookup(name)
+                .map_err(|error| error.advise("name one of them, or give an ordinal")),
         }
     }
 

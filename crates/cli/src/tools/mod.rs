@@ -1,5 +1,6 @@
 //! One file per tool.
 
+mod benchmark_executable;
 mod benchmark_flags;
 mod benchmark_module;
 mod benchmark_replay;
@@ -28,6 +29,7 @@ mod run_replay;
 mod slice;
 mod verify;
 
+pub use benchmark_executable::BENCHMARK_EXECUTABLE;
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use check_module::CHECK_MODULE;
@@ -67,6 +69,7 @@ pub const ALL: &[&crate::Tool] = &[
     &COMPARE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
+    &BENCHMARK_EXECUTABLE,
     &CHECK_MODULE,
     &DUMP_MODULE,
     &DUMP_PARAMETERS,

@@ -22,6 +22,7 @@ pub fn command(tool: &str) -> Command {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
         "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
         "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-benchmark-executable" => env!("CARGO_BIN_EXE_iree-benchmark-executable"),
         "iree-benchmark-module" => env!("CARGO_BIN_EXE_iree-benchmark-module"),
         "iree-check-module" => env!("CARGO_BIN_EXE_iree-check-module"),
         "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),

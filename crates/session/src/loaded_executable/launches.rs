@@ -65,8 +65,10 @@ impl LaunchArguments {
     pub fn total_workgroups(&self) -> Result<u64> {
         let [x, y, z] = self.workgroup_count.map(u64::from);
         let total = if [x, y, z].contains(&0) { Some(0) } else { (x * y).checked_mul(z) };
-        total
-            .ok_or_else(|| Error::out_of_range(format!("{x}x{y}x{z} workgroups are more than 64 bits count")))
+        total.ok_or_else(|| {
+            Error::out_of_range(format!("{x}x{y}x{z} workgroups are more than 64 bits count"))
+                .advise("give a smaller workgroup count")
+        })
     }
 
     /// Fails unless the function takes this many constants and bindings, in words that say what was given.
@@ -80,7 +82,8 @@ impl LaunchArguments {
                 return Err(Error::invalid_argument(format!(
                     "function '{}' takes {wanted} {what}{plural}, found {given}",
                     function.name
-                )));
+                ))
+                .advise(format!("give each {what} of the function, in order")));
             }
         }
         self.total_workgroups().map(drop)

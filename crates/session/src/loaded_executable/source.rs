@@ -70,7 +70,8 @@ fn read_file(path: &Path) -> Result<Data> {
     let metadata = path.metadata().map_err(failed)?;
     if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
         // Some devices are endless.
-        return Err(Error::invalid_argument("it is a character or block device").advise(NO_EXECUTABLE));
+        let error = Error::invalid_argument(format!("{shown} is a character or block device"));
+        return Err(error.advise(NO_EXECUTABLE));
     }
     if metadata.is_file() || metadata.is_dir() {
         return MappedFile::open(path).map(Data::Mapped).map_err(|error| error.advise(NO_EXECUTABLE));

@@ -152,11 +152,7 @@ fn values_are_bytes_of_texts_and_files() {
         "binding 1 is not a",
     );
     refused(executable.bindings(&[from("99xi8=@")]), StatusCode::OutOfRange, "99 bytes are needed");
-    refused(
-        executable.bindings(&values(&["4294967295x1073741xi8"])),
-        StatusCode::ResourceExhausted,
-        "bytes",
-    );
+    refused(executable.bindings(&values(&["4294967295x1073741xi8"])), StatusCode::ResourceExhausted, "bytes");
 }
 
 #[test]
