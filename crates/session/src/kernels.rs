@@ -2,7 +2,10 @@
 
 mod aliases;
 mod observed;
+mod records;
 mod runs;
+
+pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records, record_kernels};
 
 use std::collections::HashMap;
 
