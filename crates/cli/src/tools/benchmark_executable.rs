@@ -10,11 +10,12 @@ use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{
     DeviceGroup, DeviceOptions, EntryPoint, ExecutableSource, LaunchArguments, Launches, LoadOptions,
-    LoadedExecutable, MAX_LAUNCHES, RecordOptions, Recorder, ValueText,
+    LoadedExecutable, MAX_LAUNCHES, NamedPath, Recorder, RecordingOptions, ValueText,
 };
 
 use super::benchmark_flags::{self, BENCHMARK};
 use crate::flags::{DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK};
+use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, devices, output, parameters};
 
@@ -29,7 +30,17 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
             An executable is machine code, and measuring it runs that code with your privileges: run only what you would also \
             execute.",
     operands: Operands::None { usage: "--executable_file=FILE --workgroup_count=X,Y,Z" },
-    groups: &[&RUN, &BENCHMARK, &RECORDING, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
+    groups: &[
+        &RUN,
+        &BENCHMARK,
+        &RECORDING,
+        &DEVICES,
+        &LOCAL,
+        &TASK,
+        &OTHER_DRIVERS,
+        &PROFILING,
+        &KERNEL_RECORDING,
+    ],
     examples: &[
         (
             "Measure a function",
@@ -150,7 +161,8 @@ struct Options {
     constants: Vec<u32>,
     bindings: Vec<ValueText>,
     batch_size: u32,
-    recording: Option<PathBuf>,
+    recording: Option<RecordingOptions>,
+    kernels: Option<ProgramRecording>,
     profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
@@ -158,12 +170,16 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
     options.check_paths()?;
+    let (kernels, devices) = (options.kernels.clone(), options.devices.clone());
+    ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(options))
+}
+
+fn benchmark(options: Options) -> Result<()> {
     let base = options.devices.open()?;
-    let place = |path: &PathBuf| format!("--{}={}", REPLAY_OUTPUT.name(), path.display());
-    let recorder = match &options.recording {
-        Some(path) => Some(Recorder::create(path, RecordOptions::default()).context(|| place(path))?),
-        None => None,
+    let create = |recording: &RecordingOptions| {
+        Recorder::create(recording.path.path(), recording.record).context(|| recording.path.place())
     };
+    let recorder = options.recording.as_ref().map(create).transpose()?;
     let devices = match &recorder {
         Some(recorder) => recorder.wrap(&base)?,
         None => base,
@@ -197,6 +213,11 @@ fn options(invocation: &Invocation) -> Result<Options> {
     let mut load = LoadOptions::default();
     load.format = flags.get(&EXECUTABLE_FORMAT);
     load.constants = flags.list(&EXECUTABLE_CONSTANT);
+    let mut recording = flags.get(&REPLAY_OUTPUT).map(|path| {
+        let name = format!("--{}={}", REPLAY_OUTPUT.name(), path.display());
+        RecordingOptions::new(NamedPath::from(path).named(name))
+    });
+    let kernels = ProgramRecording::of_program(flags, &mut recording);
     Ok(Options {
         devices: one_device(flags)?,
         source,
@@ -206,7 +227,8 @@ fn options(invocation: &Invocation) -> Result<Options> {
         constants: flags.list(&CONSTANT),
         bindings: flags.list(&BINDING),
         batch_size: flags.get(&BATCH_SIZE),
-        recording: flags.get(&REPLAY_OUTPUT),
+        recording,
+        kernels,
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         bench,
     })
@@ -235,6 +257,7 @@ impl Options {
         written.extend(self.profiling.as_ref().and_then(profiling::Options::output));
         written.iter().try_for_each(|(flag, path)| parameters::check_input(flag, path, read()))?;
         let Some(recording) = &self.recording else { return Ok(()) };
+        let recording = recording.path.path();
         parameters::check_output(REPLAY_OUTPUT.name(), recording, read())?;
         parameters::check_outputs(REPLAY_OUTPUT.name(), recording, written.iter().map(|(_, path)| *path))
     }

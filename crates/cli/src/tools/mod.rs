@@ -14,6 +14,8 @@ mod dump_parameters;
 mod dump_replay;
 mod info;
 mod kernel_build;
+mod kernel_record;
+mod kernel_replay;
 mod kernel_stub;
 mod kernels;
 mod ledger_flags;
@@ -41,6 +43,8 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use kernel_build::KERNEL_BUILD;
+pub use kernel_record::KERNEL_RECORD;
+pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
 pub use profile::PROFILE;
@@ -64,6 +68,8 @@ pub const ALL: &[&crate::Tool] = &[
     &KERNELS,
     &KERNEL_STUB,
     &KERNEL_BUILD,
+    &KERNEL_RECORD,
+    &KERNEL_REPLAY,
     &SLICE,
     &VERIFY,
     &COMPARE,

@@ -35,8 +35,8 @@ pub fn command(tool: &str) -> Command {
         other => panic!("no tool {other}"),
     };
     let mut command = Command::new(path);
-    for (name, _) in
-        std::env::vars().filter(|(name, _)| name.starts_with("BENCHMARK_") || name.starts_with("GTEST_"))
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_KERNEL_"].iter().any(|it| name.starts_with(it)))
     {
         command.env_remove(name);
     }
