@@ -57,7 +57,9 @@ pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
-pub use kernels::{Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels};
+pub use kernels::{
+    BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels,
+};
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
     MAX_LAUNCHES,

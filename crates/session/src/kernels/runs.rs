@@ -83,7 +83,9 @@ impl Observer for Timer<'_> {
                 bindings: bindings(ranges),
             };
             let (location, occurrence) = (operation.location, operation.occurrence);
-            let (index, _) = self.groups.add(Seen { key, name: &dispatch.info.name, location, occurrence });
+            let device = Some(operation.device);
+            let name = &dispatch.info.name;
+            let (index, _) = self.groups.add(Seen { key, name, location, occurrence, device });
             self.dispatches.push((index, 0));
         }
         self.begun = Instant::now();
