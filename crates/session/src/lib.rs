@@ -61,8 +61,8 @@ pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
-    Kernel, KernelBinding, KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels,
-    RecordedKernel, check_kernel_records, record_kernels,
+    BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,
+    KernelRecords, KernelTimes, Kernels, RecordedKernel, check_kernel_records, record_kernels,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,

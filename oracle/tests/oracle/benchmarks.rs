@@ -184,14 +184,14 @@ fn refused_rows(arguments: &[String], is_looked_up: bool) -> Outcome {
     ensure(a == b, || format!("rows differ\nours:   {a:?}\ntheirs: {b:?}"))
 }
 
-fn json(ended: &Ended) -> Result<Value, Failed> {
+pub fn json(ended: &Ended) -> Result<Value, Failed> {
     let text = String::from_utf8_lossy(&ended.stdout);
     // The reference may print a line before the report.
     let start = text.find('{').ok_or("no JSON on standard output")?;
     Ok(serde_json::from_str(&text[start..]).map_err(|error| error.to_string())?)
 }
 
-fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
+pub fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
     let benchmarks = report["benchmarks"].as_array().ok_or("no list of benchmarks")?;
     Ok(benchmarks
         .iter()

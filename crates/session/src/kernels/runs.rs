@@ -71,7 +71,7 @@ pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Seen<'o>> {
         bindings: bindings(ranges),
     };
     let (location, occurrence) = (operation.location, operation.occurrence);
-    Some(Seen { key, name: &dispatch.info.name, location, occurrence })
+    Some(Seen { key, name: &dispatch.info.name, location, occurrence, device: Some(operation.device) })
 }
 
 /// Groups dispatches, and measures them from the host.
