@@ -46,6 +46,12 @@ const TARGETS: &[Target] = &[
         endings: &[".ledger"],
         max_len_bytes: 16 << 10,
     },
+    Target {
+        name: "kernel_descriptor",
+        seeds: "crates/tune/tests/data",
+        endings: &[".json"],
+        max_len_bytes: 8 << 10,
+    },
     Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
     Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
     Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },

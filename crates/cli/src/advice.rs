@@ -66,8 +66,8 @@ fn uses(kind: FileKind) -> Option<&'static str> {
             "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
         ),
         FileKind::Elf => Some(
-            "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, and \
-             --executable_plugin=FILE loads it as a plugin",
+            "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, \
+             rehal benchmark-executable --executable_file=FILE measures it, and --executable_plugin=FILE loads it as a plugin",
         ),
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
         FileKind::Profile => Some(

@@ -14,6 +14,7 @@ mod discrete_tests;
 pub mod flags;
 mod gtest;
 mod interrupts;
+mod kernel_recording;
 mod output;
 mod output_file;
 mod parameters;

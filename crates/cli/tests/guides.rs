@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 21] = [
+const GUIDES: [(&[&str], &str); 24] = [
+    (&["iree-benchmark-executable"], include_str!("../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
     (&["iree-check-module"], include_str!("../src/guides/check_module.md")),
@@ -22,6 +23,8 @@ const GUIDES: [(&[&str], &str); 21] = [
     (&["rehal", "profile", "compare"], include_str!("../src/guides/profile_compare.md")),
     (&["rehal", "compare"], include_str!("../src/guides/compare.md")),
     (&["rehal", "kernel", "build"], include_str!("../src/guides/kernel_build.md")),
+    (&["rehal", "kernel", "record"], include_str!("../src/guides/kernel_record.md")),
+    (&["rehal", "kernel", "replay"], include_str!("../src/guides/kernel_replay.md")),
     (&["rehal", "kernel", "stub"], include_str!("../src/guides/kernel_stub.md")),
     (&["rehal", "kernels"], include_str!("../src/guides/kernels.md")),
     (&["rehal", "races"], include_str!("../src/guides/races.md")),

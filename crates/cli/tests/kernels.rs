@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{Scratch, capture, fail, print};
+use common::{Scratch, capture, command, fail, fixture, print};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -163,7 +163,8 @@ fn exported_slices_have_the_digests_of_the_index() {
         let prefix = entry["file"].as_str().unwrap().split('-').next().unwrap().parse::<usize>().unwrap();
         assert_eq!(entries[prefix], *entry);
     }
-    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
+    // And the directories of executables and bindings.
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 3);
     // Its mode is that of any directory that is created here.
     let other = scratch.path("other");
     std::fs::create_dir(&other).unwrap();
@@ -184,7 +185,126 @@ fn exported_slices_have_the_digests_of_the_index() {
     // A directory that exists stays as it is.
     let stderr = fail(&["rehal", "kernels", &export, &path]);
     assert!(stderr.contains("the directory exists"), "{stderr}");
-    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 3);
+}
+
+/// The kernels of an exported directory.
+fn exported(directory: &Path) -> Vec<Value> {
+    let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
+    serde_json::from_str::<Value>(&index).unwrap()["kernels"].as_array().unwrap().clone()
+}
+
+/// All bytes that a slice's work writes, sorted: bindings of a command are other buffers.
+fn computed(slice: &Path) -> Vec<u8> {
+    let flags = ["--device=local-sync", "--replay_host_reads=-", "--replay_host_reads_limit_bytes=10000000"];
+    let reads = print(&[&["iree-run-replay"], &flags[..], &[slice.to_str().unwrap()]].concat());
+    let reads = reads.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut bytes: Vec<u8> =
+        reads.flat_map(|read| hex::decode(read["bytes"].as_str().unwrap()).unwrap()).collect();
+    bytes.sort_unstable();
+    bytes
+}
+
+/// Runs each command of an exported directory; what it dispatches computes what the slice computes.
+fn check_commands(directory: &Path, scratch: &Scratch) -> usize {
+    let mut checked = 0;
+    for kernel in exported(directory) {
+        let line = kernel["command"].as_str().unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let recorded = scratch.path("recorded.ireereplay");
+        let recording = format!("--device_replay_output={}", recorded.display());
+        let once = ["--batch_size=1", "--benchmark_min_time=1x", "--benchmark_format=json", &recording];
+        let output = command(words[0]).args(&words[1..]).args(once).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let count: Vec<u64> =
+            kernel["workgroup_count"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
+        let name = format!("BM_dispatch_{}x{}x{}/process_time/real_time", count[0], count[1], count[2]);
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        let slice = scratch.path("slice.ireereplay");
+        let (recorded, output) = (recorded.to_str().unwrap(), slice.to_str().unwrap());
+        print(&["rehal", "slice", "--device=local-sync", "--function=*", recorded, "-o", output]);
+        assert_eq!(computed(&slice), computed(&directory.join(kernel["file"].as_str().unwrap())), "{line}");
+        checked += 1;
+    }
+    checked
+}
+
+#[test]
+fn exported_commands_compute_what_was_captured() {
+    let scratch = Scratch::new();
+    let mut checked = 0;
+    for (number, name) in [
+        "mlp.mlp.local-sync",
+        "add4.vmvx.local-sync",
+        "add4.syslib.local-sync",
+        "dynamic.rows.local-sync",
+        "dtypes.i64.local-sync",
+        "control.collatz.local-sync",
+        "params.capture-all.digest.local-sync",
+        "microkernels.numbers.vmvx.local-sync",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let directory = scratch.path(&number.to_string());
+        let export = format!("--export={}", directory.display());
+        let text = print(&["rehal", "kernels", "--device=local-sync", &export, &capture(name)]);
+        for kernel in exported(&directory) {
+            assert!(text.lines().any(|line| line == kernel["command"]), "{name}: {text}");
+        }
+        checked += check_commands(&directory, &scratch);
+    }
+    assert_eq!(checked, 18);
+}
+
+#[test]
+fn exported_files_are_shared_and_can_be_left_out() {
+    let scratch = Scratch::new();
+    let path = capture("mlp.mlp.local-sync");
+    let directory = scratch.path("kernels");
+    let export = format!("--export={}", directory.display());
+    let all = json(&[&export, &path]);
+    let kernels = exported(&directory);
+    assert_eq!(all["kernels"][0]["command"], kernels[0]["command"]);
+    let files = |name: &str| std::fs::read_dir(directory.join(name)).unwrap().count();
+    assert_eq!(files("executables"), 1);
+    let bindings: usize = kernels.iter().map(|it| it["bindings"].as_array().unwrap().len()).sum();
+    assert!(files("bindings") < bindings, "{bindings}");
+    // What is only written has no file, and an overlap is not expressed.
+    assert!(kernels.iter().any(|it| it["command"].as_str().unwrap().contains("--binding=3072xi8 ")));
+    for kernel in &kernels {
+        let overlaps = kernel["bindings"].as_array().unwrap().iter().filter(|it| !it["alias_of"].is_null());
+        assert_eq!(kernel["command_limits"].as_array().unwrap().len(), overlaps.count(), "{kernel}");
+    }
+    let directory = scratch.path("slices");
+    let export = format!("--export={}", directory.display());
+    let text = print(&["rehal", "kernels", "--export_commands=false", &export, &path]);
+    assert!(!text.contains("iree-benchmark-executable"), "{text}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels.len() + 1);
+    assert!(exported(&directory)[0]["command"].is_null());
+}
+
+#[test]
+fn commands_name_the_device_of_their_kernel_and_files_are_found() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("two");
+    let export = format!("--export={}", directory.display());
+    let devices = ["--device=local-sync", "--device=local-task"];
+    print(&[&["rehal", "kernels"], &devices[..], &[&export, &capture("two_devices.st")]].concat());
+    let commands: Vec<String> = exported(&directory).iter().map(|it| it["command"].to_string()).collect();
+    assert!(devices.iter().all(|device| commands.iter().any(|it| it.contains(device))), "{commands:?}");
+
+    // A remap of every path does not apply twice.
+    let root = scratch.path("root");
+    std::fs::create_dir_all(root.join("tmp")).unwrap();
+    std::os::unix::fs::symlink(fixture(""), root.join("tmp/rehal-fixtures")).unwrap();
+    let remap = format!("--replay_file_remap=/={}/", root.display());
+    let directory = scratch.path("references");
+    let export = format!("--export={}", directory.display());
+    let flags = ["rehal", "kernels", "--device=local-sync", "--keep_references", &remap, &export];
+    print(&[&flags[..], &[&capture("params.reference.digest.local-sync")]].concat());
+    assert_eq!(check_commands(&directory, &scratch), 2);
 }
 
 #[test]

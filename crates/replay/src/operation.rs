@@ -40,6 +40,10 @@ pub struct DispatchOperation<'a> {
     pub prepared: &'a Executable,
     /// The function in it.
     pub info: &'a FunctionInfo,
+    /// The ordinal of the function in it.
+    pub prepared_function: u32,
+    /// The code that it is prepared from.
+    pub code: ExecutableCode<'a>,
     /// Number of workgroups in x, y and z; an indirect count as it is before the dispatch.
     pub workgroup_count: [u32; 3],
     /// Whether the workgroup count is read from a buffer.
@@ -52,6 +56,16 @@ pub struct DispatchOperation<'a> {
     pub constants: &'a [u8],
     /// Number of bindings: the first of [`Operation::ranges`], by ordinal.
     pub binding_count: usize,
+}
+
+/// The code of an executable that runs: the captured one, or its substitute.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct ExecutableCode<'a> {
+    /// Its format, such as `embedded-elf-x86_64`.
+    pub format: &'a [u8],
+    /// Its bytes.
+    pub data: &'a [u8],
 }
 
 /// Bytes of a buffer that an operation may access.

@@ -7,13 +7,15 @@ use rehal_hal::{
     PrepareExecutable,
 };
 
-use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, Replacements};
+use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
 use crate::{ExecutableRecord, Plan};
 
 /// The code of an executable of a capture, with its captured functions.
 pub(crate) struct Prepared {
     /// The executable, or what replaces it; several if functions are replaced one by one.
     parts: Vec<Executable>,
+    /// The code of the first parts, if they replace the executable or functions of it. The captured one is the last part.
+    replacements: Vec<ReplacementCode>,
     /// The part for each captured ordinal, and its function.
     functions: Vec<(usize, u32)>,
 }
@@ -28,6 +30,11 @@ impl Prepared {
     pub(crate) fn function(&self, captured: u32) -> (&Executable, u32) {
         let (part, ordinal) = self.functions[captured as usize];
         (&self.parts[part], ordinal)
+    }
+
+    /// The code that runs for a captured ordinal, if it is not the captured one.
+    pub(crate) fn replacement(&self, captured: u32) -> Option<&ReplacementCode> {
+        self.replacements.get(self.functions[captured as usize].0)
     }
 
     /// Number of captured functions.
@@ -96,7 +103,7 @@ fn prepare_replacement(
     device: &Device,
     captured: &ExecutableParams<'_>,
     replacement: &OpenReplacement,
-) -> Result<Executable> {
+) -> Result<(Executable, ReplacementCode)> {
     let data = replacement.data();
     let kind = FileKind::of(data);
     let refuse = |kind: FileKind| kind.refuse_as(&replacement.place, "an executable");
@@ -114,11 +121,12 @@ fn prepare_replacement(
         })?,
     };
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
-    prepared.map_err(|error| match kind {
+    let prepared = prepared.map_err(|error| match kind {
         // VM executables are modules, and executables of some devices are text.
         None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
         Some(kind) => refuse(kind),
-    })
+    });
+    Ok((prepared?, replacement.code(format)))
 }
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: a capture is a program")]
@@ -144,10 +152,12 @@ impl Matching<'_> {
         let in_layer = |layer: &Layer<'_>, error: Error| {
             error.context(format!("substitute {} for executable {}", layer.replacement.place, self.record.id))
         };
-        let mut parts = Vec::with_capacity(layers.len() + 1);
+        let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
             let part = prepare_replacement(self.device, &self.params, layer.replacement);
-            parts.push(part.map_err(|error| in_layer(layer, error))?);
+            let (part, code) = part.map_err(|error| in_layer(layer, error))?;
+            parts.push(part);
+            replacements.push(code);
         }
         let mut functions: Vec<(usize, u32)> = Vec::new();
         for captured in self.record.functions() {
@@ -185,7 +195,7 @@ impl Matching<'_> {
         if parts.is_empty() {
             parts.push(prepare_one(self.device, &self.params)?);
         }
-        Ok(Prepared { parts, functions })
+        Ok(Prepared { parts, replacements, functions })
     }
 
     /// The replacement that has a captured function, and the function's ordinal there; `None` if all replacements keep the

@@ -100,13 +100,14 @@ impl Replacement {
             Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),
         };
         let place = self.name.as_ref().map_or(place, |name| format!("'{name}'"));
-        Ok(OpenReplacement { bytes, place, format: self.format.clone(), keeps_missing: self.keeps_missing })
+        let (bytes, format) = (Arc::new(bytes), self.format.clone());
+        Ok(OpenReplacement { bytes, place, format, keeps_missing: self.keeps_missing })
     }
 }
 
 /// A replacement with its bytes loaded.
 pub(crate) struct OpenReplacement {
-    bytes: Bytes,
+    bytes: Arc<Bytes>,
     /// Its name in errors.
     pub place: String,
     pub format: Option<String>,
@@ -132,12 +133,35 @@ enum Bytes {
     Memory(Arc<[u8]>),
 }
 
+/// The code of a replacement that has been prepared.
+pub(crate) struct ReplacementCode {
+    bytes: Arc<Bytes>,
+    pub format: String,
+}
+
+impl Bytes {
+    fn data(&self) -> &[u8] {
+        match self {
+            Self::Mapped(file) => file.bytes(),
+            Self::Memory(bytes) => bytes,
+        }
+    }
+}
+
 impl OpenReplacement {
     pub(crate) fn data(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Mapped(file) => file.bytes(),
-            Bytes::Memory(bytes) => bytes,
-        }
+        self.bytes.data()
+    }
+
+    /// Its code, of the format that it is prepared with.
+    pub(crate) fn code(&self, format: &str) -> ReplacementCode {
+        ReplacementCode { bytes: self.bytes.clone(), format: format.to_string() }
+    }
+}
+
+impl ReplacementCode {
+    pub(crate) fn data(&self) -> &[u8] {
+        self.bytes.data()
     }
 }
 

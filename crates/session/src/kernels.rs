@@ -1,8 +1,12 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
 
 mod aliases;
+mod dispatch_files;
 mod observed;
+mod records;
 mod runs;
+
+pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records, record_kernels};
 
 use std::collections::HashMap;
 
@@ -10,6 +14,8 @@ use rehal_base::{Range, Result, glob};
 use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
 
 use crate::CrashReports;
+
+pub use dispatch_files::{BindingFile, DispatchFile, DispatchFiles};
 
 /// Options of [`Kernels::of_replay`].
 #[derive(Clone, Debug, Default)]
@@ -68,6 +74,8 @@ pub struct Kernel {
     pub location: RecordLocation,
     /// The occurrence of the first among those of its record.
     pub occurrence: u64,
+    /// The index of the device of the first, if it was run.
+    pub device: Option<usize>,
     /// Time of all of them in nanoseconds, if measured.
     pub time_ns: Option<u64>,
     /// What the first dispatch accesses, if it was run.
@@ -116,6 +124,7 @@ struct Seen<'a> {
     name: &'a str,
     location: RecordLocation,
     occurrence: u64,
+    device: Option<usize>,
 }
 
 /// Groups dispatches.
@@ -143,7 +152,7 @@ impl Kernels {
             };
             let name = String::from_utf8_lossy(dispatch.name);
             let (location, occurrence) = (dispatch.location, dispatch.occurrence);
-            groups.add(Seen { key, name: &name, location, occurrence });
+            groups.add(Seen { key, name: &name, location, occurrence, device: None });
             Ok(())
         })?;
         Ok(groups.finish(options))
@@ -227,7 +236,7 @@ impl Groups {
             self.kernels[*index].count += 1;
             return (*index, false);
         }
-        let Seen { key, name, location, occurrence } = seen;
+        let Seen { key, name, location, occurrence, device } = seen;
         let binding = |(length, alias_of, may_write): &(u64, Option<u32>, bool)| KernelBinding {
             length: *length,
             alias_of: *alias_of,
@@ -246,6 +255,7 @@ impl Groups {
             count: 1,
             location,
             occurrence,
+            device,
             time_ns: None,
             traffic: None,
         });

@@ -3,9 +3,11 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
+//! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
 //!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
+//! - [`KernelRecording`] writes each kernel of a replay as files that stand by themselves, which [`KernelReplay`] runs.
 //! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
@@ -42,7 +44,9 @@ mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
+mod kernel_replay;
 mod kernels;
+mod loaded_executable;
 mod named_path;
 mod profile_file;
 mod profiling;
@@ -55,7 +59,15 @@ pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
-pub use kernels::{Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels};
+pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
+pub use kernels::{
+    BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,
+    KernelRecords, KernelTimes, Kernels, RecordedKernel, check_kernel_records, record_kernels,
+};
+pub use loaded_executable::{
+    EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
+    MAX_LAUNCHES,
+};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
@@ -88,7 +100,7 @@ pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
-    AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
+    AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
     FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
@@ -103,6 +115,10 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
     TemporaryDirectory, build_kernel, build_substitutes,
+};
+pub use rehal_tune::{
+    DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions,
+    SnapshotDifference,
 };
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,

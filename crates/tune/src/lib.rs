@@ -6,6 +6,8 @@
 //!   dispatch; both return a [`Verification`], which names the first difference.
 //! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
 //!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
+//! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each with a
+//!   [`KernelDescriptor`].
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -18,6 +20,7 @@ mod compare;
 mod elements;
 pub mod fuzzing;
 mod kernel;
+mod kernel_record;
 mod ledger;
 mod number_summary;
 mod tolerance;
@@ -32,6 +35,10 @@ pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBi
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
     TemporaryDirectory, build_kernel, build_substitutes,
+};
+pub use kernel_record::{
+    DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,
+    SnapshotDifference, compare_snapshot,
 };
 pub use ledger::{
     Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,

@@ -25,6 +25,31 @@ const MODULES: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// Cases for the executable benchmark tool, with `cts/affine` in each format: arguments.
+const EXECUTABLES: [(&str, &[&str]); 14] = [
+    ("one", &["--workgroup_count=1,1,1"]),
+    ("several", &["--workgroup_count=1,1,1", "--workgroup_count=2,3,4", "--workgroup_count=0,1,1"]),
+    ("same", &["--workgroup_count=1,1,1", "--workgroup_count=1,1,1"]),
+    ("numbers", &["--workgroup_count=0x10,010,+1", "--batch_size=7"]),
+    ("npy", &["--workgroup_count=1,1,1", "--binding=@inputs/mlp_x.npy", "--batch_size=1"]),
+    ("no_count", &[]),
+    ("wrong_count", &["--workgroup_count=1,1"]),
+    ("wrong_constant", &["--workgroup_count=1,1,1", "--constant=x"]),
+    ("wrong_binding", &["--workgroup_count=1,1,1", "--binding=3"]),
+    ("wrong_format", &["--workgroup_count=1,1,1", "--executable_format=other"]),
+    ("negative", &["--workgroup_count=1,1,1", "--entry_point=-1"]),
+    ("executable_constant", &["--workgroup_count=1,1,1", "--executable_constant=1"]),
+    ("no_file", &["--workgroup_count=1,1,1", "--executable_file=cts/missing.so"]),
+    ("text", &["--workgroup_count=1,1,1", "--executable_file=cts/affine.mlir"]),
+];
+
+/// The file of `cts/affine` in each format.
+const FORMATS: [(&str, &str); 3] = [
+    ("embedded-elf-x86_64", "cts/affine.embedded.elf"),
+    ("system-elf-x86_64", "cts/affine.system.so"),
+    ("vmvx-bytecode-fb", "cts/affine.vmvx.vmfb"),
+];
+
 const MLP_INPUTS: [&str; 4] = ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"];
 
 pub fn add(trials: &mut Vec<Trial>) {
@@ -45,6 +70,37 @@ pub fn add(trials: &mut Vec<Trial>) {
         add_shapes(trials, &format!("module.{name}"), "iree-benchmark-module", &arguments);
     }
     trials.push(Trial::test("benchmark::module.recorded", recorded));
+    for (format, file) in FORMATS {
+        let of = |more: &[&str]| -> Vec<String> {
+            let (format, file) =
+                (format!("--executable_format={format}"), format!("--executable_file={file}"));
+            let arguments = ["--entry_point=0", "--constant=3", "--constant=-4", "--binding=16xi32=5"];
+            let given = more.iter().filter(|it| it.starts_with("--binding=@")).count();
+            let second = ["--binding=16xi32"].iter().skip(given);
+            arguments
+                .iter()
+                .chain(second)
+                .chain(more)
+                .map(ToString::to_string)
+                .chain([format, file])
+                .collect()
+        };
+        for (name, arguments) in EXECUTABLES {
+            // The last flag counts.
+            let mut all = of(arguments);
+            all.rotate_right(2);
+            add_shapes(trials, &format!("executable.{format}.{name}"), "iree-benchmark-executable", &all);
+        }
+        for (name, flag) in [
+            ("constants", "--constant=5"),
+            ("bindings", "--binding=16xi32"),
+            ("entry_point", "--entry_point=1"),
+        ] {
+            let arguments = of(&["--workgroup_count=1,1,1", flag]);
+            let test = move || refused_rows(&arguments, name == "entry_point");
+            trials.push(Trial::test(format!("benchmark::executable.{format}.{name}"), test));
+        }
+    }
 }
 
 /// The comparisons of each case.
@@ -112,14 +168,30 @@ fn same_rows(tool: &str, arguments: &[String], flags: &[&str]) -> Outcome {
     ensure(missing.is_empty(), || format!("the context lacks {missing:?}"))
 }
 
-fn json(ended: &Ended) -> Result<Value, Failed> {
+/// A dispatch that is refused: the reference reports it in the row and succeeds, ours fails as well. An entry point is looked up
+/// by ours before anything is measured.
+fn refused_rows(arguments: &[String], is_looked_up: bool) -> Outcome {
+    let (ours, theirs) = run("iree-benchmark-executable", arguments, &["--benchmark_format=json"])?;
+    ensure(theirs.succeeded() && ours.code == Some(1), || {
+        format!("{}\n{}", ours.summary(), theirs.summary())
+    })?;
+    let theirs = json(&theirs)?;
+    ensure(theirs["benchmarks"][0]["error_occurred"] == true, || theirs.to_string())?;
+    if is_looked_up {
+        return ensure(ours.stdout.is_empty(), || ours.summary());
+    }
+    let (a, b) = (rows(&json(&ours)?)?, rows(&theirs)?);
+    ensure(a == b, || format!("rows differ\nours:   {a:?}\ntheirs: {b:?}"))
+}
+
+pub fn json(ended: &Ended) -> Result<Value, Failed> {
     let text = String::from_utf8_lossy(&ended.stdout);
     // The reference may print a line before the report.
     let start = text.find('{').ok_or("no JSON on standard output")?;
     Ok(serde_json::from_str(&text[start..]).map_err(|error| error.to_string())?)
 }
 
-fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
+pub fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
     let benchmarks = report["benchmarks"].as_array().ok_or("no list of benchmarks")?;
     Ok(benchmarks
         .iter()

@@ -25,6 +25,7 @@ const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the w
 const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
+const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
 const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
 const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
@@ -32,7 +33,7 @@ const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
 const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
 /// The tools with the reference's names, and our additions.
-const TOOLS: [(&str, &[Added]); 10] = [
+const TOOLS: [(&str, &[Added]); 11] = [
     (
         "iree-run-replay",
         &[
@@ -51,6 +52,7 @@ const TOOLS: [(&str, &[Added]); 10] = [
     ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
     ("iree-run-module", &[VERSION, RECORDED_LEDGER]),
     ("iree-benchmark-module", &[VERSION, RECORDED_LEDGER, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
+    ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE]),
     ("iree-create-parameters", &[VERSION, GUIDE]),
@@ -90,6 +92,10 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
     let pair = Pair::find(tool)?;
     // Our `--help` lists the flags that work here, the reference's all of them.
     let (mut ours, mut theirs) = (flags_of(&pair.ours, "--help=all")?, flags_of(&pair.theirs, "--help")?);
+    if tool == "iree-benchmark-executable" {
+        // It takes Google Benchmark's flags, but prints its help without their usage message.
+        theirs.extend(BENCHMARK_DEFAULTS.iter().map(|(name, _)| ((*name).to_owned(), Declared::Usage)));
+    }
     ensure(theirs.len() > 3, || format!("the reference's help has only {theirs:?}"))?;
     for (flag, declared) in &mut theirs {
         if *declared == Declared::Usage {

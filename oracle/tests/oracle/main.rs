@@ -6,6 +6,7 @@
 
 mod assembly;
 mod benchmarks;
+mod commands;
 mod devices;
 mod dumps;
 mod e2e;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     };
     let mut trials = Vec::new();
     for capture in &captures {
+        commands::add(capture, &mut trials);
         dumps::add(capture, &mut trials);
         ledgers::add(capture, &mut trials);
         replays::add(capture, &mut trials);

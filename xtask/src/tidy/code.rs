@@ -22,10 +22,14 @@ const UNSAFE: [(&str, &str); 10] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and document why
 /// they trust the bytes; and files that tests need.
-const PREPARES: [(&str, &str); 11] = [
+const PREPARES: [(&str, &str); 12] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
+    ),
+    (
+        "crates/session/src/loaded_executable.rs",
+        "the user names an executable to run its code, without a program or a capture",
     ),
     ("crates/replay/src/record/device.rs", "forwards it for callers that vouch for the bytes, unchanged"),
     ("crates/replay/tests/conformance.rs", "prepares the suite's kernels, which are our fixtures"),

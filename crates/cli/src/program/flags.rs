@@ -13,6 +13,7 @@ use rehal_session::{
 
 use super::{Options, OutputTarget, ResultOptions};
 use crate::flags::{Flag, Flags, Group, List, Refusal, invalid};
+use crate::kernel_recording::ProgramRecording;
 use crate::{devices, output, parameters};
 
 const MODULE: List<ModuleSource> = List::parsed(
@@ -197,10 +198,11 @@ impl Options {
             recording.record.ledger = flags.get(&REPLAY_LEDGER);
             recording
         });
+        let kernels = ProgramRecording::of_program(flags, &mut program.recording);
         program.trace_execution = flags.get(&TRACE_EXECUTION).then(note);
         program.trace_values = Some(note());
         program.report_crashes = true;
-        Ok(Self { program, inputs: Vec::new(), reports: Vec::new(), results: None })
+        Ok(Self { program, inputs: Vec::new(), reports: Vec::new(), kernels, results: None })
     }
 }
 

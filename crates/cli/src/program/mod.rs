@@ -30,7 +30,9 @@ pub(crate) fn load(options: &Options) -> Result<Program> {
 fn check_recording(options: &Options, modules: &[ProgramModule]) -> Result<()> {
     let needs_devices =
         |module: &ProgramModule| module.file().dependencies().any(|dependency| dependency.name == "hal");
-    if options.program.recording.is_none() || modules.iter().any(needs_devices) {
+    // A program without devices has no kernels.
+    let is_asked = options.kernels.as_ref().is_none_or(|kernels| !kernels.is_temporary());
+    if options.program.recording.is_none() || !is_asked || modules.iter().any(needs_devices) {
         return Ok(());
     }
     Err(Error::invalid_argument("--device_replay_output records devices, and the program uses none")

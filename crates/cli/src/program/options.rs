@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::kernel_recording::ProgramRecording;
 use crate::profiling;
+use rehal_base::Result;
 use rehal_session::{Equality, ProgramOptions, ValueText};
 
 /// A program and its handling by the tool.
@@ -13,11 +15,18 @@ pub(crate) struct Options {
     pub inputs: Vec<ValueText>,
     /// Other output files than results and the capture, each with its flag.
     pub reports: Vec<(&'static str, PathBuf)>,
+    /// Records of the kernels of the program, which is then recorded.
+    pub kernels: Option<ProgramRecording>,
     /// `None` for tools that ignore results.
     pub results: Option<ResultOptions>,
 }
 
 impl Options {
+    /// Runs the program, and then records its kernels if flags request it.
+    pub(crate) fn recording_kernels(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        ProgramRecording::run(self.kernels.as_ref(), &self.program.devices, run)
+    }
+
     /// Adds the bundle of a profile to the output files.
     pub(crate) fn add_profile(&mut self, profiling: Option<&profiling::Options>) {
         let output = profiling.and_then(profiling::Options::output);

@@ -11,6 +11,7 @@ use super::benchmark_flags::{self, BENCHMARK};
 use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::{self, PRINT_STATISTICS};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
@@ -34,6 +35,7 @@ pub const BENCHMARK_MODULE: Tool = Tool {
         &MODULES,
         &PARAMETERS,
         &RECORDING,
+        &KERNEL_RECORDING,
         &DEVICES,
         &LOCAL,
         &TASK,
@@ -144,6 +146,11 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
+    let program = options.program.clone();
+    program.recording_kernels(|| benchmark(options))
+}
+
+fn benchmark(options: Options) -> Result<()> {
     let program = program::load(&options.program)?;
     let print_statistics = options.print_statistics;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
@@ -162,7 +169,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
     let mut program = program::Options::from_flags(flags)?;
     let dispatch_statistics = flags.get(&DISPATCH_STATISTICS);
     if dispatch_statistics {
-        check_dispatch_statistics(profiling.is_some(), program.program.recording.is_some())?;
+        check_dispatch_statistics(profiling.is_some(), &program)?;
     }
     program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
@@ -182,9 +189,10 @@ fn options(invocation: &Invocation) -> Result<Options> {
 }
 
 /// Calls that are profiled must be neither in another profile nor in a capture.
-fn check_dispatch_statistics(is_profiled: bool, is_recorded: bool) -> Result<()> {
-    let other = match (is_profiled, is_recorded) {
+fn check_dispatch_statistics(is_profiled: bool, program: &program::Options) -> Result<()> {
+    let other = match (is_profiled, program.program.recording.is_some()) {
         (true, _) => "device profiling",
+        (false, true) if program.kernels.is_some() => "records of kernels",
         (false, true) => "--device_replay_output",
         (false, false) => return Ok(()),
     };

@@ -7,6 +7,7 @@ use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder,
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -22,7 +23,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPLAY, &BENCHMARK, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
+    groups: &[&REPLAY, &BENCHMARK, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
@@ -97,6 +98,7 @@ struct Options {
     fast_forward: bool,
     cache: Cache,
     profiling: Option<profiling::Options>,
+    kernels: Option<kernel_recording::Recording>,
     bench: rehal_bench::Options,
 }
 
@@ -108,6 +110,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         fast_forward: flags.get(&FAST_FORWARD),
         cache: flags.get(&CACHE),
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
+        kernels: kernel_recording::Recording::checked(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
     };
     if options.fast_forward && options.scope.is_none() {
@@ -175,11 +178,11 @@ fn measure(mut options: Options) -> Result<()> {
         Ok(outcome) => (Some(outcome), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    profiling.end(failure)?;
-    match outcome.map_or(0, |outcome| outcome.failed) {
+    let outcome = profiling.end(failure).and_then(|()| match outcome.map_or(0, |outcome| outcome.failed) {
         0 => Ok(()),
         count => Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed"))),
-    }
+    });
+    kernel_recording::Recording::after(options.kernels.as_ref(), &replay, outcome)
 }
 
 impl Options {

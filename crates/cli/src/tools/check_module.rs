@@ -8,6 +8,7 @@ use rehal_session::{ModuleTest, ModuleTests};
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::gtest::{self, GTEST, Suite, Test};
+use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program;
@@ -31,6 +32,7 @@ pub const CHECK_MODULE: Tool = Tool {
         &MODULES,
         &PARAMETERS,
         &RECORDING,
+        &KERNEL_RECORDING,
         &DEVICES,
         &LOCAL,
         &TASK,
@@ -75,7 +77,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         program,
         expect_failure: flags.get(&EXPECT_FAILURE),
     };
-    report(&options, tests(&options))
+    options.program.recording_kernels(|| report(&options, tests(&options)))
 }
 
 /// Turns the number of failed tests into an exit status.
@@ -111,6 +113,9 @@ fn tests(options: &Options) -> Result<usize> {
     options.program.check_paths()?;
     gtest::run(&suite(&tests), &options.gtest, &mut output::stdout()?, |name: &String| {
         let outcome = tests.run(name);
+        if let (Some(kernels), Some(capture)) = (&options.program.kernels, tests.capture_of(name)) {
+            kernels.add_capture(capture);
+        }
         profiling::print_statistics(&tests.take_statistics());
         let mut found = outcome.failures;
         found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", advice::report(&error))));

@@ -1,9 +1,10 @@
 //! `rehal kernels`: lists the distinct dispatches of a capture.
 
+mod commands;
 mod export;
 mod print;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
@@ -11,8 +12,10 @@ use rehal_session::{
 };
 
 use super::{replay_flags, slice};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, EXECUTABLE_PLUGIN, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
+use commands::Place;
+use export::{Commands, Export};
 
 /// See the [module](self).
 pub const KERNELS: Tool = Tool {
@@ -69,7 +72,14 @@ const NO_RUN: Flag<bool> = Flag::switch(
 const EXPORT: Flag<Option<PathBuf>> = Flag::path(
     "export",
     "Also writes a slice of each kernel that is listed to this directory, which must not exist, and index.json with \
-     their names, shapes, times and the digests of what they write.",
+     their names, shapes, times, the digests of what they write, and the command line that measures each.",
+);
+
+const EXPORT_COMMANDS: Flag<bool> = Flag::switch(
+    "export_commands",
+    true,
+    "With --export, also writes the command line of iree-benchmark-executable that measures each kernel by itself, and the \
+     executables and bytes that it reads, which the slices contain as well.",
 );
 
 const REPORT: Group = Group {
@@ -79,6 +89,7 @@ const REPORT: Group = Group {
         &FUNCTION,
         &NO_RUN,
         &EXPORT,
+        &EXPORT_COMMANDS,
         &slice::KEEP_REFERENCES,
         &replay_flags::FILE_REMAP,
         &replay_flags::RECOVER,
@@ -105,21 +116,47 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
-    let kernels = if no_run {
-        Kernels::of_plan(&plan, &options)?
+    let (kernels, commands) = if no_run {
+        (Kernels::of_plan(&plan, &options)?, Commands::new())
     } else {
         let _reports = CrashReports::install();
         let remaps = flags.list(&replay_flags::FILE_REMAP);
         let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
-        let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
+        let devices = devices::options(flags)?;
+        let replay = Replay::new(plan, &devices.open()?, &replaying)?;
         match &export {
-            Some(directory) => export::export(&replay, &options, &slicing, directory)?,
-            None => Kernels::of_replay(&replay, &options)?,
+            Some(directory) => {
+                let place = flags.get(&EXPORT_COMMANDS).then(|| Place {
+                    devices: devices.devices.iter().map(|device| device.uri().to_string()).collect(),
+                    plugins: flags.list(&EXECUTABLE_PLUGIN),
+                });
+                let (options, slicing) = (&options, &slicing);
+                let exported = Export { replay: &replay, options, slicing, place };
+                export::export(&exported, directory)?
+            }
+            None => (Kernels::of_replay(&replay, &options)?, Commands::new()),
         }
     };
     output::print(&match flags.get(&FORMAT) {
-        Format::Text => print::text(&kernels),
-        Format::Json => format!("{:#}\n", print::json(&kernels)),
+        Format::Text => print::text(&kernels) + &commands_text(&commands, export.as_deref()),
+        Format::Json => {
+            let mut json = print::json(&kernels);
+            for (index, command) in &commands {
+                command.add_to(&mut json["kernels"][*index]);
+            }
+            format!("{json:#}\n")
+        }
         Format::Csv => print::csv(&kernels),
     })
+}
+
+/// The command that measures each kernel, below the table.
+fn commands_text(commands: &Commands, directory: Option<&Path>) -> String {
+    let Some(directory) = directory.filter(|_| !commands.is_empty()) else { return String::new() };
+    let directory = output::escaped(&directory.to_string_lossy());
+    let mut text = format!("\nTo measure each by itself, in the directory {directory}:\n");
+    for command in commands.values() {
+        text += &format!("{}\n", command.text());
+    }
+    text
 }

@@ -1,5 +1,6 @@
 //! One file per tool.
 
+mod benchmark_executable;
 mod benchmark_flags;
 mod benchmark_module;
 mod benchmark_replay;
@@ -13,6 +14,8 @@ mod dump_parameters;
 mod dump_replay;
 mod info;
 mod kernel_build;
+mod kernel_record;
+mod kernel_replay;
 mod kernel_stub;
 mod kernels;
 mod ledger_flags;
@@ -28,6 +31,7 @@ mod run_replay;
 mod slice;
 mod verify;
 
+pub use benchmark_executable::BENCHMARK_EXECUTABLE;
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use check_module::CHECK_MODULE;
@@ -39,6 +43,8 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use kernel_build::KERNEL_BUILD;
+pub use kernel_record::KERNEL_RECORD;
+pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
 pub use profile::PROFILE;
@@ -62,11 +68,14 @@ pub const ALL: &[&crate::Tool] = &[
     &KERNELS,
     &KERNEL_STUB,
     &KERNEL_BUILD,
+    &KERNEL_RECORD,
+    &KERNEL_REPLAY,
     &SLICE,
     &VERIFY,
     &COMPARE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
+    &BENCHMARK_EXECUTABLE,
     &CHECK_MODULE,
     &DUMP_MODULE,
     &DUMP_PARAMETERS,

@@ -6,6 +6,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_session::{Function, Program, Value};
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
@@ -28,6 +29,7 @@ pub const RUN_MODULE: Tool = Tool {
         &MODULES,
         &PARAMETERS,
         &RECORDING,
+        &KERNEL_RECORDING,
         &DEVICES,
         &LOCAL,
         &TASK,
@@ -97,14 +99,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     program.inputs = flags.list(&INPUT);
     program.reports.extend(instrument_file.clone().map(|path| (INSTRUMENT_FILE.name(), path)));
     program.results = Some(results.clone());
-    run_function(&Options {
+    let options = Options {
         program,
         function: flags.get(&FUNCTION),
         results,
         print_statistics: flags.get(&PRINT_STATISTICS),
         profiling,
         instrument_file,
-    })
+    };
+    options.program.recording_kernels(|| run_function(&options))
 }
 
 fn run_function(options: &Options) -> Result<()> {

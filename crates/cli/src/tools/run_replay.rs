@@ -12,6 +12,7 @@ use rehal_session::{
 
 use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output::{self, ReaderLeft};
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
@@ -28,7 +29,16 @@ pub const RUN_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPLAY, &ledger_flags::LEDGER_GROUP, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
+    groups: &[
+        &REPLAY,
+        &ledger_flags::LEDGER_GROUP,
+        &DEVICES,
+        &LOCAL,
+        &TASK,
+        &OTHER_DRIVERS,
+        &PROFILING,
+        &KERNEL_RECORDING,
+    ],
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (
@@ -96,6 +106,7 @@ struct Options {
     host_reads_limit_bytes: usize,
     ledger: Option<ledger_flags::Options>,
     profiling: Option<profiling::Options>,
+    kernels: Option<kernel_recording::Recording>,
 }
 
 /// Where host reads are written.
@@ -115,6 +126,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         ledger: ledger_flags::Options::from_flags(flags, &invocation.operand(), reads_path)?,
         host_reads,
         profiling: profiling::Options::from_flags(flags)?,
+        kernels: kernel_recording::Recording::checked(flags)?,
     })
 }
 
@@ -159,11 +171,12 @@ fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn W
     // Reads before a failure are useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
     let outcome = outcome.and_then(|()| ledger.map_or(Ok(()), |ledger| ledger.finish().map(drop)));
-    match outcome.and(written) {
+    let outcome = match outcome.and(written) {
         // A ledger without its end must not replace a file.
         Err(_) if reader_left.get() && !has_ledger => Ok(()),
         outcome => outcome,
-    }
+    };
+    kernel_recording::Recording::after(options.kernels.as_ref(), &replay, outcome)
 }
 
 /// Notes operations that had failed at capture, as they are skipped.

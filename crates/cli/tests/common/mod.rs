@@ -22,6 +22,7 @@ pub fn command(tool: &str) -> Command {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
         "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
         "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-benchmark-executable" => env!("CARGO_BIN_EXE_iree-benchmark-executable"),
         "iree-benchmark-module" => env!("CARGO_BIN_EXE_iree-benchmark-module"),
         "iree-check-module" => env!("CARGO_BIN_EXE_iree-check-module"),
         "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),
@@ -34,8 +35,8 @@ pub fn command(tool: &str) -> Command {
         other => panic!("no tool {other}"),
     };
     let mut command = Command::new(path);
-    for (name, _) in
-        std::env::vars().filter(|(name, _)| name.starts_with("BENCHMARK_") || name.starts_with("GTEST_"))
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_KERNEL_"].iter().any(|it| name.starts_with(it)))
     {
         command.env_remove(name);
     }

@@ -285,6 +285,9 @@ impl DeviceBackend for RecordedDevice {
                 encode::submission(&ids, &mut |call, payload_type, parts| {
                     offset = Some(log.operation(self.id, 0, call, payload_type, parts));
                 });
+                if stream.options.flushes_submissions {
+                    log.flush();
+                }
             });
             let ending = Outcome::of(stream, offset, submission.signals);
             let outcome = base.device.backend().submit(&base);

@@ -78,6 +78,9 @@ pub struct RecordOptions {
     pub file_validation: FileValidation,
     /// What is recorded of the program's results.
     pub ledger: LedgerRecording,
+    /// Writes all records to the file before each submission, so that the capture of a program that crashes in a kernel has the
+    /// submission of that kernel.
+    pub flushes_submissions: bool,
 }
 
 /// Records a program's use of devices into a capture.

@@ -130,6 +130,11 @@ impl Ending {
 }
 
 impl Log {
+    /// Writes all records so far to the file, and waits for that. Closing reports errors.
+    pub fn flush(&mut self) {
+        drop(self.writer.flush());
+    }
+
     /// Appends the record of a call on `device` that returned `status`; returns its offset.
     pub fn operation(
         &mut self,

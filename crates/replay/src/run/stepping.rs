@@ -14,7 +14,7 @@ use super::Run;
 use super::names::LiveNames;
 use super::objects::get;
 use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
-use crate::operation::{AccessedRange, DispatchOperation, Operation};
+use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
 
@@ -428,12 +428,20 @@ impl<'r> Run<'r, '_, '_> {
         }
         let dispatch = match &resolved.op {
             QueueOp::Dispatch(it) => {
-                let (prepared, function) = get(&objects.executables, it.executable)?.function(it.function);
+                let all = get(&objects.executables, it.executable)?;
+                let (prepared, function) = all.function(it.function);
+                let executable = self.plan.executables[it.executable as usize].record(self.bytes);
+                let code = match all.replacement(it.function) {
+                    Some(code) => ExecutableCode { format: code.format.as_bytes(), data: code.data() },
+                    None => ExecutableCode { format: executable.format, data: executable.data },
+                };
                 Some(DispatchOperation {
-                    executable: self.plan.executables[it.executable as usize].record(self.bytes),
+                    executable,
                     function: it.function,
                     prepared,
                     info: prepared.function(function)?,
+                    prepared_function: function,
+                    code,
                     workgroup_count: resolved.workgroup_count,
                     is_indirect: matches!(it.workgroup_count, WorkgroupCount::Indirect(_)),
                     workgroup_size: it.workgroup_size,

@@ -56,6 +56,24 @@ pub(super) fn inspect(
     }
 }
 
+/// What makes a dispatch the same as others; `None` for other operations.
+pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Seen<'o>> {
+    let dispatch = operation.dispatch.as_ref()?;
+    let ranges = operation.bindings().iter();
+    let ranges = ranges.map(|it| (it.buffer_id, it.offset, it.length, it.access)).collect();
+    let key = Key {
+        executable_id: dispatch.executable.id,
+        function: dispatch.function,
+        workgroup_count: Some(dispatch.workgroup_count),
+        workgroup_size: dispatch.workgroup_size,
+        dynamic_local_memory: dispatch.dynamic_local_memory,
+        constants: dispatch.constants.to_vec(),
+        bindings: bindings(ranges),
+    };
+    let (location, occurrence) = (operation.location, operation.occurrence);
+    Some(Seen { key, name: &dispatch.info.name, location, occurrence, device: Some(operation.device) })
+}
+
 /// Groups dispatches, and measures them from the host.
 struct Timer<'g> {
     groups: &'g mut Groups,
@@ -70,20 +88,8 @@ impl Observer for Timer<'_> {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if let Some(dispatch) = &operation.dispatch {
-            let ranges = operation.bindings().iter();
-            let ranges = ranges.map(|it| (it.buffer_id, it.offset, it.length, it.access)).collect();
-            let key = Key {
-                executable_id: dispatch.executable.id,
-                function: dispatch.function,
-                workgroup_count: Some(dispatch.workgroup_count),
-                workgroup_size: dispatch.workgroup_size,
-                dynamic_local_memory: dispatch.dynamic_local_memory,
-                constants: dispatch.constants.to_vec(),
-                bindings: bindings(ranges),
-            };
-            let (location, occurrence) = (operation.location, operation.occurrence);
-            let (index, _) = self.groups.add(Seen { key, name: &dispatch.info.name, location, occurrence });
+        if let Some(seen) = seen(operation) {
+            let (index, _) = self.groups.add(seen);
             self.dispatches.push((index, 0));
         }
         self.begun = Instant::now();

@@ -5,13 +5,13 @@
 
 mod calls;
 mod input_files;
-mod inputs;
+pub(crate) mod inputs;
 mod instruments;
 mod modules;
 mod options;
 mod recording;
 mod results;
-mod tensors;
+pub(crate) mod tensors;
 mod tests;
 mod transfer;
 

@@ -19,16 +19,7 @@ pub(crate) fn upload(
     mut bytes: TensorBytes<'_>,
 ) -> Result<BufferView> {
     let size = tensor_type.size_bytes()?;
-    let wanted = BufferParams {
-        usage: BufferParams::default().usage | MAPPING,
-        memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE,
-        ..BufferParams::default()
-    };
-    let buffer = match device {
-        // Like the reference, which queries compatibility and then requests the resulting parameters.
-        Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size)?,
-        None => plain(size, wanted)?,
-    };
+    let buffer = allocate(device, size)?;
     let mut at = 0;
     transfer::write_with(&buffer, MemoryAccess::WRITE | MemoryAccess::DISCARD, 0, size, |memory, range| {
         bytes.fill(at, memory, range)?;
@@ -36,6 +27,20 @@ pub(crate) fn upload(
         Ok(())
     })?;
     BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR)
+}
+
+/// Memory of the device that the host can access, or of the host.
+pub(crate) fn allocate(device: Option<&Device>, size: u64) -> Result<Buffer> {
+    let wanted = BufferParams {
+        usage: BufferParams::default().usage | MAPPING,
+        memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE,
+        ..BufferParams::default()
+    };
+    match device {
+        // Like the reference, which queries compatibility and then requests the resulting parameters.
+        Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size),
+        None => plain(size, wanted),
+    }
 }
 
 /// A host-only buffer.

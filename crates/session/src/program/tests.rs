@@ -111,6 +111,12 @@ impl ModuleTests {
         std::mem::take(&mut self.statistics.lock())
     }
 
+    /// The capture of a test that has run, if tests are recorded. It does not exist if the test used no device.
+    pub fn capture_of(&self, name: &str) -> Option<PathBuf> {
+        let options = self.options_of(name);
+        options.recording.as_ref().map(|recording| recording.path.path().to_path_buf())
+    }
+
     /// The options of a test's program, with separate paths of the capture and the profile.
     fn options_of(&self, name: &str) -> Cow<'_, ProgramOptions> {
         let mut options = Cow::Borrowed(&self.options);

@@ -2,6 +2,7 @@
 
 mod captures;
 mod examples;
+mod executables;
 mod kernel_stubs;
 mod profiling;
 mod programs;

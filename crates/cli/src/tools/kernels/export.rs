@@ -1,4 +1,4 @@
-//! A directory with a slice of each kernel, and an index.
+//! A directory with a slice of each kernel, the files that its command line needs, and an index.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,23 +6,33 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    KernelOptions, Kernels, Replay, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+    CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
+    Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
 };
 use serde_json::{Value, json};
 
+use super::commands::{Command, Place};
 use super::print;
 use crate::interrupts;
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
 
+/// The commands that measure kernels by themselves, by the index of the kernel.
+pub(super) type Commands = BTreeMap<usize, Command>;
+
+/// What to export.
+pub(super) struct Export<'a> {
+    pub replay: &'a Replay,
+    pub options: &'a KernelOptions,
+    pub slicing: &'a SliceOptions,
+    /// Where the commands run; `None` for no commands.
+    pub place: Option<Place>,
+}
+
 /// Lists the kernels, and writes the directory, which is complete or absent.
-pub(super) fn export(
-    replay: &Replay,
-    options: &KernelOptions,
-    slicing: &SliceOptions,
-    directory: &Path,
-) -> Result<Kernels> {
+pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, Commands)> {
+    let Export { replay, options, slicing, .. } = *export;
     let shown = || format!("--export={}", directory.display());
     let (temporary, path) = create(directory).context(shown)?;
     let mut exported = Exported { directory: path, entries: BTreeMap::new() };
@@ -36,12 +46,16 @@ pub(super) fn export(
         };
         return Err(Error::not_found("no kernel to export").advise(advice)).context(shown);
     }
-    exported.write_index(&kernels).context(shown)?;
+    let commands = match &export.place {
+        Some(place) => exported.write_commands(export, &kernels, place).context(shown)?,
+        None => Commands::new(),
+    };
+    exported.write_index(&kernels, &commands).context(shown)?;
     std::fs::rename(&exported.directory, directory)
         .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
         .context(shown)?;
     drop(temporary);
-    Ok(kernels)
+    Ok((kernels, commands))
 }
 
 /// Creates a directory that gets its name when all files are complete.
@@ -108,10 +122,46 @@ impl SliceSet for Exported {
 }
 
 impl Exported {
+    /// Writes the executable of each kernel and what is bound to it, as its slice has them.
+    fn write_commands(&self, export: &Export<'_>, kernels: &Kernels, place: &Place) -> Result<Commands> {
+        let files = DispatchFiles::new(&self.directory);
+        let command = |(index, entry): (&usize, &Entry)| {
+            let kernel = &kernels.kernels[*index];
+            let dispatch = self.write_dispatch(&files, export, kernel, entry);
+            let dispatch = dispatch.context(|| format!("slice '{}'", entry.file))?;
+            Ok((*index, Command::of(kernel, &dispatch, place)))
+        };
+        self.entries.iter().map(command).collect()
+    }
+
+    fn write_dispatch(
+        &self,
+        files: &DispatchFiles,
+        export: &Export<'_>,
+        kernel: &Kernel,
+        entry: &Entry,
+    ) -> Result<DispatchFile> {
+        let slice = CaptureFile::open(&self.directory.join(&entry.file), &CaptureOptions::default())?;
+        let plan = slice.plan()?;
+        // A slice has only the devices that its work uses.
+        let all = export.replay.devices();
+        let devices = match (plan.device_count(), kernel.device.and_then(|index| all.devices().get(index))) {
+            (count, Some(device)) if count != all.devices().len() => {
+                DeviceGroup::new(vec![device.clone(); count])?
+            }
+            _ => all.clone(),
+        };
+        // References to files have the paths that were opened, which no remap applies to.
+        files.write(&Replay::new(plan, &devices, &ReplayOptions::default())?)
+    }
+
     /// Each kernel as `--format=json` has it, its file, and what it writes.
-    fn write_index(&self, kernels: &Kernels) -> Result<()> {
+    fn write_index(&self, kernels: &Kernels, commands: &Commands) -> Result<()> {
         let entry = |(index, entry): (&usize, &Entry)| {
             let mut object = print::object(kernels, &kernels.kernels[*index]);
+            if let Some(command) = commands.get(index) {
+                command.add_to(&mut object);
+            }
             object["file"] = json!(entry.file);
             object["content_bytes"] = json!(entry.content_bytes);
             object["reads"] = entry.reads.clone();

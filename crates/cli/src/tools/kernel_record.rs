@@ -1,0 +1,134 @@
+//! `rehal kernel record`: records the kernels of a capture as files that stand by themselves.
+
+use std::path::PathBuf;
+
+use rehal_base::{Error, Result};
+use rehal_session::{CaptureFile, CrashReports, KernelOptions, Replay, ReplayOptions};
+
+use super::replay_flags;
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
+use crate::{Invocation, Operands, Tool, captures, devices};
+
+/// See the [module](self).
+pub const KERNEL_RECORD: Tool = Tool {
+    name: "rehal kernel record",
+    verb: "kernel record",
+    summary: "records the kernels of a capture, each with its code and memory",
+    about: "Writes for each distinct dispatch of a capture a descriptor in JSON, the executable, and what is bound before and \
+            after the dispatch, which rehal kernel replay runs by themselves. Descriptors, files and report have the form of \
+            LLVM's offload kernel records.\n\n\
+            The capture is replayed twice, one operation at a time: to record, and to measure. A kernel that crashes is recorded \
+            too, without what it wrote.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --directory=DIR" },
+    groups: &[&RECORD, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        ("Record all kernels", "{tool} --directory=kernels --report model.ireereplay"),
+        (
+            "Record some, and run one of them a hundred times",
+            "{tool} --directory=kernels --function='*matmul*' model.ireereplay\n\
+             rehal kernel replay --repetitions=100 --verify \"$(ls kernels/*.json | head -n 1)\"",
+        ),
+    ],
+    guide: include_str!("../guides/kernel_record.md"),
+    answer: devices::answer,
+    run,
+};
+
+const DIRECTORY: Flag<Option<PathBuf>> =
+    Flag::path("directory", "The directory to record into. It is created if it does not exist.");
+
+const REPORT: Flag<bool> = Flag::switch(
+    "report",
+    false,
+    "Prints the recorded kernels: descriptor, name, mean time of a dispatch in nanoseconds, and number of dispatches.",
+);
+
+const REPORT_FILENAME: Flag<Option<String>> = Flag::parsed(
+    "report_filename",
+    "NAME",
+    "",
+    "the name of a file, without a directory",
+    file_name,
+    "Writes the report to a file of this name in the directory.",
+);
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "GLOB", "Records only functions whose name matches, with * and ?.");
+
+const RECORD_OUTPUT: Flag<bool> = Flag::switch(
+    "record_output",
+    true,
+    "Records the memory after each dispatch, which rehal kernel replay --verify compares with.",
+);
+
+const MEMORY_SIZE: Flag<u64> = Flag::number(
+    "memory_size",
+    8 << 30,
+    MAX_MEMORY,
+    |bytes| bytes as u64,
+    "Maximum number of bytes that are bound to a kernel; more is an error.",
+);
+
+const FORCE: Flag<bool> = Flag::switch(
+    "force",
+    false,
+    "Records into a directory that has records. Those of the same kernels are replaced.",
+);
+
+const RECORD: Group = Group {
+    title: "Records",
+    flags: &[
+        &DIRECTORY,
+        &REPORT,
+        &REPORT_FILENAME,
+        &FUNCTION,
+        &RECORD_OUTPUT,
+        &MEMORY_SIZE,
+        &FORCE,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::SUBSTITUTION,
+        &replay_flags::RECOVER,
+    ],
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let Some(directory) = flags.get(&DIRECTORY) else {
+        return Err(Error::invalid_argument("--directory is missing")
+            .advise("name the directory to record into: --directory=kernels"));
+    };
+    let recording = Recording {
+        directory,
+        report: Report { is_printed: flags.get(&REPORT), file: flags.get(&REPORT_FILENAME) },
+        has_output: flags.get(&RECORD_OUTPUT),
+        memory_limit_bytes: flags.get(&MEMORY_SIZE),
+        force: flags.get(&FORCE),
+        place: DIRECTORY.name(),
+        force_by: "--force",
+        memory_by: "--memory_size",
+    };
+    let capture =
+        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    plan.check_not_empty()?;
+    let _reports = CrashReports::install();
+    let mut replaying = ReplayOptions {
+        file_remaps: flags.list(&replay_flags::FILE_REMAP),
+        substitutions: flags.list(&replay_flags::SUBSTITUTION),
+        ..ReplayOptions::default()
+    };
+    replay_flags::compile_sources(&mut replaying.substitutions)?;
+    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
+    let mut kernels = KernelOptions::default();
+    kernels.function = flags.get(&FUNCTION);
+    let count = recording.record(&replay, &kernels)?;
+    if count == 0 {
+        let advice = match &kernels.function {
+            Some(_) => "leave out --function, or name another; `rehal kernels` lists all of them",
+            None => "name a capture with dispatches; `rehal info` counts them",
+        };
+        return Err(Error::not_found("no kernel to record").advise(advice));
+    }
+    Ok(())
+}

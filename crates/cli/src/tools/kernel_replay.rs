@@ -1,0 +1,241 @@
+//! `rehal kernel replay`: runs a recorded kernel by itself.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use rehal_base::{Context, ElementType, Error, Result, StatusCode};
+use rehal_session::{CrashReports, KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference};
+
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::output::{self, escaped};
+use crate::output_file::OutputFile;
+use crate::{Invocation, Operands, Tool, devices};
+
+/// See the [module](self).
+pub const KERNEL_REPLAY: Tool = Tool {
+    name: "rehal kernel replay",
+    verb: "kernel replay",
+    summary: "runs a recorded kernel by itself, and compares what it writes",
+    about: "Loads the executable of a kernel that rehal kernel record has recorded, fills its memory with the recorded input, \
+            launches it, and prints the time of launch and synchronization. Repetitions use the same memory, which is filled \
+            again before each of them, outside of the time.\n\n\
+            An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
+            execute.",
+    operands: Operands::One { what: "descriptor", form: "DESCRIPTOR.json" },
+    groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        ("Run a kernel, and compare what it writes", "{tool} --verify kernel.json"),
+        ("Measure it", "{tool} --device=local-sync --repetitions=100 kernel.json"),
+        ("Say which numbers differ", "{tool} --verify --element_type=f32 kernel.json"),
+    ],
+    guide: include_str!("../guides/kernel_replay.md"),
+    answer: devices::answer,
+    run,
+};
+
+const REPETITIONS: Flag<u64> =
+    Flag::number("repetitions", 1, (1, i64::MAX), |count| count as u64, "How often the kernel runs.");
+
+const VERIFY: Flag<bool> = Flag::switch(
+    "verify",
+    false,
+    "Compares the memory after each repetition with the recorded output. If it differs, the first difference is printed, \
+     nothing more runs, and the exit status is 2.",
+);
+
+const ELEMENT_TYPE: Flag<Option<ElementType>> = Flag::parsed(
+    "element_type",
+    "TYPE",
+    "",
+    "an element type, such as f32",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_: Error| Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "The type of the elements in which differences are printed; otherwise the one with which the name of the function ends, \
+     such as _f32, or bytes.",
+);
+
+const SAVE_OUTPUT: Flag<bool> = Flag::switch(
+    "save_output",
+    false,
+    "Writes the memory after the last repetition to a file beside the descriptor, with the extension .replay_output.",
+);
+
+const NUM_TEAMS: Flag<Option<Vec<u32>>> = Flag::parsed(
+    "num_teams",
+    "N",
+    "",
+    "a number of workgroups, or three as in 4,2,1",
+    numbers,
+    "Number of workgroups in place of the recorded, which is the largest; three numbers if they are in several dimensions. The \
+     kernel then computes a part of its results.",
+);
+
+const NUM_THREADS: Flag<Option<Vec<u32>>> = Flag::parsed(
+    "num_threads",
+    "N",
+    "",
+    "a workgroup size, or three numbers as in 64,1,1",
+    numbers,
+    "Workgroup size in place of the recorded. Executables for CPUs have the size that they were compiled with.",
+);
+
+const DEVICE_ID: Flag<Option<usize>> = Flag::parsed(
+    "device_id",
+    "N",
+    "",
+    "the index of a device",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "Runs on the device of this index, in the order of --device; otherwise on the one of the recorded index, if there are as \
+     many.",
+);
+
+const REPLAY: Group = Group {
+    title: "Replay",
+    flags: &[&REPETITIONS, &VERIFY, &ELEMENT_TYPE, &SAVE_OUTPUT, &NUM_TEAMS, &NUM_THREADS, &DEVICE_ID],
+};
+
+/// How printed lines begin.
+const PREFIX: &str = "[rehal kernel replay]";
+
+/// The exit status if the output differs.
+const DIFFERENT: u8 = 2;
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let files = KernelFiles::open(&invocation.operand()).advise(
+        || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
+    )?;
+    let verifies = flags.get(&VERIFY);
+    if verifies {
+        files.output().advise(|| "record it with its output, or leave out --verify")?;
+    }
+    let path = files.replay_output();
+    let output =
+        flags.get(&SAVE_OUTPUT).then(|| OutputFile::new(SAVE_OUTPUT.name(), path, [])).transpose()?;
+    let element_type = flags.get(&ELEMENT_TYPE).or_else(|| type_in_name(&files.descriptor().name));
+    let mut options = KernelReplayOptions::default();
+    options.teams = flags.get(&NUM_TEAMS);
+    options.threads = flags.get(&NUM_THREADS);
+    let _reports = CrashReports::install();
+    let devices = devices::options(flags)?.open()?;
+    let recorded = files.descriptor().device_id as usize;
+    let index = device(flags.get(&DEVICE_ID), recorded, devices.devices().len())?;
+    let replay = KernelReplay::prepare(files, &devices.devices()[index], &options);
+    let mut replay = replay.advise(|| "record the kernel again, or name another device with --device")?;
+    let mut differences = Vec::new();
+    for repetition in 1..=flags.get(&REPETITIONS) {
+        replay.restore()?;
+        let time = replay.run()?;
+        output::print(&format!("{PREFIX} Replay time ({repetition}): {} ns\n", time.as_nanos()))?;
+        if verifies {
+            differences = replay.compare(element_type)?;
+            if !differences.is_empty() {
+                output::print(&report(&replay, &differences, repetition))?;
+                break;
+            }
+        }
+    }
+    if let Some(output) = output {
+        output.write(|sink| replay.write_memory(sink))?;
+    }
+    if !differences.is_empty() {
+        invocation.set_status(DIFFERENT);
+        return Ok(());
+    }
+    output::print(&match verifies {
+        true => format!("{PREFIX} Replay done, device memory verified\n"),
+        false => format!("{PREFIX} Replay done, verification skipped\n"),
+    })
+}
+
+/// The index of the device.
+fn device(given: Option<usize>, recorded: usize, count: usize) -> Result<usize> {
+    match given {
+        Some(index) if index < count => Ok(index),
+        Some(index) => {
+            let message = format!("--device_id={index}: the number of devices is {count}");
+            Err(Error::new(StatusCode::OutOfRange, message)
+                .advise("give --device once for each device; indices start at 0, in their order"))
+        }
+        None if recorded < count => Ok(recorded),
+        None => {
+            output::note(&format!(
+                "note: the kernel was recorded on device {recorded}, and runs on device 0 (--device_id names another)"
+            ));
+            Ok(0)
+        }
+    }
+}
+
+/// What differs, the first first.
+fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition: u64) -> String {
+    let descriptor = replay.files().descriptor();
+    let mut text =
+        format!("{PREFIX} Replay done, device memory differs from the record in repetition {repetition}\n");
+    let [x, y, z] = descriptor.workgroup_count;
+    let _ = writeln!(text, "kernel: {}, {x}x{y}x{z} workgroups", escaped(&descriptor.name));
+    for it in differences {
+        let aliases: Vec<_> = it.aliases.iter().map(u32::to_string).collect();
+        let aliases = match aliases[..] {
+            [] => String::new(),
+            _ => format!(" (also binding {})", aliases.join(", ")),
+        };
+        let first = it.different.offset;
+        let _ = writeln!(
+            text,
+            "binding {}{aliases}: first at byte {first} (byte {} of the allocation), {} of {} bytes differ, the last is {}",
+            it.binding,
+            it.allocation_offset,
+            it.different_bytes,
+            descriptor.bindings[it.binding as usize].length,
+            it.different.end() - 1,
+        );
+        let elements = &it.elements;
+        let element_type = it.element_type.map_or_else(|| "byte".into(), |it| it.to_string());
+        let _ = writeln!(
+            text,
+            "  {} of {} elements of type {element_type} differ:",
+            elements.different_count, elements.compared_count
+        );
+        for element in &elements.first {
+            let error = match (element.ulps, element.absolute) {
+                (Some(1), _) => ", 1 ULP".to_string(),
+                (Some(ulps), _) => format!(", {ulps} ULPs"),
+                (None, Some(absolute)) => format!(", error {absolute}"),
+                (None, None) => String::new(),
+            };
+            let _ = writeln!(
+                text,
+                "  element {}: expected {}, found {}{error}",
+                element.index, element.expected, element.actual
+            );
+        }
+    }
+    text
+}
+
+/// The element type with which the name of a function ends, such as `_f32`.
+fn type_in_name(name: &str) -> Option<ElementType> {
+    let (_, last) = name.rsplit_once('_')?;
+    last.parse().ok()
+}
+
+/// One to three numbers, separated by commas.
+fn numbers(value: &OsStr) -> Result<Option<Vec<u32>>, Refusal> {
+    let Some(text) = value.to_str() else { return Err(Refusal::Unexpected) };
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let numbers: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    match numbers {
+        Ok(numbers) if numbers.len() <= 3 => Ok(Some(numbers)),
+        _ => Err(Refusal::Unexpected),
+    }
+}
