@@ -301,7 +301,7 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 15] = [
+const TAKE_ANYTHING: [&str; 16] = [
     "against",
     "baseline",
     "benchmark_out",
@@ -309,6 +309,7 @@ const TAKE_ANYTHING: [&str; 15] = [
     "device_capture_file",
     "device_profiling_output",
     "device_replay_output",
+    "executable_file",
     "export",
     "instrument_file",
     "output",
