@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 21] = [
+const GUIDES: [(&[&str], &str); 22] = [
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
     (&["iree-check-module"], include_str!("../src/guides/check_module.md")),
@@ -21,6 +21,7 @@ const GUIDES: [(&[&str], &str); 21] = [
     (&["rehal", "profile", "timeline"], include_str!("../src/guides/profile_timeline.md")),
     (&["rehal", "profile", "compare"], include_str!("../src/guides/profile_compare.md")),
     (&["rehal", "compare"], include_str!("../src/guides/compare.md")),
+    (&["rehal", "diff"], include_str!("../src/guides/diff.md")),
     (&["rehal", "kernel", "build"], include_str!("../src/guides/kernel_build.md")),
     (&["rehal", "kernel", "stub"], include_str!("../src/guides/kernel_stub.md")),
     (&["rehal", "kernels"], include_str!("../src/guides/kernels.md")),

@@ -1,6 +1,7 @@
 //! The benchmark cases and their targets.
 
 use super::compare::Compared;
+use super::diff;
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
@@ -33,6 +34,8 @@ enum Workload {
     Slice,
     /// A comparison of a kernel with a source.
     Compare(Compared),
+    /// A comparison of captures.
+    Diff(diff::Compared),
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -129,6 +132,8 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     for format in ["text", "jsonl"] {
         cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
     }
+    let diffs = diff::all().into_iter();
+    cases.extend(diffs.map(|(name, it)| Case { name: name.to_owned(), kind: Workload::Diff(it) }));
     for validation in ["identity", "digest"] {
         cases.push(Case { name: format!("params.{validation}"), kind: Workload::Parameters(validation) });
     }
@@ -202,6 +207,7 @@ impl Case {
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
             Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
+            Workload::Diff(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;
                 replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?
