@@ -202,8 +202,7 @@ impl Case {
                 in_both_orders(workplace, &path, device, figures)
             }
             Workload::FastForward => {
-                let path = workplace.example_capture("small_scope")?;
-                fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
+                fast_forward(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
             Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
@@ -331,12 +330,13 @@ fn replayed(workplace: &Workplace, program: Plan, figures: Vec<Figure>) -> Resul
 }
 
 /// The same number of repetitions of a scope, with all of the capture and without.
-fn fast_forward(workplace: &Workplace, capture: &Path, figures: Vec<Figure>) -> Plan {
+fn fast_forward(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+    let capture = workplace.example_capture("small_scope")?;
     let flags = ["--replay_scope=execute", "--benchmark_min_time=200x", "--device=local-sync"];
-    let mut plan = process(workplace, "iree-benchmark-replay", &flags, capture, figures);
+    let mut plan = process(workplace, "iree-benchmark-replay", &flags, &capture, vec![figure]);
     plan.theirs = plan.ours.clone();
     plan.ours.arguments.push("--replay_fast_forward".to_owned());
-    plan
+    Ok(plan)
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {

@@ -17,7 +17,7 @@ pub const DIFF: Tool = Tool {
     summary: "tells what differs between two captures",
     about: "Compares two captures and runs nothing: scopes, executables and their functions, and all operations, aligned by a \
             longest common subsequence. Of operations that correspond, it names what changed: functions, workgroup counts, \
-            constants, bindings, sizes, what they wait for, and bytes. The same change of many operations is told once. Ids, \
+            constants, bindings, sizes, what they wait for, and bytes. The same change of many operations is printed once. Ids, \
             threads, times and how files are stored do not count, so that two recordings of the same program are the same. \
             Truncated captures are compared up to where they end. Exit status 0 if the captures are the same, 2 if they \
             differ, 1 for an error.",
@@ -69,7 +69,7 @@ const ELEMENT_TYPE: Flag<Option<ElementType>> = Flag::parsed(
     "an element type, such as f32 or i8",
     |value| match value.to_str() {
         Some("") => Ok(None),
-        text => text.and_then(|text| text.parse().ok()).map(Some).ok_or(Refusal::Unexpected),
+        text => text.and_then(element_type).map(Some).ok_or(Refusal::Unexpected),
     },
     "The type of the elements of data, such as inputs and weights: elements that differ are then told with their errors. By \
      default only bytes are.",
@@ -123,6 +123,11 @@ fn run(invocation: &Invocation) -> Result<()> {
         invocation.set_status(DIFFERENT);
     }
     Ok(())
+}
+
+/// A type whose elements are whole bytes.
+fn element_type(text: &str) -> Option<ElementType> {
+    text.parse().ok().filter(|it: &ElementType| matches!(it.bits(), 8 | 16 | 32 | 64 | 128))
 }
 
 fn open(path: &std::path::Path, recover: bool) -> Result<CaptureFile> {

@@ -1,7 +1,7 @@
 //! Alignment of two sequences of tokens by a longest common subsequence, in bounded time and linear space.
 //!
 //! The greedy algorithm of Myers (An O(ND) Difference Algorithm and Its Variations, 1986) is exact as long as few tokens
-//! differ. Where many do, it is cut off after a number of edits, the furthest point is accepted, and the search goes on from
+//! differ. Where many do, it stops after a number of edits, the furthest point is accepted, and the search continues from
 //! there. Tokens that occur once on each side divide the sequences before that. Crates for diffs are exact, so quadratic, or
 //! take minutes for millions of tokens of few kinds, or stop by the clock, which is not reproducible.
 
@@ -239,10 +239,8 @@ impl<'t> Aligner<'t> {
                 true => above,
                 false => below + 1,
             };
-            for x in start as usize..x as usize {
-                let y = (x as isize - diagonal) as usize;
-                self.partners[before[x] as usize] = after[y];
-            }
+            let y = |x: u32| (x as isize - diagonal) as usize;
+            self.pair(&before[start as usize..x as usize], &after[y(start)..y(x)]);
             diagonal += if is_down { 1 } else { -1 };
         }
     }

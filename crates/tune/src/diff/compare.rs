@@ -272,7 +272,7 @@ impl<'s, 'c> Walk<'s, 'c> {
         Ok(())
     }
 
-    /// A field that only one of two operations has. The number of elements of a list is told by its elements.
+    /// A field that only one of two operations has. The number of elements of a list follows from its elements.
     fn only_field(&self, name: Name, value: Value<'c>, kind: ChangeKind) -> Option<FieldChange> {
         let value = Some(self.value(value, kind)?);
         let (before, after) = if kind == ChangeKind::Inserted { (None, value) } else { (value, None) };

@@ -103,7 +103,9 @@ impl Pairs {
         shift_blocks(&mut self.before, &mut self.after, first, |x| start_of(&entries[x]));
         // The entries of the second capture are the same as those of the first where tokens are.
         let mut roles: HashMap<u32, u8> = HashMap::new();
-        first.iter().zip(entries).for_each(|(token, entry)| drop(roles.insert(*token, start_of(entry))));
+        for (token, entry) in first.iter().zip(entries) {
+            roles.insert(*token, start_of(entry));
+        }
         shift_blocks(&mut self.after, &mut self.before, second, |y| {
             roles.get(&second[y]).copied().unwrap_or_default()
         });

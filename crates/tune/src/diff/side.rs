@@ -221,7 +221,7 @@ impl<'c> Side<'c> {
             Op::Host(HostOp::Create(CreateOp::Executable(it))) => {
                 let names = function_names(it.metadata);
                 match self.has_names {
-                    true => names.fold(0, |hash, name| mix_bytes(hash, name)),
+                    true => names.fold(0, mix_bytes),
                     false => names.count() as u64,
                 }
             }
