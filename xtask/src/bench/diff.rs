@@ -21,7 +21,7 @@ pub enum Compared {
 const SECONDS: f64 = 3.0;
 /// Maximum memory, as a multiple of both files.
 const MEMORY: u64 = 3;
-/// Of the dispatches, one in this many is changed; of the records, one in ten times as many is removed.
+/// Of the allocations, one in this many has another size; of the executions, one in ten times as many is missing.
 const EVERY: usize = 7;
 
 /// All cases, by name.
@@ -59,7 +59,7 @@ impl Compared {
     }
 }
 
-/// A copy of a capture in which many dispatches have other workgroup counts, and many records are missing.
+/// A copy of a capture in which many allocations have other sizes, and many executions are missing.
 fn changed(workplace: &Workplace, capture: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let path = workplace.scratch("long.changed.ireereplay");
     if path.is_file() {
@@ -78,31 +78,29 @@ fn changed(workplace: &Workplace, capture: &Path) -> Result<PathBuf, Box<dyn Err
 
 /// The changed bytes; `None` if records are torn. Offsets are those of the format: see `rehal-capture`.
 fn change(bytes: &[u8]) -> Option<Vec<u8>> {
-    const DISPATCH: u32 = 313;
-    const COMMANDS: std::ops::Range<u32> = 300..400;
+    const ALLOCA: u32 = 13;
+    const EXECUTE: u32 = 22;
     let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let mut at = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?) as usize;
     let mut copy = bytes.get(..at)?.to_vec();
-    let (mut count, mut ordinal, mut dispatches) = (0, 0_u64, 0);
+    let (mut ordinal, mut executions, mut allocations) = (0_u64, 0, 0);
     while at < bytes.len() {
-        let length = number(at)? as usize;
-        let record = bytes.get(at..at + length)?;
-        at += length;
-        count += 1;
-        // Only commands: objects are what other records refer to.
+        let record = bytes.get(at..at.checked_add(number(at)? as usize)?)?;
+        at += record.len();
         let code = u32::from_le_bytes(*record.get(72..)?.first_chunk()?);
-        if COMMANDS.contains(&code) && count % (10 * EVERY) == 0 {
+        executions += usize::from(code == EXECUTE);
+        if code == EXECUTE && executions % (10 * EVERY) == 0 {
             continue;
         }
         let start = copy.len();
         copy.extend_from_slice(record);
         copy[start + 16..start + 24].copy_from_slice(&ordinal.to_le_bytes());
         ordinal += 1;
-        if code == DISPATCH {
-            dispatches += 1;
-            // The workgroup count in x.
-            if dispatches % EVERY == 0 {
-                copy[start + 96 + 36] = 9;
+        if code == ALLOCA {
+            allocations += 1;
+            // The size, first in the payload.
+            if allocations % EVERY == 0 {
+                copy[start + 96] ^= 8;
             }
         }
     }

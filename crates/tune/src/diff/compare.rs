@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rehal_base::Result;
+use rehal_base::{Result, StatusCode};
 use rehal_hal::{CreateOp, FileContents, FileSource, HostOp, Op, PrepareExecutable, Validation};
 use rehal_replay::Ids;
 
@@ -54,7 +54,9 @@ impl<'c> List<'c> {
         let name = |base| Name { base, index: None, part: "" };
         match said {
             Said::Op(op) => fields::write(op, self),
-            Said::Failed(status) => self.0.push((name("status"), Value::Number((*status).into()))),
+            Said::Failed(status) => {
+                self.0.push((name("status"), Value::Text(status_name(*status).as_bytes())));
+            }
             Said::Opaque => {}
         }
     }
@@ -199,9 +201,10 @@ impl<'s, 'c> Walk<'s, 'c> {
         before.of(&first);
         after.of(&second);
         let mut changes = Vec::new();
-        self.compare(&before.0, &after.0, &mut changes)?;
-        if std::mem::discriminant(&first) != std::mem::discriminant(&second) {
-            changes.push(outcomes(&first, &second));
+        match std::mem::discriminant(&first) == std::mem::discriminant(&second) {
+            true => self.compare(&before.0, &after.0, &mut changes)?,
+            // A call that failed has no other fields.
+            false => changes.push(outcomes(&first, &second)),
         }
         changes.extend(read);
         (self.first, self.second) = (before, after);
@@ -541,12 +544,17 @@ fn outcomes(before: &Said<'_>, after: &Said<'_>) -> FieldChange {
     let text = |said: &Said<'_>| {
         Some(FieldValue::Text(match said {
             Said::Op(_) => "succeeded".into(),
-            Said::Failed(status) => format!("failed with status {status}").into(),
+            Said::Failed(status) => format!("failed ({})", status_name(*status)).into(),
             Said::Opaque => "not captured".into(),
         }))
     };
     let name = FieldName(Name { base: "outcome", index: None, part: "" });
     FieldChange { name, before: text(before), after: text(after), data: None }
+}
+
+/// The name of a status, such as `OUT_OF_RANGE`.
+fn status_name(status: u32) -> &'static str {
+    StatusCode::from_u32(status).map_or("unknown status", StatusCode::name)
 }
 
 /// What was read from a file, if the capture has it.

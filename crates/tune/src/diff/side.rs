@@ -181,7 +181,6 @@ impl<'c> Side<'c> {
                 role = role_of(op);
             }
             Said::Failed(status) => {
-                similar = mix(similar, 1);
                 hash.shape = mix(mix(hash.shape, 1), (*status).into());
             }
             Said::Opaque => hash.data = record.payload.len() as u64,
