@@ -17,7 +17,7 @@ use crate::ids::{Ids, refuse};
 
 /// Decodes the operation of `record`; `None` for informational records and for calls that failed at capture.
 /// Fails if the payload is corrupt, or if the operation cannot be reproduced.
-pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
+pub fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     match record.record_type() {
         RecordType::SESSION => Ok(None),
         RecordType::OBJECT => decode_object(record),
@@ -459,7 +459,7 @@ fn buffer_params(it: &layout::AllocateBuffer) -> BufferParams {
 }
 
 /// Converts a stored reference.
-pub(crate) fn buffer_ref(it: &layout::BufferRef) -> BufferRef<u64> {
+pub fn buffer_ref(it: &layout::BufferRef) -> BufferRef<u64> {
     BufferRef {
         binding: match it.buffer_id.get() {
             0 => Binding::Slot(it.buffer_slot.get()),

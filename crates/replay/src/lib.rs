@@ -37,6 +37,7 @@ mod slice;
 mod substitute;
 mod walk;
 
+pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use fast_forward::{FastForward, OutputBlock, Outputs};
 pub use files::{FileRemap, resolve_path};

@@ -7,6 +7,7 @@ use rehal_capture::{Capture, CaptureBytes, ChecksumState, Damage, OpenOptions, T
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
+use rehal_tune::{CaptureDiff, DiffError, DiffOptions, diff_captures};
 
 use crate::{CaptureActivity, Survey, Verdict};
 
@@ -209,6 +210,26 @@ impl CaptureFile {
         let mut verdict = self.verdict_with(devices, remaps, progress);
         verdict.load(self, devices, remaps);
         verdict
+    }
+
+    /// Compares it with `after`, up to where each is truncated. Executes nothing, and verifies no checksums: see
+    /// [`CaptureFile::check_undamaged`]. `progress` is called every few megabytes.
+    pub fn diff(
+        &self,
+        after: &CaptureFile,
+        options: &DiffOptions,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<CaptureDiff> {
+        diff_captures(&self.bytes, &after.bytes, options, progress).map_err(|error| match error {
+            DiffError::Before(error) => self.explain(self.damage_error().unwrap_or(error)),
+            DiffError::After(error) => after.explain(after.damage_error().unwrap_or(error)),
+        })
+    }
+
+    /// Fails if a part does not match its checksum; see [`CaptureFile::damage_with`].
+    pub fn check_undamaged(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        self.damage_with(progress)?;
+        self.damage_error().map_or(Ok(()), |error| Err(self.explain(error.advise(Remedy::RecoverDamaged))))
     }
 
     /// Prints it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is verified before

@@ -1,6 +1,7 @@
 //! The embedding API of rehal: opens devices, runs programs on them, and records, replays and surveys captures.
 //!
-//! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
+//! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, plans it, and compares it
+//!   with another.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
@@ -111,6 +112,10 @@ pub use rehal_replay::{
 pub use rehal_tune::{
     CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, Interval,
     KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+};
+pub use rehal_tune::{
+    CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
+    FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence, OperationChange, ScopeChange,
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,

@@ -1,9 +1,11 @@
-//! The bodies of the fuzz targets: exercise the readers of ledgers and of kernel descriptors on arbitrary bytes.
+//! The bodies of the fuzz targets: the readers of ledgers and of kernel descriptors, and the comparison of captures, on arbitrary
+//! bytes.
 
 use rehal_base::Result;
+use rehal_capture::CaptureBytes;
 
 use crate::ledger::layout::{EntryHeader, Header};
-use crate::{KernelDescriptor, Ledger};
+use crate::{CaptureDiff, DiffOptions, KernelDescriptor, Ledger, diff_captures};
 
 /// Reads `bytes` as a ledger and checks the invariants of its entries.
 ///
@@ -74,6 +76,25 @@ pub fn seal(bytes: &mut [u8]) {
         entry[own..own + 4].copy_from_slice(&sum.to_le_bytes());
         at += length as usize;
     }
+}
+
+/// Compares a capture with itself, which must be the same, with a part of it, and with a copy in which a byte differs. The last
+/// byte says where.
+///
+/// Returns how many of them were compared; must terminate without a panic.
+pub fn exercise_diff(bytes: &[u8]) -> usize {
+    let at = bytes.last().map_or(0, |last| bytes.len() * usize::from(*last) / 256);
+    let mut changed = bytes.to_vec();
+    changed.iter_mut().skip(at).take(1).for_each(|byte| *byte = !*byte);
+    let whole = CaptureBytes::from(bytes.to_vec());
+    let compare = |other: &CaptureBytes| {
+        let options = DiffOptions::default();
+        diff_captures(&whole, other, &options, &mut |_| {}).ok()
+    };
+    let same = compare(&whole);
+    assert!(same.as_ref().is_none_or(CaptureDiff::is_same), "a capture differs from itself");
+    let others = [bytes[..at].to_vec(), changed].map(CaptureBytes::from);
+    others.iter().filter_map(compare).count() + usize::from(same.is_some())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their comparison; and makes
-//! kernels that replace captured ones.
+//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their comparison; makes kernels
+//! that replace captured ones; and compares captures.
 //!
 //! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
 //! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other, dispatch by
@@ -8,6 +8,7 @@
 //!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
 //! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each with a
 //!   [`KernelDescriptor`].
+//! - [`diff_captures`] tells what differs between two captures; it runs nothing.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -17,6 +18,7 @@
 #![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
 
 mod compare;
+mod diff;
 mod elements;
 pub mod fuzzing;
 mod kernel;
@@ -30,6 +32,11 @@ mod written;
 pub use compare::{
     CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, DispatchSpans,
     Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+};
+pub use diff::{
+    CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,
+    ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence,
+    OperationChange, ScopeChange, diff_captures,
 };
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{

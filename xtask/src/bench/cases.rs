@@ -1,6 +1,7 @@
 //! The benchmark cases and their targets.
 
 use super::compare::Compared;
+use super::diff;
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::profiles::{self, Profiled};
@@ -33,6 +34,8 @@ enum Workload {
     Slice,
     /// A comparison of a kernel with a source.
     Compare(Compared),
+    /// A comparison of captures.
+    Diff(diff::Compared),
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
     Replayed(Program),
     /// The run tool on the long capture.
@@ -129,6 +132,8 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     for format in ["text", "jsonl"] {
         cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
     }
+    let diffs = diff::all().into_iter();
+    cases.extend(diffs.map(|(name, it)| Case { name: name.to_owned(), kind: Workload::Diff(it) }));
     for validation in ["identity", "digest"] {
         cases.push(Case { name: format!("params.{validation}"), kind: Workload::Parameters(validation) });
     }
@@ -197,11 +202,11 @@ impl Case {
                 in_both_orders(workplace, &path, device, figures)
             }
             Workload::FastForward => {
-                let path = workplace.example_capture("small_scope")?;
-                fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
+                fast_forward(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
             Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
+            Workload::Diff(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;
                 replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?
@@ -325,12 +330,13 @@ fn replayed(workplace: &Workplace, program: Plan, figures: Vec<Figure>) -> Resul
 }
 
 /// The same number of repetitions of a scope, with all of the capture and without.
-fn fast_forward(workplace: &Workplace, capture: &Path, figures: Vec<Figure>) -> Plan {
+fn fast_forward(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+    let capture = workplace.example_capture("small_scope")?;
     let flags = ["--replay_scope=execute", "--benchmark_min_time=200x", "--device=local-sync"];
-    let mut plan = process(workplace, "iree-benchmark-replay", &flags, capture, figures);
+    let mut plan = process(workplace, "iree-benchmark-replay", &flags, &capture, vec![figure]);
     plan.theirs = plan.ours.clone();
     plan.ours.arguments.push("--replay_fast_forward".to_owned());
-    plan
+    Ok(plan)
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {

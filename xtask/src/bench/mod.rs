@@ -3,6 +3,7 @@
 
 mod cases;
 mod compare;
+mod diff;
 mod materials;
 mod measure;
 mod prepare;

@@ -8,6 +8,7 @@ mod check_module;
 mod compare;
 mod convert_parameters;
 mod create_parameters;
+mod diff;
 mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
@@ -38,6 +39,7 @@ pub use check_module::CHECK_MODULE;
 pub use compare::COMPARE;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
+pub use diff::DIFF;
 pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
@@ -73,6 +75,7 @@ pub const ALL: &[&crate::Tool] = &[
     &SLICE,
     &VERIFY,
     &COMPARE,
+    &DIFF,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &BENCHMARK_EXECUTABLE,

@@ -1,0 +1,6 @@
+//! Two captures in arbitrary bytes: compared, each with itself and with the other.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    rehal_tune::fuzzing::exercise_diff(bytes);
+});
