@@ -1,9 +1,12 @@
-//! The body of the fuzz target: exercises the reader of ledgers on arbitrary bytes.
+//! The bodies of the fuzz targets: ledgers and redaction, on arbitrary bytes.
+
+use std::io::Cursor;
 
 use rehal_base::Result;
+use rehal_replay::{FileContents, Plan, PlanOptions};
 
-use crate::Ledger;
 use crate::ledger::layout::{EntryHeader, Header};
+use crate::{Ledger, RedactOptions, RedactedNames, check_redacted, redact};
 
 /// Reads `bytes` as a ledger and checks the invariants of its entries.
 ///
@@ -54,4 +57,23 @@ pub fn seal(bytes: &mut [u8]) {
         entry[own..own + 4].copy_from_slice(&sum.to_le_bytes());
         at += length as usize;
     }
+}
+
+/// Redacts `bytes` as a capture, unless it names external files, and checks that the result is a capture with the same dispatches.
+///
+/// Returns the number of bytes that were replaced, or why the capture is invalid; must terminate without a panic.
+pub fn exercise_redact(bytes: &[u8]) -> Result<u64> {
+    let compile =
+        |bytes: Vec<u8>| Plan::compile(bytes, PlanOptions { recover: true, ..PlanOptions::default() });
+    let plan = compile(bytes.to_vec())?;
+    if plan.files().any(|file| matches!(file.source.contents, FileContents::External { .. })) {
+        return Ok(0);
+    }
+    let options = RedactOptions { names: RedactedNames::Hash, ..RedactOptions::default() };
+    let mut sink = Vec::new();
+    let redaction =
+        redact(&plan, Cursor::new(&mut sink), &options).expect("what can be planned can be redacted");
+    let redacted = compile(sink).expect("what was redacted can be planned");
+    check_redacted(&plan, &redacted).expect("the dispatches are the same");
+    Ok(redaction.replaced.values().map(|data| data.bytes).sum())
 }

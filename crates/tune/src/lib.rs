@@ -6,6 +6,7 @@
 //!   dispatch; both return a [`Verification`], which names the first difference.
 //! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
 //!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
+//! - [`redact`] writes a capture with random numbers in place of its data.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -20,6 +21,7 @@ pub mod fuzzing;
 mod kernel;
 mod ledger;
 mod number_summary;
+mod redact;
 mod tolerance;
 mod verify;
 mod written;
@@ -37,6 +39,7 @@ pub use ledger::{
     Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,
 };
 pub use number_summary::NumberSummary;
+pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
