@@ -24,6 +24,7 @@ const TARGETS: &[Target] = &[
         endings: &[".ireereplay"],
         max_len_bytes: 64 << 10,
     },
+    Target { name: "redact", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target {
         name: "profile",

@@ -4,7 +4,7 @@
 //! It handles bytes only, and must not depend on devices, tools or the semantics of operations. `replay`
 //! plans, dumps and records with it.
 //!
-//! Versions 1.0 and 2.0 are read, 2.0 is written. The only difference: in 1.0 the functions of an
+//! Versions 1.0 and 2.0 are read, 2.0 is written (1.0 only if its records are copied). The only difference: in 1.0 the functions of an
 //! executable have no names (the two fields that hold their lengths were reserved).
 
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ use crate::checksums::{self, Blocks};
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::payload::View;
 use crate::sink::{Sink, WriteBuffer};
-use crate::{ObjectType, OperationCode, PayloadType, RecordType};
+use crate::{ObjectType, OperationCode, PayloadType, RecordType, Version};
 
 /// Longer slices are passed to the sink without a copy.
 const COPIED_BYTES: usize = 256 * 1024;
@@ -21,7 +21,7 @@ const SUMMED_BYTES: usize = 256 * 1024;
 /// Maximum age of buffered bytes.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
 
-/// Writes a capture of version 2.0, record by record.
+/// Writes a capture, record by record.
 ///
 /// It buffers at most 128 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
 /// is readable with `recover`: records are passed to the sink once they amount to 128 KiB or are 100 ms old (each
@@ -36,6 +36,7 @@ pub struct Writer<W: Sink> {
     minds_age: bool,
     length_bytes: u64,
     record_count: u64,
+    version: Version,
     checksums: Option<Box<Blocks>>,
     failure: Option<Error>,
 }
@@ -66,8 +67,13 @@ pub struct RecordFields {
 }
 
 impl<W: Sink> Writer<W> {
-    /// Starts a capture at the beginning of `sink`. Writes the header immediately.
+    /// Starts a capture of version 2.0 at the beginning of `sink`. Writes the header immediately.
     pub fn new(sink: W) -> Result<Self> {
+        Self::of_version(sink, Version { major: 2, minor: 0 })
+    }
+
+    /// Starts a capture of a version that records are copied from: see [`Writer::new`].
+    pub fn of_version(sink: W, version: Version) -> Result<Self> {
         let mut this = Self {
             sink,
             buffer: WriteBuffer::default(),
@@ -75,10 +81,11 @@ impl<W: Sink> Writer<W> {
             minds_age: true,
             length_bytes: 0,
             record_count: 0,
+            version,
             checksums: None,
             failure: None,
         };
-        this.put(file_header(0).as_bytes());
+        this.put(file_header(version, 0).as_bytes());
         this.flush()?;
         Ok(this)
     }
@@ -92,7 +99,7 @@ impl<W: Sink> Writer<W> {
             return Err(Error::failed_precondition("checksums are announced by the first record"));
         }
         let mut blocks = Box::new(Blocks::default());
-        blocks.add(file_header(0).as_bytes());
+        blocks.add(file_header(self.version, 0).as_bytes());
         self.checksums = Some(blocks);
         let (record_type, payload_type) = (RecordType::SESSION, PayloadType::CHECKSUMMED);
         self.append(&RecordFields { record_type, payload_type, ..*fields }, &[])
@@ -340,7 +347,7 @@ impl<W: Sink + Seek> Writer<W> {
             self.append_checksums(*checksums)?;
         }
         self.flush()?;
-        let header = file_header(self.length_bytes);
+        let header = file_header(self.version, self.length_bytes);
         let sealed = (|| {
             self.sink.seek(SeekFrom::Start(0))?;
             self.sink.write_bytes(header.as_bytes())?;
@@ -405,11 +412,11 @@ fn view_type<V: View>(_: &V) -> PayloadType {
     V::TYPE
 }
 
-fn file_header(file_length: u64) -> FileHeader {
+fn file_header(version: Version, file_length: u64) -> FileHeader {
     FileHeader {
         magic: U32::new(FILE_MAGIC),
-        version_major: U16::new(2),
-        version_minor: U16::new(0),
+        version_major: U16::new(version.major),
+        version_minor: U16::new(version.minor),
         header_length: U32::new(size_of::<FileHeader>() as u32),
         flags: U32::ZERO,
         file_length: U64::new(file_length),

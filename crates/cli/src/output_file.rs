@@ -50,9 +50,14 @@ impl OutputFile {
         Ok(Self { flag, path })
     }
 
+    /// Whether it is standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
     /// Writes the file: `write` passes its contents to the sink. If that fails, an existing file is unchanged.
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        if self.path.as_os_str() == "-" {
+        if self.is_stdout() {
             let reader_left = output::ReaderLeft::default();
             let written = buffered(output::stdout_for(&reader_left)?, write).map(drop);
             // A closed pipe is not an error.

@@ -24,6 +24,8 @@ pub struct PlannedDispatch<'p> {
     pub name: &'p [u8],
     /// Number of workgroups in x, y and z; `None` if it is read from a buffer.
     pub workgroup_count: Option<[u32; 3]>,
+    /// Where the number of workgroups is read from.
+    pub workgroup_count_ref: Option<PlannedBinding>,
     /// Workgroup size in x, y and z; zero lets the driver choose.
     pub workgroup_size: [u32; 3],
     /// Dynamic workgroup-local memory in bytes.
@@ -70,6 +72,10 @@ impl Plan {
                 workgroup_count: match dispatch.workgroup_count {
                     WorkgroupCount::Static(count) => Some(count),
                     WorkgroupCount::Indirect(_) => None,
+                },
+                workgroup_count_ref: match &dispatch.workgroup_count {
+                    WorkgroupCount::Static(_) => None,
+                    WorkgroupCount::Indirect(reference) => self.binding(&footprints, reference, site.table),
                 },
                 workgroup_size: dispatch.workgroup_size,
                 dynamic_local_memory: dispatch.dynamic_local_memory,

@@ -12,6 +12,7 @@
 //! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
+//! - [`redact`] writes a capture with random numbers in place of the data of its program.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -109,6 +110,7 @@ pub use rehal_replay::{
     Substitute, Substitution, Validation,
 };
 
+pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, Interval,
     KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
@@ -130,6 +132,9 @@ pub use rehal_tune::{
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
     REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
     verify_lockstep, watch_memory,
+};
+pub use rehal_tune::{
+    KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};

@@ -1,11 +1,17 @@
-//! The bodies of the fuzz targets: the readers of ledgers and of kernel descriptors, and the comparison of captures, on arbitrary
-//! bytes.
+//! The bodies of the fuzz targets: the readers of ledgers and of kernel descriptors, and the comparison and the redaction of captures,
+//! on arbitrary bytes.
+
+use std::io::Cursor;
 
 use rehal_base::Result;
 use rehal_capture::CaptureBytes;
+use rehal_replay::{FileContents, Plan, PlanOptions};
 
 use crate::ledger::layout::{EntryHeader, Header};
-use crate::{CaptureDiff, DiffOptions, KernelDescriptor, Ledger, diff_captures};
+use crate::{
+    CaptureDiff, DiffOptions, KernelDescriptor, Ledger, RedactOptions, RedactedNames, check_redacted,
+    diff_captures, redact,
+};
 
 /// Reads `bytes` as a ledger and checks the invariants of its entries.
 ///
@@ -95,6 +101,25 @@ pub fn exercise_diff(bytes: &[u8]) -> usize {
     assert!(same.as_ref().is_none_or(CaptureDiff::is_same), "a capture differs from itself");
     let others = [bytes[..at].to_vec(), changed].map(CaptureBytes::from);
     others.iter().filter_map(compare).count() + usize::from(same.is_some())
+}
+
+/// Redacts `bytes` as a capture, unless it names external files, and checks that the result is a capture with the same dispatches.
+///
+/// Returns the number of bytes that were replaced, or why the capture is invalid; must terminate without a panic.
+pub fn exercise_redact(bytes: &[u8]) -> Result<u64> {
+    let compile =
+        |bytes: Vec<u8>| Plan::compile(bytes, PlanOptions { recover: true, ..PlanOptions::default() });
+    let plan = compile(bytes.to_vec())?;
+    if plan.files().any(|file| matches!(file.source.contents, FileContents::External { .. })) {
+        return Ok(0);
+    }
+    let options = RedactOptions { names: RedactedNames::Hash, ..RedactOptions::default() };
+    let mut sink = Vec::new();
+    let redaction =
+        redact(&plan, Cursor::new(&mut sink), &options).expect("what can be planned can be redacted");
+    let redacted = compile(sink).expect("what was redacted can be planned");
+    check_redacted(&plan, &redacted).expect("the dispatches are the same");
+    Ok(redaction.replaced.values().map(|data| data.bytes).sum())
 }
 
 #[cfg(test)]

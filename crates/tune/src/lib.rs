@@ -9,6 +9,7 @@
 //! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each with a
 //!   [`KernelDescriptor`].
 //! - [`diff_captures`] tells what differs between two captures; it runs nothing.
+//! - [`redact`] writes a capture with random numbers in place of its data.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -25,6 +26,7 @@ mod kernel;
 mod kernel_record;
 mod ledger;
 mod number_summary;
+mod redact;
 mod tolerance;
 mod verify;
 mod written;
@@ -51,6 +53,7 @@ pub use ledger::{
     Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,
 };
 pub use number_summary::NumberSummary;
+pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,

@@ -21,6 +21,7 @@ mod parameters;
 mod profiles;
 mod recorded_parameters;
 mod recordings;
+mod redacted;
 mod replays;
 mod rewriting;
 mod run_module;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ledgers::add(capture, &mut trials);
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
+        redacted::add(capture, &mut trials);
         slices::add(capture, &mut trials);
     }
     assembly::add(&mut trials);

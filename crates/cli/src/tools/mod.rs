@@ -26,6 +26,7 @@ mod profile_compare;
 mod profile_report;
 mod profile_timeline;
 mod races;
+mod redact;
 mod replay_flags;
 mod run_module;
 mod run_replay;
@@ -54,6 +55,7 @@ pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
 pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
+pub use redact::REDACT;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
@@ -76,6 +78,7 @@ pub const ALL: &[&crate::Tool] = &[
     &VERIFY,
     &COMPARE,
     &DIFF,
+    &REDACT,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &BENCHMARK_EXECUTABLE,

@@ -17,6 +17,7 @@ mod owned;
 mod queue;
 mod races;
 mod refusals;
+mod rewriting;
 mod scopes;
 mod slices;
 mod stepping;

@@ -1,0 +1,117 @@
+//! What a redaction replaced, kept and left out, as text and as JSON.
+
+use rehal_session::{DataKind, NameKind, Redaction};
+use serde_json::{Map, Value, json};
+
+/// The name of data in JSON, and in sentences.
+fn data(kind: DataKind) -> (&'static str, &'static str) {
+    match kind {
+        DataKind::HostWrite => ("host_writes", "host writes"),
+        DataKind::Update => ("updates", "updates"),
+        DataKind::Import => ("imports", "imported memory"),
+        DataKind::File => ("files", "files"),
+        DataKind::Read => ("reads", "reads of files"),
+        DataKind::Pattern => ("fill_patterns", "fill patterns"),
+    }
+}
+
+/// The name of names in JSON, and in sentences.
+fn name(kind: NameKind) -> (&'static str, &'static str) {
+    match kind {
+        NameKind::Scope => ("scopes", "scopes"),
+        NameKind::Path => ("paths", "paths"),
+        NameKind::Cache => ("executable_caches", "executable caches"),
+    }
+}
+
+/// The report for people.
+pub(super) fn text(it: &Redaction) -> String {
+    let mut lines = Vec::new();
+    let total: u64 = it.replaced.values().map(|data| data.bytes).sum();
+    lines.push(format!("replaced: {total} bytes"));
+    for (kind, counted) in &it.replaced {
+        lines.push(format!(
+            "  {}: {} bytes in {} records",
+            data(*kind).1,
+            counted.bytes,
+            counted.record_count
+        ));
+    }
+    let types: Vec<_> = it.types.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    if !types.is_empty() {
+        lines.push(format!("  bytes by the type that they were taken for: {}", types.join(", ")));
+    }
+    for (kind, count) in &it.hashed_names {
+        lines.push(format!("  names of {}: {count}", name(*kind).1));
+    }
+    let rewritten = &it.rewritten;
+    if rewritten.embedded_count != 0 {
+        lines
+            .push(format!("  external files that are part of the capture now: {}", rewritten.embedded_count));
+    }
+    lines.push("left out:".into());
+    lines.push(format!("  digests of host reads: {}", rewritten.digest_count));
+    lines.push(format!("  arguments of failed calls: {}", rewritten.failed_count));
+    lines.push(format!(
+        "  optional records of unknown types: {} ({} bytes)",
+        rewritten.unknown_count, rewritten.unknown_bytes
+    ));
+    let kept = &it.kept;
+    lines.push("kept, and may reveal something:".into());
+    lines.push(format!(
+        "  code of {} executables, with the constants and names in it: {} bytes",
+        kept.executable_count, kept.code_bytes
+    ));
+    lines.push(format!(
+        "  constants of {} dispatches: {} bytes; of executables: {} bytes",
+        kept.dispatch_count, kept.constant_bytes, kept.specialization_bytes
+    ));
+    lines.push(format!("  workgroup counts in buffers: {} bytes", kept.workgroup_count_bytes));
+    lines.push(format!(
+        "  numbers other than 0 that are the same, as their range has no others or by chance: {} bytes",
+        it.unchanged_bytes
+    ));
+    lines.push(format!("  names of scopes, files and caches: {}", kept.name_count));
+    lines.push("  order, shapes and sizes of all operations; which data is equal".into());
+    lines.push(
+        "  of numbers: types, ranges, which integers are sorted, and how many have each sign and magnitude"
+            .into(),
+    );
+    lines.join("\n") + "\n"
+}
+
+/// The report as an object.
+pub(super) fn json(it: &Redaction) -> String {
+    let replaced: Map<String, Value> = it
+        .replaced
+        .iter()
+        .map(|(kind, it)| (data(*kind).0.into(), json!({ "records": it.record_count, "bytes": it.bytes })))
+        .collect();
+    let names: Map<String, Value> =
+        it.hashed_names.iter().map(|(kind, count)| (name(*kind).0.into(), json!(count))).collect();
+    let (kept, rewritten) = (&it.kept, &it.rewritten);
+    let object = json!({
+        "records": rewritten.record_count,
+        "replaced": replaced,
+        "types": it.types,
+        "hashed_names": names,
+        "embedded_files": rewritten.embedded_count,
+        "left_out": {
+            "read_digests": rewritten.digest_count,
+            "failed_calls": rewritten.failed_count,
+            "unknown_records": rewritten.unknown_count,
+            "unknown_bytes": rewritten.unknown_bytes,
+        },
+        "kept": {
+            "executables": kept.executable_count,
+            "code_bytes": kept.code_bytes,
+            "specialization_bytes": kept.specialization_bytes,
+            "dispatches": kept.dispatch_count,
+            "constant_bytes": kept.constant_bytes,
+            "workgroup_count_bytes": kept.workgroup_count_bytes,
+            "unchanged_bytes": it.unchanged_bytes,
+            "names": kept.name_count,
+        },
+    });
+    format!("{object}\n")
+}
