@@ -30,6 +30,7 @@ mod prepare;
 mod races;
 mod record;
 mod region;
+mod rewrite;
 mod run;
 mod schedule;
 mod scopes;
@@ -51,6 +52,7 @@ pub use record::{
 };
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
+pub use rewrite::{decode_record, encode_payload};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use slice::{CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, changes};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
