@@ -9,6 +9,7 @@
 //! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
+//! - [`reduce`] reduces a capture to what a check needs.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -109,6 +110,10 @@ pub use rehal_tune::{
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
     REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
     verify_lockstep, watch_memory,
+};
+pub use rehal_tune::{
+    ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
+    WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};

@@ -6,6 +6,7 @@
 //!   dispatch; both return a [`Verification`], which names the first difference.
 //! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
 //!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
+//! - [`reduce`] reduces a capture to what a check needs.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -20,6 +21,7 @@ pub mod fuzzing;
 mod kernel;
 mod ledger;
 mod number_summary;
+mod reduce;
 mod tolerance;
 mod verify;
 mod written;
@@ -37,6 +39,10 @@ pub use ledger::{
     Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,
 };
 pub use number_summary::NumberSummary;
+pub use reduce::{
+    ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
+    WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
+};
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
