@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 21] = [
+const GUIDES: [(&[&str], &str); 22] = [
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
     (&["iree-check-module"], include_str!("../src/guides/check_module.md")),
@@ -25,6 +25,7 @@ const GUIDES: [(&[&str], &str); 21] = [
     (&["rehal", "kernel", "stub"], include_str!("../src/guides/kernel_stub.md")),
     (&["rehal", "kernels"], include_str!("../src/guides/kernels.md")),
     (&["rehal", "races"], include_str!("../src/guides/races.md")),
+    (&["rehal", "reduce"], include_str!("../src/guides/reduce.md")),
     (&["rehal", "slice"], include_str!("../src/guides/slice.md")),
     (&["rehal", "verify"], include_str!("../src/guides/verify.md")),
     (&["iree-run-module"], include_str!("../src/guides/run_module.md")),

@@ -22,6 +22,7 @@ mod profile_compare;
 mod profile_report;
 mod profile_timeline;
 mod races;
+mod reduce;
 mod replay_flags;
 mod run_module;
 mod run_replay;
@@ -46,6 +47,7 @@ pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
 pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
+pub use reduce::REDUCE;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
@@ -65,6 +67,7 @@ pub const ALL: &[&crate::Tool] = &[
     &SLICE,
     &VERIFY,
     &COMPARE,
+    &REDUCE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,
