@@ -1,10 +1,13 @@
 //! Signals that end a tool: its temporary directories are removed first.
 
 use std::ffi::c_int;
-use std::sync::Once;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 
+use rehal_base::{Error, Result};
 use rehal_session::TemporaryDirectory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -13,16 +16,32 @@ use signal_hook::low_level::emulate_default_handler;
 pub(crate) fn remove_temporary_directories() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
-        let handled = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
         // Without a handler, the directories remain.
-        let Ok(mut signals) = Signals::new(handled) else { return };
+        let Ok(mut signals) = Signals::new(handled()) else { return };
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 end(signal);
             }
         });
     });
+}
+
+/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the process at once.
+pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in handled() {
+        // In this order: the first signal finds the flag unset.
+        let registered = flag::register_conditional_default(signal, interrupted.clone())
+            .and_then(|_| flag::register(signal, interrupted.clone()));
+        registered.map_err(|error| Error::io("handling signals", &error))?;
+    }
+    Ok(interrupted)
+}
+
+/// The signals that end a tool and are not ignored.
+fn handled() -> impl Iterator<Item = c_int> {
+    let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0)
 }
 
 fn end(signal: c_int) {

@@ -11,12 +11,28 @@ use rehal_capture::{
 };
 use rehal_hal::{
     Binding, BufferParams, BufferRef, Command, CreateOp, DeviceQuery, Dispatch, ExecutableQuery,
-    FileContents, FileSource, HostOp, ImportFile, InfoOp, PrepareExecutable, QueueOp, RangeOp, Submission,
-    Validation, WorkgroupCount,
+    FileContents, FileSource, HostOp, ImportFile, InfoOp, Op, PrepareExecutable, QueueOp, RangeOp,
+    Submission, Validation, WorkgroupCount,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::ids::Ids;
+
+/// Calls `put` with the payload of an operation, in pieces. The header of its record names the same objects: that of the record
+/// from which the operation was decoded, if its objects are the same.
+pub fn encode_payload(op: &Op<Ids<'_>>, put: &mut dyn FnMut(PayloadType, &[&[u8]])) {
+    operation(op, &mut |_, payload_type, parts| put(payload_type, parts));
+}
+
+/// Encodes any operation.
+pub(crate) fn operation(op: &Op<Ids<'_>>, put: &mut Put<'_>) {
+    match op {
+        Op::Host(op) => host_op(op, put),
+        Op::Info(op) => info_op(op, put),
+        Op::Command { into, command: it } => command(*into, it, put),
+        Op::Queue(it) => submission(it, put),
+    }
+}
 
 /// The fields of a record besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

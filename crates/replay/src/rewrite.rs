@@ -376,12 +376,7 @@ impl<W: Write + Seek> Copying<'_, W> {
                 _ => writer.append(&fields, parts),
             };
         };
-        match &op {
-            Op::Host(op) => encode::host_op(op, put),
-            Op::Info(op) => encode::info_op(op, put),
-            Op::Command { into, command } => encode::command(*into, command, put),
-            Op::Queue(submission) => encode::submission(submission, put),
-        }
+        encode::operation(&op, put);
         outcome
     }
 

@@ -58,6 +58,9 @@ pub struct SliceOptions {
     pub keep_references: bool,
     /// Whether the work is also performed by itself.
     pub check: SliceCheck,
+    /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all that is bound to it
+    /// is kept, and what it may write is read. Not for scopes.
+    pub unperformed: bool,
 }
 
 /// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it writes the same
@@ -173,6 +176,11 @@ impl Replay {
         let found = self.find(cut)?;
         let shared = Shared::new(self, options);
         if let Some(end) = found.end {
+            if options.unperformed {
+                return Err(Error::invalid_argument(
+                    "the work of a scope cannot be cut out without performing it",
+                ));
+            }
             let mut run = ScopeRun::new(&shared, &found, end);
             self.run(&mut with(observers, &mut run))?;
             // What is issued from here on is the work of the scope.

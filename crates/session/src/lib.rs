@@ -13,6 +13,7 @@
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
 //!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
 //! - [`redact`] writes a capture with random numbers in place of the data of its program.
+//! - [`reduce`] reduces a capture to what a check needs.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -135,6 +136,10 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,
+};
+pub use rehal_tune::{
+    ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
+    WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};

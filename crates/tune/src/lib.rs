@@ -10,6 +10,7 @@
 //!   [`KernelDescriptor`].
 //! - [`diff_captures`] tells what differs between two captures; it runs nothing.
 //! - [`redact`] writes a capture with random numbers in place of its data.
+//! - [`reduce`] reduces a capture to what a check needs.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
@@ -27,6 +28,7 @@ mod kernel_record;
 mod ledger;
 mod number_summary;
 mod redact;
+mod reduce;
 mod tolerance;
 mod verify;
 mod written;
@@ -54,6 +56,10 @@ pub use ledger::{
 };
 pub use number_summary::NumberSummary;
 pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};
+pub use reduce::{
+    ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
+    WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
+};
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,

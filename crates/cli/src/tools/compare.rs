@@ -160,7 +160,8 @@ fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
     if number > 0.0 && number <= 100.0 { Ok(number / 100.0) } else { Err(Refusal::Unexpected) }
 }
 
-fn parse_time(value: &std::ffi::OsStr) -> Result<Duration, Refusal> {
+/// Also of `rehal reduce`.
+pub(super) fn parse_time(value: &std::ffi::OsStr) -> Result<Duration, Refusal> {
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let text = value.to_str().ok_or(Refusal::Unexpected)?;
     let (number, unit) = UNITS

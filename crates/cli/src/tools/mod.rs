@@ -27,6 +27,7 @@ mod profile_report;
 mod profile_timeline;
 mod races;
 mod redact;
+mod reduce;
 mod replay_flags;
 mod run_module;
 mod run_replay;
@@ -56,6 +57,7 @@ pub use profile_report::PROFILE_REPORT;
 pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
 pub use redact::REDACT;
+pub use reduce::REDUCE;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
@@ -79,6 +81,7 @@ pub const ALL: &[&crate::Tool] = &[
     &COMPARE,
     &DIFF,
     &REDACT,
+    &REDUCE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &BENCHMARK_EXECUTABLE,

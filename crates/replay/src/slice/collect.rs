@@ -155,6 +155,15 @@ impl<'s> Collector<'s> {
         Ok(())
     }
 
+    /// It is not performed: what it may write counts as written.
+    pub(super) fn assume_written(&mut self, operation: &Operation<'_>) -> Result<()> {
+        for it in operation.ranges.iter().filter(|it| it.access == AccessKind::Binds) {
+            let buffer = self.index(it.buffer_id)?;
+            self.written.entry(buffer).or_default().add(Range { offset: it.offset, length: it.length });
+        }
+        Ok(())
+    }
+
     /// It is complete.
     pub(super) fn end(&mut self, operation: &Operation<'_>) -> Result<()> {
         self.duration += self.begun.elapsed();

@@ -131,6 +131,12 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s,
         }
     }
 
+    fn pass_on(&mut self, index: usize, collector: Collector<'s>, elapsed: Duration) -> Result<()> {
+        let Found { location, occurrence, .. } = self.founds[index];
+        self.sites.remove(&(location.ordinal, occurrence));
+        (self.cut)(index, collector, elapsed)
+    }
+
     fn site(&self, operation: &Operation<'_>) -> Option<usize> {
         operation.dispatch?;
         self.sites.get(&(operation.location.ordinal, operation.occurrence)).copied()
@@ -151,12 +157,18 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> Observer for Di
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if self.site(operation).is_some() {
-            let mut collector = Collector::new(self.shared);
-            collector.begin(operation).context(reading_before)?;
+        let Some(index) = self.site(operation) else { return Ok(ControlFlow::Continue(())) };
+        let mut collector = Collector::new(self.shared);
+        collector.begin(operation).context(reading_before)?;
+        if !self.shared.options.unperformed {
             self.current = Some(collector);
+            return Ok(ControlFlow::Continue(()));
         }
-        Ok(ControlFlow::Continue(()))
+        collector.assume_written(operation).and_then(|()| collector.finish()).context(reading_before)?;
+        let elapsed = self.begun.elapsed();
+        self.pass_on(index, collector, elapsed)?;
+        // The dispatch is not performed, so nothing after it can be either.
+        Ok(ControlFlow::Break(()))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
@@ -165,9 +177,7 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> Observer for Di
         };
         let elapsed = self.begun.elapsed();
         collector.end(operation).and_then(|()| collector.finish()).context(reading_after)?;
-        let Found { location, occurrence, .. } = self.founds[index];
-        self.sites.remove(&(location.ordinal, occurrence));
-        (self.cut)(index, collector, elapsed)?;
+        self.pass_on(index, collector, elapsed)?;
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),

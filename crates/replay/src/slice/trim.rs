@@ -38,11 +38,12 @@ impl Shared<'_> {
         collected: &mut Collector<'_>,
         is_cheap: bool,
     ) -> Result<Tested> {
-        let reading = if self.options.keep_outputs || !is_cheap { Reading::Read } else { Reading::Unread };
+        let keeps_outputs = self.options.keep_outputs || self.options.unperformed;
+        let reading = if keeps_outputs || !is_cheap { Reading::Read } else { Reading::Unread };
         collected.split(Reading::Shared, reading);
         let mut tested = Tested::of(collected);
         let candidates = collected.candidates();
-        if self.options.keep_outputs || !candidates.contains(&true) {
+        if keeps_outputs || !candidates.contains(&true) {
             return Ok(tested);
         }
         if tested.passes(self, found, collected, &candidates)? || !is_cheap {

@@ -26,6 +26,7 @@ impl Shared<'_> {
         let is_cheap = is_cheap(collected.duration, elapsed);
         let mut tested = self.test(found, &mut collected, is_cheap)?;
         let checks = match self.options.check {
+            _ if self.options.unperformed => false,
             SliceCheck::WhenCheap => is_cheap,
             SliceCheck::Always => true,
             SliceCheck::Never => false,

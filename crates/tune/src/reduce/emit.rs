@@ -1,0 +1,187 @@
+//! Writes what is kept of a program as a capture.
+
+use std::io::{BufWriter, Seek, Write};
+
+use rehal_base::{Error, Result};
+use rehal_capture::layout::RECORD_FLAG_OPTIONAL;
+use rehal_capture::{PayloadType, Record, RecordFields, Writer};
+use rehal_hal::{HostOp, MemoryAccess, Op, RangeOp};
+use rehal_replay::{Ids, decode, encode_payload};
+
+use super::bytes::{data_of, nonzero};
+use super::closure::{Choice, Edits, Kept};
+use super::program::{Program, Role};
+use super::visit::{Lists, with_lists};
+
+/// Shorter runs of zeros are stored: the records of another range take as much.
+pub(super) const SPARSE_GAP_BYTES: usize = 256;
+
+/// Receives the records: whether the one at the index is written as it is, its fields, and its payload.
+type Put<'p> = dyn FnMut(bool, &RecordFields, &[&[u8]]) -> Result<()> + 'p;
+
+/// What is kept of a program, with its changes.
+pub(super) struct Variant<'v, 'a> {
+    pub program: &'v Program<'a>,
+    pub choice: &'v Choice,
+    pub kept: &'v Kept,
+}
+
+impl Variant<'_, '_> {
+    /// Writes a capture with checksums; returns its size in bytes.
+    pub fn write(&self, sink: impl Write + Seek) -> Result<u64> {
+        let mut sink = BufWriter::new(sink);
+        let mut writer = Writer::new(&mut sink)?;
+        writer.begin_checksummed(&RecordFields::default())?;
+        for (index, record) in self.kept_records() {
+            self.record(index, record, &mut |_, fields, parts| writer.append(fields, parts))?;
+        }
+        writer.close()?;
+        let length = sink.stream_position().map_err(|error| Error::io("writing a capture", &error))?;
+        sink.flush().map_err(|error| Error::io("writing a capture", &error))?;
+        Ok(length)
+    }
+
+    /// A digest that differs between different captures of the same program.
+    pub fn digest(&self) -> Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        for (index, record) in self.kept_records() {
+            hasher.update(&index.to_le_bytes());
+            self.record(index, record, &mut |is_unchanged, _, parts| {
+                if !is_unchanged {
+                    let length: usize = parts.iter().map(|part| part.len()).sum();
+                    hasher.update(&(length as u64).to_le_bytes());
+                    for part in parts {
+                        hasher.update(part);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    fn kept_records(&self) -> impl Iterator<Item = (u32, &Record<'_>)> {
+        (0..).zip(&self.program.records).filter(|(index, _)| self.kept.records[*index as usize])
+    }
+
+    fn record(&self, index: u32, record: &Record<'_>, put: &mut Put<'_>) -> Result<()> {
+        // The description of an object repeats its creation.
+        let source = match self.program.roles[index as usize] {
+            Role::Described(id) => self.creation(id).unwrap_or(index),
+            _ => index,
+        };
+        let choice = self.choice;
+        if choice.sparse.contains(&self.last_of_part(index)) && self.is_mapping(index)? {
+            return self.sparse(index, put);
+        }
+        let edits = self.kept.edits.get(&source);
+        let zeros = choice.zeros.get(&source);
+        if edits.is_none() && zeros.is_none() {
+            return put(true, &fields_of(record, record.payload_type()), &[record.payload]);
+        }
+        let none = Edits::default();
+        let edits = edits.unwrap_or(&none);
+        let source = &self.program.records[source as usize];
+        let Some(op) = decode(source)? else { return Ok(()) };
+        let cleared = zeros.and_then(|zeros| data_of(&op).map(|data| zeros.cleared(data)));
+        let lists = Lists {
+            waits: edits.waits.as_deref(),
+            table: edits.table.as_deref(),
+            events: edits.events.as_deref(),
+            buffer_barriers: edits.buffer_barriers.as_deref(),
+            data: cleared.as_deref(),
+            capacity: edits.capacity,
+        };
+        put_op(record, &with_lists(op, &lists), put)
+    }
+
+    fn creation(&self, id: u64) -> Option<u32> {
+        let part = self.program.creators.get(&id)?;
+        self.program.parts[*part as usize].records.first().copied()
+    }
+
+    fn last_of_part(&self, index: u32) -> u32 {
+        let part = self.program.part_of[index as usize];
+        self.program.parts[part as usize].records.last().copied().unwrap_or(index)
+    }
+
+    /// Whether a record belongs to the mapping of which it, or its part, stores the bytes.
+    fn is_mapping(&self, index: u32) -> Result<bool> {
+        Ok(self.program.roles[index as usize] == Role::Host && {
+            let op = self.program.op(index)?;
+            matches!(op, Some(Op::Host(HostOp::Map(_) | HostOp::Unmap(..) | HostOp::Flush(..))))
+        })
+    }
+
+    /// Writes only the ranges of what the host writes that are not zeros, each as a mapping of its own.
+    fn sparse(&self, index: u32, put: &mut Put<'_>) -> Result<()> {
+        let record = &self.program.records[index as usize];
+        let part = &self.program.parts[self.program.part_of[index as usize] as usize];
+        let Some(Op::Host(op)) = self.program.op(index)? else { return Ok(()) };
+        let (range, data) = match op {
+            // Each range is mapped where it is unmapped.
+            HostOp::Unmap(range, Some(data)) | HostOp::Flush(range, Some(data)) => (range, data),
+            _ => return Ok(()),
+        };
+        let cleared = match self.choice.zeros.get(&index) {
+            Some(zeros) => zeros.cleared(data),
+            None => data.to_vec(),
+        };
+        let spans = nonzero(&cleared, SPARSE_GAP_BYTES);
+        for span in spans {
+            let at = RangeOp::<Ids<'_>> {
+                offset: range.offset + span.start as u64,
+                length: span.len() as u64,
+                ..range
+            };
+            let bytes = &cleared[span];
+            match op {
+                HostOp::Unmap(..) => {
+                    let map = &self.program.records[part.records[0] as usize];
+                    if let Some(Op::Host(HostOp::Map(mapped))) = decode(map)? {
+                        let (offset, length) = (at.offset, at.length);
+                        let mapped = RangeOp::<Ids<'_>> { offset, length, ..mapped };
+                        put_op(map, &Op::Host(HostOp::Map(mapped)), put)?;
+                    }
+                    put_op(record, &Op::Host(HostOp::Unmap(at, Some(bytes))), put)?;
+                }
+                _ => put_op(record, &Op::Host(HostOp::Flush(at, Some(bytes))), put)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the zeros of what a record carries can be left out: what the host writes without reading it.
+pub(super) fn can_be_sparse(op: &Op<Ids<'_>>) -> bool {
+    let writes_only = |range: &RangeOp<Ids<'_>>| !range.access.contains(MemoryAccess::READ);
+    match op {
+        Op::Host(HostOp::Unmap(range, Some(_)) | HostOp::Flush(range, Some(_))) => writes_only(range),
+        _ => false,
+    }
+}
+
+/// Writes an operation in the record from which it was decoded.
+fn put_op(record: &Record<'_>, op: &Op<Ids<'_>>, put: &mut Put<'_>) -> Result<()> {
+    let mut outcome = Ok(());
+    encode_payload(op, &mut |payload_type, parts| {
+        outcome = put(false, &fields_of(record, payload_type), parts);
+    });
+    outcome
+}
+
+fn fields_of(record: &Record<'_>, payload_type: PayloadType) -> RecordFields {
+    let header = record.header;
+    RecordFields {
+        record_type: record.record_type(),
+        optional: header.record_flags.get() & RECORD_FLAG_OPTIONAL != 0,
+        thread_id: header.thread_id.get(),
+        device_id: header.device_id.get(),
+        object_id: header.object_id.get(),
+        related_object_id: header.related_object_id.get(),
+        payload_type,
+        object_type: record.object_type(),
+        operation: record.operation(),
+        status_code: header.status_code.get(),
+    }
+}

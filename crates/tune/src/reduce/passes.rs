@@ -1,0 +1,271 @@
+//! The order in which parts are tried, from coarse to fine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use rehal_base::Result;
+use rehal_hal::{HostOp, Op, QueueOp};
+
+use super::ReduceSize;
+use super::bytes::{data_of, nonzero};
+use super::closure::{Choice, Kept};
+use super::delta::{Trials, reduce as delta};
+use super::emit::{SPARSE_GAP_BYTES, can_be_sparse};
+use super::program::{PartKind, Program, Role};
+use super::search::{Best, Search};
+
+/// Parts of these kinds, and what the stage is called.
+const STAGES: [(&str, &[PartKind]); 4] = [
+    ("unused objects", &[PartKind::Note, PartKind::Object]),
+    ("submissions", &[PartKind::Submission]),
+    ("commands", &[PartKind::Command]),
+    ("host calls", &[PartKind::Host, PartKind::Scope]),
+];
+
+/// Reduces a program until no part can be left out.
+pub(super) fn reduce(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best) -> Result<()> {
+    // Later rounds find what can be left out by itself after others have been.
+    for round in 0.. {
+        let first = if round == 0 { usize::MAX } else { 1 };
+        search.is_last_round = round != 0;
+        let mut changed = groups(search, program, best, STAGES[0], first)?;
+        search.begin("scopes");
+        changed |= scopes(search, program, best, first)?;
+        for stage in &STAGES[1..] {
+            changed |= groups(search, program, best, *stage, first)?;
+        }
+        search.begin("bytes");
+        changed |= bytes(search, program, best, first)?;
+        if !changed || search.is_over() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out parts, one by one or in runs.
+fn groups(
+    search: &mut Search<'_>,
+    program: &Program<'_>,
+    best: &mut Best,
+    (stage, kinds): (&'static str, &[PartKind]),
+    first: usize,
+) -> Result<bool> {
+    search.begin(stage);
+    let is_there = |part: usize, best: &Best| {
+        best.choice.wanted[part]
+            && program.parts[part].records.iter().any(|record| best.kept.records[*record as usize])
+    };
+    for part in 0..program.parts.len() {
+        // Commands of command buffers that are left out.
+        if best.choice.wanted[part] && !is_there(part, best) {
+            best.choice.wanted[part] = false;
+        }
+    }
+    let is_it = |part: &usize| kinds.contains(&program.parts[*part].kind) && best.choice.wanted[*part];
+    let mut items: Vec<Vec<u32>> = (0..program.parts.len()).filter(is_it).map(|it| vec![it as u32]).collect();
+    let mut trials = PartTrials { search, program, best };
+    delta(&mut items, first, &mut trials)
+}
+
+/// Leaves out scopes with all that happens in them.
+fn scopes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first: usize) -> Result<bool> {
+    let mut items = Vec::new();
+    for scope in &program.scopes {
+        let inside = |record: &u32| (scope.begin..=scope.end).contains(record);
+        let mut parts = BTreeSet::new();
+        for record in scope.begin..=scope.end {
+            let part = program.part_of[record as usize];
+            let it = &program.parts[part as usize];
+            let is_work = !matches!(it.kind, PartKind::Object | PartKind::Note);
+            if is_work && best.choice.wanted[part as usize] && it.records.iter().all(inside) {
+                parts.insert(part);
+            }
+        }
+        if !parts.is_empty() {
+            items.push(parts.into_iter().collect());
+        }
+    }
+    delta(&mut items, first, &mut PartTrials { search, program, best })
+}
+
+/// Groups of parts.
+struct PartTrials<'t, 'h, 'a> {
+    search: &'t mut Search<'h>,
+    program: &'t Program<'a>,
+    best: &'t mut Best,
+}
+
+impl Trials<Vec<u32>> for PartTrials<'_, '_, '_> {
+    fn first_passing(&mut self, items: &[Vec<u32>], without: &[Range<usize>]) -> Result<Option<usize>> {
+        let choice = |range: &Range<usize>| {
+            let mut choice = self.best.choice.clone();
+            for part in items[range.clone()].iter().flatten() {
+                choice.wanted[*part as usize] = false;
+            }
+            choice
+        };
+        let choices = without.iter().map(choice).collect();
+        self.search.first_passing(self.program, self.best, choices)
+    }
+
+    fn width(&self) -> usize {
+        self.search.options.jobs
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.search.is_over()
+    }
+}
+
+/// The bytes that a kept record carries, with zeros for those that are left out.
+fn carried(program: &Program<'_>, choice: &Choice, kept: &Kept) -> Result<BTreeMap<u32, Vec<u8>>> {
+    let mut carried = BTreeMap::new();
+    for (index, is_kept) in kept.records.iter().enumerate() {
+        let index = index as u32;
+        if !is_kept || matches!(program.roles[index as usize], Role::Note | Role::Described(_)) {
+            continue;
+        }
+        let Some(op) = program.op(index)? else { continue };
+        let Some(data) = data_of(&op) else { continue };
+        let data = match choice.zeros.get(&index) {
+            Some(zeros) => zeros.cleared(data),
+            None => data.to_vec(),
+        };
+        carried.insert(index, data);
+    }
+    Ok(carried)
+}
+
+/// Replaces ranges of bytes by zeros, and leaves zeros out.
+fn bytes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first: usize) -> Result<bool> {
+    let longest = carried(program, &best.choice, &best.kept)?.values().map(Vec::len).max().unwrap_or(0);
+    let mut size = longest.next_power_of_two();
+    let mut changed = false;
+    let mut runs = first;
+    loop {
+        let mut items = Vec::new();
+        for (record, data) in carried(program, &best.choice, &best.kept)? {
+            let blocks = (0..data.len()).step_by(size).map(|at| at..data.len().min(at + size));
+            let is_used = |it: &Range<usize>| data[it.clone()].iter().any(|byte| *byte != 0);
+            items.extend(blocks.filter(is_used).map(|it| (record, it)));
+        }
+        let is_whole = size >= longest;
+        if !is_whole && items.len() > search.options.max_byte_ranges {
+            break;
+        }
+        search.byte_range = size;
+        changed |= delta(&mut items, runs, &mut ByteTrials { search, program, best })?;
+        if search.is_over() || size == 1 {
+            break;
+        }
+        // Shorter ranges are halves of longer ones that are needed.
+        runs = 1;
+        size /= 2;
+    }
+    Ok(changed | sparse(search, program, best, first)?)
+}
+
+/// Leaves zeros out of what the host writes.
+fn sparse(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first: usize) -> Result<bool> {
+    let mut items = Vec::new();
+    for (record, data) in carried(program, &best.choice, &best.kept)? {
+        let spans = nonzero(&data, SPARSE_GAP_BYTES);
+        let stored: usize = spans.iter().map(Range::len).sum();
+        let Some(op) = program.op(record)? else { continue };
+        let is_open = !best.choice.sparse.contains(&record);
+        if is_open && can_be_sparse(&op) && data.len() - stored >= SPARSE_GAP_BYTES {
+            items.push(record);
+        }
+    }
+    delta(&mut items, first, &mut SparseTrials { search, program, best })
+}
+
+/// Ranges of what records carry.
+struct ByteTrials<'t, 'h, 'a> {
+    search: &'t mut Search<'h>,
+    program: &'t Program<'a>,
+    best: &'t mut Best,
+}
+
+impl Trials<(u32, Range<usize>)> for ByteTrials<'_, '_, '_> {
+    fn first_passing(
+        &mut self,
+        items: &[(u32, Range<usize>)],
+        without: &[Range<usize>],
+    ) -> Result<Option<usize>> {
+        let choice = |range: &Range<usize>| {
+            let mut choice = self.best.choice.clone();
+            for (record, span) in &items[range.clone()] {
+                choice.zeros.entry(*record).or_default().add(span.clone());
+            }
+            choice
+        };
+        let choices = without.iter().map(choice).collect();
+        self.search.first_passing(self.program, self.best, choices)
+    }
+
+    fn width(&self) -> usize {
+        self.search.options.jobs
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.search.is_over()
+    }
+}
+
+/// Records whose zeros are stored.
+struct SparseTrials<'t, 'h, 'a> {
+    search: &'t mut Search<'h>,
+    program: &'t Program<'a>,
+    best: &'t mut Best,
+}
+
+impl Trials<u32> for SparseTrials<'_, '_, '_> {
+    fn first_passing(&mut self, items: &[u32], without: &[Range<usize>]) -> Result<Option<usize>> {
+        let choice = |range: &Range<usize>| {
+            let mut choice = self.best.choice.clone();
+            choice.sparse.extend(&items[range.clone()]);
+            choice
+        };
+        let choices = without.iter().map(choice).collect();
+        self.search.first_passing(self.program, self.best, choices)
+    }
+
+    fn width(&self) -> usize {
+        self.search.options.jobs
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.search.is_over()
+    }
+}
+
+/// How large what is kept is, without the bytes of the file.
+pub(super) fn size_of(program: &Program<'_>, choice: &Choice, kept: &Kept) -> Result<ReduceSize> {
+    let mut size = ReduceSize::default();
+    for (index, role) in program.roles.iter().enumerate().filter(|(index, _)| kept.records[*index]) {
+        size.records += 1;
+        match role {
+            Role::Note | Role::Described(_) | Role::Recording(_) => continue,
+            Role::Command(_) => size.commands += 1,
+            Role::Create(_) => size.objects += 1,
+            Role::Submission | Role::Host => {}
+        }
+        match program.op(index as u32)? {
+            Some(Op::Queue(submission)) => {
+                size.submissions += 1;
+                size.dispatches += u64::from(matches!(submission.op, QueueOp::Dispatch(_)));
+            }
+            Some(Op::Command { command: rehal_hal::Command::Dispatch(_), .. }) => size.dispatches += 1,
+            Some(Op::Host(HostOp::ScopeBegin { .. })) => size.scopes += 1,
+            Some(Op::Host(HostOp::Map(_) | HostOp::Flush(..) | HostOp::Invalidate(_))) => {
+                size.host_accesses += 1;
+            }
+            _ => {}
+        }
+    }
+    let nonzero = |data: &Vec<u8>| data.iter().filter(|byte| **byte != 0).count() as u64;
+    size.data_bytes = carried(program, choice, kept)?.values().map(nonzero).sum();
+    Ok(size)
+}
