@@ -12,7 +12,7 @@ use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
 
-/// Minimum number of pairs of a batch: of so many, one side or the other is seldom disturbed in all.
+/// Minimum number of pairs of a batch, so that neither side is disturbed in all of them.
 const MIN_PAIRS: usize = 10;
 /// Maximum number of pairs of a batch.
 const MAX_PAIRS: usize = 100;
