@@ -56,5 +56,8 @@ pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
-pub use slice::{CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, changes};
+pub use slice::{
+    CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable, SlicedRead,
+    StripExecutable, changes,
+};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};

@@ -92,7 +92,7 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup};
-pub use rehal_local::executable::flush_c_streams;
+pub use rehal_local::executable::{flush_c_streams, strip as strip_executable};
 pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
@@ -107,8 +107,8 @@ pub use rehal_replay::{
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
     FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
-    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
-    Substitute, Substitution, Validation,
+    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable,
+    SlicedRead, StripExecutable, Substitute, Substitution, Validation,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};

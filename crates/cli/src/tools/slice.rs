@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceCheck, SliceOptions};
+use rehal_session::{
+    CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceCheck, SliceOptions, strip_executable,
+};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
@@ -94,12 +96,20 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
      more than 0.1 s, and more than a quarter of the replay up to its end.",
 );
 
+const STRIP_EXECUTABLE: Flag<bool> = Flag::switch(
+    "strip_executable",
+    false,
+    "Removes the functions that the work does not dispatch from its executables, and debug information, if that is safe: of \
+     embedded ELF executables whose other functions do not refer to them. Others stay whole. Implies a check.",
+);
+
 const OUTPUTS: Group = Group {
     title: "Slice",
     flags: &[
         &OUTPUT,
         &KEEP_OUTPUTS,
         &KEEP_REFERENCES,
+        &STRIP_EXECUTABLE,
         &CHECK,
         &replay_flags::FILE_REMAP,
         &replay_flags::RECOVER,
@@ -121,6 +131,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);
+    slice.strip = flags.get(&STRIP_EXECUTABLE).then_some(strip_executable);
     write(&replay, &cut, &slice, &output, &mut reports)
 }
 
@@ -141,6 +152,17 @@ fn write(
             "note: the slice is not checked: the dispatch took more than 0.1 s and more than a quarter of the replay \
              (--check=always checks it)",
         );
+    }
+    for it in &slice.executables {
+        output::note(&match it.stripped_bytes {
+            Some(bytes) => {
+                format!("note: executable {}: {} of {} bytes are left", it.id, bytes, it.captured_bytes)
+            }
+            None => format!(
+                "note: executable {} stays whole: it is not known to be safe to remove functions, or there is nothing to remove",
+                it.id
+            ),
+        });
     }
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     output.write(|sink| {

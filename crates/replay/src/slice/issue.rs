@@ -1,13 +1,13 @@
 //! Issues the operations of a slice by themselves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp, Device,
-    File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable, QUEUE_AFFINITY_ANY,
-    QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint, transfer,
+    Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
+    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint, transfer,
 };
 
 use super::collect::{Collector, Content};
@@ -46,8 +46,9 @@ pub(super) fn patterns(bytes: &[u8], first: usize) -> Vec<u8> {
 }
 
 /// The objects that the operations of a slice name, by index.
-struct Needs {
-    executables: BTreeSet<u32>,
+pub(super) struct Needs {
+    /// With the functions that are dispatched, by captured ordinal.
+    pub executables: BTreeMap<u32, BTreeSet<u32>>,
     events: BTreeSet<u32>,
     files: BTreeSet<u32>,
 }
@@ -113,7 +114,7 @@ impl<'r> Shared<'r> {
         for op in &plan.host_ops {
             let HostOp::Create(op) = op else { continue };
             match *op {
-                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
+                CreateOp::Executable(ref op) if needs.executables.contains_key(&op.created) => {
                     devices.insert(op.cache);
                 }
                 CreateOp::Event { device, created, .. } if needs.events.contains(&created) => {
@@ -143,10 +144,10 @@ impl<'r> Shared<'r> {
 }
 
 impl Needs {
-    fn of(shared: &Shared<'_>, items: &[Item]) -> Self {
+    pub(super) fn of(shared: &Shared<'_>, items: &[Item]) -> Self {
         let plan = shared.plan;
         let mut needs =
-            Self { executables: BTreeSet::new(), events: BTreeSet::new(), files: BTreeSet::new() };
+            Self { executables: BTreeMap::new(), events: BTreeSet::new(), files: BTreeSet::new() };
         for item in items {
             match *item {
                 Item::HostWrite(..) => {}
@@ -157,9 +158,7 @@ impl Needs {
                             needs.add(plan, &plan.commands[*command as usize].1);
                         }
                     }
-                    QueueOp::Dispatch(dispatch) => {
-                        needs.executables.insert(dispatch.executable);
-                    }
+                    QueueOp::Dispatch(dispatch) => needs.dispatch(&dispatch),
                     QueueOp::Read { file, .. } => {
                         needs.files.insert(file);
                     }
@@ -171,11 +170,18 @@ impl Needs {
     }
 
     fn add(&mut self, plan: &Plan, command: &Command<Indexed>) {
-        crate::run::each_object(plan, command, |kind, index| match kind {
-            ObjectKind::Executable => drop(self.executables.insert(index)),
-            ObjectKind::Event => drop(self.events.insert(index)),
-            _ => {}
+        if let Command::Dispatch(dispatch) = command {
+            self.dispatch(dispatch);
+        }
+        crate::run::each_object(plan, command, |kind, index| {
+            if kind == ObjectKind::Event {
+                self.events.insert(index);
+            }
         });
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch<Indexed>) {
+        self.executables.entry(dispatch.executable).or_default().insert(dispatch.function);
     }
 }
 
@@ -186,8 +192,10 @@ impl<'r> Issue<'r> {
         for op in &self.plan.host_ops {
             let HostOp::Create(op) = op else { continue };
             match *op {
-                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
-                    self.prepare(replay, op)?;
+                CreateOp::Executable(ref op) => {
+                    if let Some(used) = needs.executables.get(&op.created) {
+                        self.prepare(replay, op, used)?;
+                    }
                 }
                 CreateOp::Event { device, affinity, flags, created } if needs.events.contains(&created) => {
                     let event = self.devices[device as usize].create_event(affinity, flags)?;
@@ -212,8 +220,17 @@ impl<'r> Issue<'r> {
         Ok(())
     }
 
-    fn prepare(&mut self, replay: &Replay, op: &PrepareExecutable<Indexed>) -> Result<()> {
-        let prepared = replay.prepare(op, &self.devices[op.cache as usize])?;
+    fn prepare(
+        &mut self,
+        replay: &Replay,
+        op: &PrepareExecutable<Indexed>,
+        used: &BTreeSet<u32>,
+    ) -> Result<()> {
+        let device = &self.devices[op.cache as usize];
+        let prepared = match self.shared.stripped(op, used)? {
+            Some(stripped) => stripped.prepare(self.plan, op, device)?,
+            None => replay.prepare(op, device)?,
+        };
         self.objects.executables[op.created as usize] = Some(prepared);
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Shared<'_> {
         let mut tested = self.test(found, &mut collected, is_cheap)?;
         let checks = match self.options.check {
             _ if self.options.unperformed => false,
-            SliceCheck::WhenCheap => is_cheap,
+            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
             SliceCheck::Always => true,
             SliceCheck::Never => false,
         };
@@ -45,7 +45,8 @@ impl Shared<'_> {
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
         let Found { ref name, location, occurrence, .. } = *found;
         let is_checked = tested.is_checked;
-        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads })
+        let executables = self.sliced_executables(found)?;
+        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads, executables })
     }
 
     /// Fails if the work by itself writes other bytes.

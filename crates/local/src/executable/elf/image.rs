@@ -131,7 +131,7 @@ impl<'a> Image<'a> {
 }
 
 impl Segment {
-    fn holds(&self, vaddr: u64, length: u64) -> bool {
+    pub(super) fn holds(&self, vaddr: u64, length: u64) -> bool {
         let Some(end) = vaddr.checked_add(length) else { return false };
         self.vaddr <= vaddr && end <= self.vaddr + self.memory_size
     }

@@ -23,11 +23,13 @@ mod module;
 mod property;
 mod reader;
 mod relocate;
+mod strip;
 
 pub(super) use fat::MAGIC as FAT_MAGIC;
 pub(super) use header::{MAGIC, architecture};
 pub use image::{Image, Segment};
 pub use module::Module;
+pub use strip::strip;
 
 use rehal_base::{Fault, FormatError};
 

@@ -9,15 +9,15 @@ use super::image::Image;
 use super::reader::{u32_at, u64_at};
 
 /// A change to the image's memory, in image addresses.
-struct Change {
+pub(super) struct Change {
     /// Offset of the relocation in the file, for errors.
     at: u64,
     /// Target address.
-    vaddr: u64,
-    value: Value,
+    pub(super) vaddr: u64,
+    pub(super) value: Value,
 }
 
-enum Value {
+pub(super) enum Value {
     /// 64 bits: the process address of this image address.
     Address(u64),
     /// 64 bits: this number.
@@ -76,7 +76,7 @@ fn outside(image: &Image<'_>, change: &Change) -> FormatError {
 
 /// Visits every relocation in the order of the specification: packed, then plain, then those of the procedure
 /// linkage table.
-fn for_each(
+pub(super) fn for_each(
     image: &Image<'_>,
     mut visit: impl FnMut(Change) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
