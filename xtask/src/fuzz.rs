@@ -24,7 +24,6 @@ const TARGETS: &[Target] = &[
         endings: &[".ireereplay"],
         max_len_bytes: 64 << 10,
     },
-    Target { name: "redact", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target {
         name: "profile",
@@ -54,6 +53,7 @@ const TARGETS: &[Target] = &[
         max_len_bytes: 8 << 10,
     },
     Target { name: "diff", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
+    Target { name: "redact", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
     Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
     Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },

@@ -25,6 +25,10 @@ const FUNCTION_ALIGNMENT: u64 = 16;
 /// Offset of the count of exports before the pointer to their table.
 const COUNT_OFFSET: u64 = (offset_of!(ExportTable, ptrs) - offset_of!(ExportTable, count)) as u64;
 const PAGE: u64 = PAGE_BYTES as u64;
+/// Maximum number of times that the code is searched for references; each finds functions that the one before it kept.
+const MAX_ROUNDS: usize = 16;
+/// Maximum number of entries of all tables in a search.
+const MAX_ENTRIES: u32 = 1 << 20;
 
 /// An image without the exported functions whose ordinals are not in `kept`, and without debug information. They keep their ordinals and
 /// names, and trap if they are called.
@@ -99,7 +103,7 @@ impl<'i, 'a> Code<'i, 'a> {
             keep(&mut removed, self.image.dynamic.symbol(index)?.value);
         }
         // What is kept for a reference may refer to more.
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let before = removed.len();
             for target in self.references(&removed)? {
                 keep(&mut removed, target);
@@ -108,6 +112,7 @@ impl<'i, 'a> Code<'i, 'a> {
                 return (before != 0).then_some(removed);
             }
         }
+        None
     }
 
     /// The addresses that the remaining code refers to: in removed functions, and in tables of distances from their start to code, such
@@ -134,14 +139,15 @@ impl<'i, 'a> Code<'i, 'a> {
                 }
             }
         }
+        let mut left = MAX_ENTRIES;
         for table in tables {
-            self.add_distances(table, &mut found);
+            self.add_distances(table, &mut left, &mut found);
         }
-        Some(found)
+        (left != 0).then_some(found)
     }
 
     /// Adds where the entries of what may be a table of distances from its start to code lead to.
-    fn add_distances(&self, table: u64, found: &mut BTreeSet<u64>) {
+    fn add_distances(&self, table: u64, left: &mut u32, found: &mut BTreeSet<u64>) {
         let is_code = |at| self.image.segments().iter().any(|it| it.is_executable() && it.holds(at, 1));
         if is_code(table) {
             return;
@@ -153,6 +159,10 @@ impl<'i, 'a> Code<'i, 'a> {
                 return;
             }
             found.insert(target);
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                return;
+            }
         }
     }
 
