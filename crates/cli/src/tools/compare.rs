@@ -17,6 +17,7 @@ use rehal_session::{
 
 use self::candidates::Candidate;
 use self::report::{Outcome, Report};
+use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
 use crate::output::ReaderLeft;
@@ -117,18 +118,8 @@ const WATCH: Flag<bool> = Flag::switch(
     "Compares again whenever a file that --with names is saved, until interrupted.",
 );
 
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: a screen, or a table of several replacements. json: an object on a line.",
-);
+const FORMAT: Flag<Format> =
+    report_format::flag("text: a screen, or a table of several replacements. json: an object on a line.");
 
 const COMPARISON: Group = Group {
     title: "Comparison",

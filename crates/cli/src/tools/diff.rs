@@ -6,6 +6,7 @@ mod text;
 use rehal_base::{ElementType, Result};
 use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
 
+use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
 use crate::progress::Progress;
 use crate::{Invocation, Operands, Tool, captures, output};
@@ -40,19 +41,8 @@ pub const DIFF: Tool = Tool {
     run,
 };
 
-/// The format of the report.
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: the first of the differences. json: an object with all of them.",
-);
+const FORMAT: Flag<Format> =
+    report_format::flag("text: the first of the differences. json: an object with all of them.");
 
 const MAX_DIFFERENCES: Flag<usize> = Flag::number(
     "max_differences",

@@ -11,6 +11,7 @@ use rehal_base::Result;
 use rehal_session::{CaptureFile, CrashReports, DeviceOptions, FileRemap, Survey, Verdict};
 
 use super::replay_flags::FILE_REMAP;
+use super::report_format::{self, Format};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::progress::Progress;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -41,19 +42,7 @@ pub const INFO: Tool = Tool {
     run,
 };
 
-/// The format of the report.
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: a summary. json: an object.",
-);
+const FORMAT: Flag<Format> = report_format::flag("text: a summary. json: an object.");
 
 const LOAD: Flag<bool> = Flag::switch(
     "load_executables",

@@ -29,6 +29,7 @@ mod races;
 mod redact;
 mod reduce;
 mod replay_flags;
+mod report_format;
 mod run_module;
 mod run_replay;
 mod slice;

@@ -5,6 +5,7 @@ use rehal_session::{CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceO
 use serde_json::{Value, json};
 
 use super::replay_flags;
+use super::report_format::{self, Format};
 use crate::flags::{Flag, Group};
 use crate::{Invocation, Operands, Tool, captures, output};
 
@@ -35,19 +36,7 @@ pub const RACES: Tool = Tool {
     run,
 };
 
-/// The format of the report.
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: one paragraph per race. json: an object.",
-);
+const FORMAT: Flag<Format> = report_format::flag("text: one paragraph per race. json: an object.");
 
 const STRICT: Flag<bool> =
     Flag::switch("strict", false, "Assumes no waits of the host except before it accesses bytes itself.");

@@ -14,6 +14,7 @@ use rehal_session::{
 };
 
 use super::replay_flags;
+use super::report_format::{self, Format};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -79,18 +80,8 @@ const NO_RUN: Flag<bool> = Flag::switch(
     "Does not replay the result, which is otherwise written only if that succeeds.",
 );
 
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "How the report is printed. text: for people. json: an object.",
-);
+const FORMAT: Flag<Format> =
+    report_format::flag("How the report is printed. text: for people. json: an object.");
 
 const REDACTION: Group =
     Group { title: "Redaction", flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &NO_RUN, &FORMAT] };

@@ -15,6 +15,7 @@ use rehal_session::{CaptureBytes, CaptureFile, ReduceOptions, reduce};
 
 use self::checks::{Check, Checks};
 use self::process::CheckCommand;
+use super::report_format::{self, Format};
 use super::{compare, ledger_flags, replay_flags, verify};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -111,18 +112,8 @@ const MAX_BYTE_RANGES: Flag<usize> = Flag::number(
     "Data is left out in ranges that become shorter, down to single bytes, as long as no more ranges than these are needed.",
 );
 
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: a table of what was left out. json: an object on a line.",
-);
+const FORMAT: Flag<Format> =
+    report_format::flag("text: a table of what was left out. json: an object on a line.");
 
 const REDUCTION: Group = Group {
     title: "Reduction",

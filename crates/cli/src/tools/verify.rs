@@ -13,6 +13,7 @@ use rehal_session::{
     verify_lockstep, watch_memory,
 };
 
+use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -102,18 +103,7 @@ pub(super) const ELEMENTS: Flag<usize> = Flag::number(
     "Maximum number of elements to print of each difference.",
 );
 
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json)],
-    "text: a paragraph per difference. json: an object.",
-);
+const FORMAT: Flag<Format> = report_format::flag("text: a paragraph per difference. json: an object.");
 
 const VERIFICATION: Group = Group {
     title: "Verification",

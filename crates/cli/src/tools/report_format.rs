@@ -1,0 +1,15 @@
+//! `--format` of the tools that print a report for people or for programs.
+
+use crate::flags::Flag;
+
+/// The format of a report.
+#[derive(Clone, Copy)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// The flag; `help` says what each format has.
+pub(super) const fn flag(help: &'static str) -> Flag<Format> {
+    Flag::choice("format", "text", &[("text", Format::Text), ("json", Format::Json)], help)
+}
