@@ -219,6 +219,8 @@ impl PayloadType {
     pub const CHECKSUMS: Self = Self(0x7265_6802);
     /// Of the session record behind a map for reading, with a [`ReadDigest`](crate::layout::ReadDigest).
     pub const READ_DIGEST: Self = Self(0x7265_6803);
+    /// Of a session record behind a submission, with what one of its dispatches wrote: a dispatch entry of a ledger.
+    pub const DISPATCH_DIGESTS: Self = Self(0x7265_6804);
 }
 
 #[cfg(test)]

@@ -148,6 +148,39 @@ fn a_recording_with_digests_is_verified_by_itself() {
 }
 
 #[test]
+fn a_recording_with_digests_of_dispatches_finds_the_first_that_differs() {
+    let scratch = Scratch::new();
+    let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
+    let module = format!("--module={}", fixture("modules/chain.vmfb"));
+    let input = format!("--input=@{}", fixture("inputs/chain_x.npy"));
+    let output = format!("--device_replay_output={path}");
+    let (same, ulp) = (kernels(&scratch, 0), kernels(&scratch, 4));
+    for device in ["--device=local-sync", "--device=local-task"] {
+        let program = ["iree-run-module", device, &module, "--function=chain", &input];
+        let recording = [&output[..], "--device_replay_ledger=dispatches", "--element_type=f32"];
+        let printed = print(&[&program[..], &recording].concat());
+        assert_eq!(printed, print(&program), "{device}");
+        let expected = "the same: 13 dispatches and 3 host reads\n";
+        assert_eq!(print(&verify(&[], &path)), expected, "{device}");
+        assert_eq!(print(&verify(&[&same], &path)), expected, "{device}");
+        let against = format!("--against={}", scratch.path("ledger").display());
+        let written = against.replace("--against", "--replay_ledger");
+        print(&["iree-run-replay", "--device=local-sync", &written, &path]);
+        assert_eq!(print(&verify(&[&against], &path)), expected, "{device}");
+        let ran = run(&verify(&[&ulp], &path));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        let first = "different: 1 differs of 1 dispatch and 0 host reads\n";
+        assert!(ran.stdout.starts_with(first) && ran.stdout.contains("chain_dispatch_0_matmul"), "{ran:?}");
+        // The records are those that other tools skip.
+        let dump = print(&["iree-dump-replay", &path]);
+        assert_eq!(dump.matches(" payload=unknown(1919248388) ").count(), 13, "{device}");
+    }
+    let redacted = scratch.path("redacted.ireereplay").to_str().unwrap().to_string();
+    print(&["rehal", "redact", &path, "-o", &redacted]);
+    assert!(fail(&verify(&[], &redacted)).contains("nothing to compare with"));
+}
+
+#[test]
 fn what_cannot_be_told_has_status_1() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     let against = ledger(&scratch, &[]);

@@ -15,11 +15,10 @@ use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::profile::ProfileRequest;
 use rehal_hal::{
-    Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer,
-    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File,
-    HostCall, HostFile, HostMemory, Indexed, KeptSubmission, Live, MemoryAccess, MemoryBarrier,
-    MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Rename, Semaphore,
-    SemaphoreFlags, Span, Store, Submission, Timepoint, rename_buffer_ref,
+    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
+    DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostMemory, KeptSubmission, Live,
+    MemoryAccess, MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp,
+    Semaphore, SemaphoreFlags, StoredNames, Submission,
 };
 
 /// Threads that run work.
@@ -28,6 +27,7 @@ const WORKERS: usize = 3;
 /// The device.
 pub struct LateDevice {
     base: Device,
+    info: DeviceInfo,
     /// Submissions with unreached waits.
     pending: PendingSubmissions,
     queue: Arc<Queue>,
@@ -60,7 +60,8 @@ impl LateDevice {
             let queue = queue.clone();
             move |kept| queue.push(kept)
         };
-        Device::new(Self { base, pending: PendingSubmissions::new(ready), queue })
+        let info = DeviceInfo { is_synchronous: false, ..base.info().clone() };
+        Device::new(Self { base, info, pending: PendingSubmissions::new(ready), queue })
     }
 }
 
@@ -111,7 +112,7 @@ fn run(kept: &KeptSubmission, base: &Device) -> Result<()> {
         return Ok(());
     }
     let scratch = Bump::new();
-    let op = kept.op().rename(&mut StoredNames { store: kept.store(), scratch: &scratch })?;
+    let op = kept.op().rename(&mut StoredNames::new(kept.store(), &scratch))?;
     // The underlying device may complete it on threads of its own.
     let done = base.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
     let signals = [done.at(1)];
@@ -124,7 +125,7 @@ fn run(kept: &KeptSubmission, base: &Device) -> Result<()> {
 
 impl DeviceBackend for LateDevice {
     fn info(&self) -> &DeviceInfo {
-        self.base.info()
+        &self.info
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
@@ -224,106 +225,5 @@ impl DeviceBackend for LateDevice {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// Maps the indices of a kept submission to its objects.
-struct StoredNames<'s> {
-    store: &'s Store,
-    scratch: &'s Bump,
-}
-
-impl<'s> StoredNames<'s> {
-    fn list<T: Copy, U: Copy>(
-        &mut self,
-        items: &'s [T],
-        rename: impl Fn(&mut Self, T) -> Result<U>,
-    ) -> Result<&'s [U]> {
-        let scratch = self.scratch;
-        Ok(scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?)
-    }
-}
-
-impl<'s> Rename<Indexed, Live<'s>> for StoredNames<'s> {
-    fn device(&mut self, _name: u32) -> Result<&'s Device> {
-        Err(Error::failed_precondition("a kept submission does not keep its device"))
-    }
-
-    fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
-        Ok(&self.store.buffers[name as usize])
-    }
-
-    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
-        rename_buffer_ref(self, reference)
-    }
-
-    fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
-        Ok(&self.store.semaphores[name as usize])
-    }
-
-    fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
-        Ok((&self.store.executables[executable as usize], ordinal))
-    }
-
-    fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {
-        Ok(&self.store.command_buffers[name as usize])
-    }
-
-    fn file(&mut self, name: u32) -> Result<&'s File> {
-        Ok(&self.store.files[name as usize])
-    }
-
-    fn event(&mut self, name: u32) -> Result<&'s Event> {
-        Ok(&self.store.events[name as usize])
-    }
-
-    fn channel(&mut self, name: u32) -> Result<&'s Channel> {
-        Ok(&self.store.channels[name as usize])
-    }
-
-    fn host_call(&mut self, name: u32) -> Result<&'s HostCall> {
-        Ok(&self.store.host_calls[name as usize])
-    }
-
-    fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
-        Ok(bytes.of(&self.store.bytes))
-    }
-
-    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
-        self.list(list.of(&self.store.lists.buffer_refs), |this, item| this.buffer_ref(item))
-    }
-
-    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
-        self.list(list.of(&self.store.lists.timepoints), |this, item| this.timepoint(item))
-    }
-
-    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
-        self.list(list.of(&self.store.lists.events), |this, item| this.event(item))
-    }
-
-    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
-        Ok(list.of(&self.store.lists.memory_barriers))
-    }
-
-    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
-        self.list(list.of(&self.store.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
-    }
-
-    fn created_buffer(&mut self, _name: u32) -> Result<()> {
-        Ok(())
-    }
-
-    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_read(
-        &mut self,
-        _file: u32,
-        _file_offset: u64,
-        _target: BufferRef<u32>,
-        (): (),
-    ) -> Result<()> {
-        Ok(())
     }
 }

@@ -17,6 +17,8 @@ pub struct DeviceInfo {
     pub driver: String,
     /// Its name within the driver.
     pub name: String,
+    /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it has run.
+    pub is_synchronous: bool,
 }
 
 /// A driver's implementation of a device. Every function may be called from any thread.

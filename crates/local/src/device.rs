@@ -96,7 +96,7 @@ impl LocalTask {
 }
 
 fn info(name: &str) -> DeviceInfo {
-    DeviceInfo { driver: name.into(), name: name.into() }
+    DeviceInfo { driver: name.into(), name: name.into(), is_synchronous: name == LOCAL_SYNC }
 }
 
 impl LocalDevice {

@@ -367,12 +367,15 @@ fn extents(plan: &Plan) -> Vec<Extent> {
 
 impl Extent {
     fn of(params: &BufferParams, size: u64) -> Self {
-        let params = params.canonical();
-        let writing = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::DISPATCH_IMAGE_WRITE;
-        let is_written_by_kernels = params.usage.intersects(writing)
-            && params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY);
-        Self { size, is_written_by_kernels }
+        Self { size, is_written_by_kernels: written_by_kernels(params) }
     }
+}
+
+/// Whether kernels may write a buffer.
+pub(crate) fn written_by_kernels(params: &BufferParams) -> bool {
+    let params = params.canonical();
+    let writing = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::DISPATCH_IMAGE_WRITE;
+    params.usage.intersects(writing) && params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY)
 }
 
 fn file_resources(plan: &Plan) -> Vec<u32> {

@@ -50,7 +50,8 @@ pub use operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation}
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use races::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use record::{
-    CaptureSink, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions, Recorder,
+    CaptureSink, DispatchWatcher, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions,
+    Recorder, WatchedDispatch,
 };
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
@@ -61,3 +62,4 @@ pub use slice::{
     StripExecutable, changes,
 };
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
+pub use walk::PlannedResult;

@@ -267,7 +267,7 @@ impl<W: Write + Seek> Copying<'_, W> {
         match record.payload_type() {
             // The writer has checksums of its own.
             PayloadType::CHECKSUMMED | PayloadType::CHECKSUMS => {}
-            PayloadType::READ_DIGEST => self.outcome.digest_count += 1,
+            PayloadType::READ_DIGEST | PayloadType::DISPATCH_DIGESTS => self.outcome.digest_count += 1,
             PayloadType::NONE => self.writer.append(fields, &[])?,
             _ => self.leave_out(record),
         }

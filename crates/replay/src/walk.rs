@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use rehal_hal::{BufferRef, Command, Dispatch, Indexed, QueueOp};
+use rehal_hal::{BufferRef, Command, Dispatch, HostOp, Indexed, MemoryAccess, QueueOp};
 
 use crate::Plan;
 use crate::plan::{ObjectKind, RecordLocation, StepOp};
@@ -12,6 +12,32 @@ pub(crate) enum Event {
     /// A submission, with its record.
     Submission(u32, RecordLocation),
     /// A host operation of the step with this number.
+    Host(u32, u32),
+}
+
+/// A result of a run that a ledger has an entry for: see [`Plan::results`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlannedResult {
+    /// What a dispatch writes.
+    Dispatch {
+        /// Ordinal of its record.
+        record: u32,
+        /// Ordinal of the record of its submission.
+        submission: u32,
+        /// How often its record has been performed before.
+        occurrence: u64,
+    },
+    /// What a map for reading sees.
+    Read {
+        /// Ordinal of its record.
+        record: u32,
+    },
+}
+
+/// What a run performs, by dispatches and host operations.
+enum Work<'w, 'p> {
+    Dispatch(&'w DispatchSite<'p>),
+    /// The host operation of the step with this number.
     Host(u32, u32),
 }
 
@@ -60,19 +86,48 @@ impl Plan {
         commands
     }
 
+    /// Calls `visit` with the results that observers of a run see, in their order.
+    pub fn results(&self, mut visit: impl FnMut(PlannedResult)) {
+        let _ = self.each_work(|work| {
+            match work {
+                Work::Dispatch(site) => visit(PlannedResult::Dispatch {
+                    record: site.location.ordinal,
+                    submission: site.submission_location.ordinal,
+                    occurrence: site.occurrence,
+                }),
+                Work::Host(step, index) => {
+                    if let HostOp::Map(range) = &self.host_ops[index as usize]
+                        && range.access.contains(MemoryAccess::READ)
+                    {
+                        visit(PlannedResult::Read { record: self.steps[step as usize].location.ordinal });
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
     /// Calls `visit` with each dispatch, in the order of a run in serialized order.
     pub(crate) fn each_dispatch<'p>(
         &'p self,
         mut visit: impl FnMut(&DispatchSite<'p>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        self.each_work(|work| match work {
+            Work::Dispatch(site) => visit(site),
+            Work::Host(..) => ControlFlow::Continue(()),
+        })
+    }
+
+    fn each_work<'p>(&'p self, mut visit: impl FnMut(Work<'_, 'p>) -> ControlFlow<()>) -> ControlFlow<()> {
         let commands = self.commands_by_buffer();
         let mut executions = vec![0u64; commands.len()];
         self.each_event(|event| {
-            let Event::Submission(index, submission_location) = event else {
-                return ControlFlow::Continue(());
+            let (index, submission_location) = match event {
+                Event::Submission(index, location) => (index, location),
+                Event::Host(step, index) => return visit(Work::Host(step, index)),
             };
             match &self.submissions[index as usize].op {
-                QueueOp::Dispatch(dispatch) => visit(&DispatchSite {
+                QueueOp::Dispatch(dispatch) => visit(Work::Dispatch(&DispatchSite {
                     submission: index,
                     submission_location,
                     command: None,
@@ -80,13 +135,13 @@ impl Plan {
                     occurrence: 0,
                     dispatch,
                     table: &[],
-                }),
+                })),
                 QueueOp::Execute { command_buffer, bindings, .. } => {
                     let occurrence = executions[*command_buffer as usize];
                     executions[*command_buffer as usize] += 1;
                     for (location, command) in &commands[*command_buffer as usize] {
                         if let Command::Dispatch(dispatch) = &self.commands[*command as usize].1 {
-                            visit(&DispatchSite {
+                            visit(Work::Dispatch(&DispatchSite {
                                 submission: index,
                                 submission_location,
                                 command: Some(*command),
@@ -94,7 +149,7 @@ impl Plan {
                                 occurrence,
                                 dispatch,
                                 table: bindings.of(&self.lists.buffer_refs),
-                            })?;
+                            }))?;
                         }
                     }
                     ControlFlow::Continue(())

@@ -1,10 +1,14 @@
 //! Ledgers: what each dispatch of a replay wrote, and what each host read saw.
 
+mod encoder;
 pub(crate) mod layout;
 mod reader;
+mod recorded;
+mod watcher;
 mod writer;
 
 pub use reader::{Entries, Entry, EntryKind, EntryRange, Ledger, Piece};
+pub use watcher::DispatchDigests;
 pub use writer::{LedgerContents, LedgerOptions, LedgerWriter};
 
 use rehal_replay::CaptureBytes;

@@ -52,7 +52,8 @@ pub use kernel_record::{
     SnapshotDifference, compare_snapshot,
 };
 pub use ledger::{
-    Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Piece,
+    DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
+    LedgerWriter, Piece,
 };
 pub use number_summary::NumberSummary;
 pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, transfer};
-use rehal_replay::{AccessKind, Operation};
+use rehal_replay::{AccessKind, AccessedRange};
 
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
@@ -58,9 +58,9 @@ struct Replaced {
 
 impl Written {
     /// Keeps the bytes that a dispatch may write; the same range is kept once.
-    pub(crate) fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn begin(&mut self, bindings: &[AccessedRange<'_>]) -> Result<()> {
         self.spare.append(&mut self.bindings);
-        for (binding, range) in (0..).zip(operation.bindings()) {
+        for (binding, range) in (0..).zip(bindings) {
             let bound = Range { offset: range.offset, length: range.length };
             if range.access == AccessKind::Reads || range.length == 0 {
                 continue;

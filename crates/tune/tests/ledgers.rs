@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use rehal_base::StatusCode;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, Writer};
-use rehal_hal::DeviceGroup;
-use rehal_local::LocalSync;
+use rehal_hal::{Device, DeviceGroup};
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
     HostReadLog, LedgerRecording, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
+    ReplayOrder,
 };
 use rehal_tune::{
-    ElementTypeRule, EntryKind, Ledger, LedgerContents, LedgerOptions, LedgerWriter, Outcome, Verification,
-    VerifyOptions, VerifySides, fuzzing, verify_against, verify_lockstep,
+    DispatchDigests, ElementTypeRule, EntryKind, Ledger, LedgerContents, LedgerOptions, LedgerWriter,
+    Outcome, Verification, VerifyOptions, VerifySides, fuzzing, verify_against, verify_lockstep,
 };
 
 fn plan(name: &str) -> Arc<Plan> {
@@ -172,6 +173,76 @@ fn recorded(ledger: LedgerRecording) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
+/// A replay of `plan` on `device`, recorded with digests of its dispatches, and what it read.
+fn recorded_dispatches(plan: &Arc<Plan>, device: Device, order: ReplayOrder) -> (Vec<u8>, Vec<u8>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recorded.ireereplay");
+    let options = RecordOptions { ledger: LedgerRecording::Dispatches, ..RecordOptions::default() };
+    let types = vec![ElementTypeRule::parse("f32").unwrap()];
+    let recorder = Recorder::create(&path, options).unwrap().watch(DispatchDigests::new(types));
+    let devices = recorder.wrap(&DeviceGroup::new(vec![device]).unwrap()).unwrap();
+    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let mut reads = HostReadLog::new(Vec::new(), usize::MAX);
+    Replay::new(plan.clone(), &devices, &options).unwrap().run(&mut [&mut reads]).unwrap();
+    drop(devices);
+    recorder.close().unwrap();
+    (std::fs::read(path).unwrap(), reads.finish().unwrap())
+}
+
+/// The entries of a ledger of dispatches, without those of host reads.
+fn dispatch_entries(ledger: &Ledger) -> Vec<String> {
+    let entries = ledger.entries().map(Result::unwrap);
+    entries.filter(|it| it.kind == EntryKind::Dispatch).map(|it| format!("{it:?}")).collect()
+}
+
+/// Every fixture program: the digests that its recording has are those of a replay, entry by entry, and it reads the same as
+/// without them.
+#[test]
+fn recorded_digests_are_those_of_a_replay() {
+    let mut count = 0;
+    for file in std::fs::read_dir(testing::fixtures().join("captures")).unwrap() {
+        let path = file.unwrap().path();
+        // These end the process.
+        if ["divide-by-zero", "gather-outside"].iter().any(|it| path.to_string_lossy().contains(it)) {
+            continue;
+        }
+        let Ok(plan) = Plan::compile(std::fs::read(&path).unwrap(), PlanOptions::default()) else { continue };
+        let plan = Arc::new(plan);
+        let mut reads = HostReadLog::new(Vec::new(), usize::MAX);
+        let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+        let plain = Replay::new(plan.clone(), &devices, &ReplayOptions::default());
+        // Some need files or plugins, or fail.
+        let Ok(()) = plain.and_then(|it| it.run(&mut [&mut reads]).map(drop)) else { continue };
+        let reads = reads.finish().unwrap();
+        let task = || LocalTask::create(LocalTaskOptions::default()).unwrap();
+        for (device, order) in [
+            (LocalSync::create(Plugins::default()), ReplayOrder::Serialized),
+            (task(), ReplayOrder::Serialized),
+            (task(), ReplayOrder::Captured),
+        ] {
+            let place = format!("{} on {} in {order:?}", path.display(), device.info().name);
+            let (bytes, read) = recorded_dispatches(&plan, device, order);
+            assert!(read == reads, "{place}");
+            let recorded = compiled(bytes);
+            let mut options = LedgerOptions::default();
+            options.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+            let mut writer = LedgerWriter::new(Vec::new(), &recorded, options).unwrap();
+            replay(&recorded).run(&mut [&mut writer]).unwrap();
+            let made = Ledger::from_bytes(writer.finish().unwrap()).unwrap();
+            let Some(own) = Ledger::of_capture(&recorded).unwrap() else {
+                assert_eq!(made.entries().count(), 0, "{place}");
+                continue;
+            };
+            assert_eq!(dispatch_entries(&own), dispatch_entries(&made), "{place}");
+            assert_eq!(own.entries().count(), made.entries().count(), "{place}");
+            let found = verify_against(&replay(&recorded), &own, &VerifyOptions::default(), &mut []).unwrap();
+            assert_eq!(found.outcome(), Outcome::Same, "{place}");
+            count += found.dispatch_count;
+        }
+    }
+    assert!(count > 1000, "{count}");
+}
+
 fn compiled(bytes: Vec<u8>) -> Arc<Plan> {
     Arc::new(Plan::compile(bytes, PlanOptions::default()).unwrap())
 }
@@ -247,6 +318,78 @@ fn malformed_digests_are_errors_and_wrong_ones_differ() {
         }));
         assert_eq!(error.unwrap_err().code(), StatusCode::DataLoss, "{at}");
     }
+}
+
+/// A copy of a capture with digests of dispatches, of which `edit` returns the payloads to write.
+fn with_dispatches(capture: &[u8], mut edit: impl FnMut(&[u8]) -> Vec<Vec<u8>>) -> Vec<u8> {
+    let capture = Capture::open(capture, OpenOptions::default()).unwrap();
+    let mut copy = std::io::Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut copy).unwrap();
+    for record in capture.records() {
+        let record = record.unwrap();
+        let mut fields = RecordFields::from(record.header);
+        let payloads = match record.payload_type() {
+            PayloadType::CHECKSUMS => continue,
+            PayloadType::CHECKSUMMED => Vec::new(),
+            PayloadType::DISPATCH_DIGESTS => edit(record.payload),
+            _ => vec![record.payload.to_vec()],
+        };
+        for payload in &payloads {
+            writer.append(&fields, &[payload]).unwrap();
+        }
+        if payloads.is_empty() {
+            // Entries name records by ordinal.
+            fields.payload_type = PayloadType::NONE;
+            writer.append(&fields, &[]).unwrap();
+        }
+    }
+    writer.close().unwrap();
+    copy.into_inner()
+}
+
+#[test]
+fn malformed_digests_of_dispatches_are_errors() {
+    let device = LocalSync::create(Plugins::default());
+    let (capture, _) = recorded_dispatches(&plan("chain.chain.local-sync"), device, ReplayOrder::Serialized);
+    let whole = Ledger::of_capture(&compiled(capture.clone())).unwrap().unwrap();
+    assert!(whole.has_dispatches());
+    let refused = |edit: &mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>| {
+        let Err(error) = Ledger::of_capture(&compiled(with_dispatches(&capture, edit))) else {
+            panic!("it is accepted")
+        };
+        assert_eq!(error.code(), StatusCode::DataLoss, "{}", error.report());
+        error.message().to_owned()
+    };
+    assert!(refused(&mut |it| vec![it.to_vec(), it.to_vec()]).contains("the second of record #"));
+    assert!(refused(&mut |_| vec![Vec::new()]).contains("have 0 bytes"));
+    assert!(refused(&mut |it| vec![it[..it.len() - 8].to_vec()]).contains("are not the entry"));
+    for at in [8, 16, 20, 24, 40, 60] {
+        let mut changed = |it: &[u8]| {
+            let mut it = it.to_vec();
+            it[at] ^= 0x40;
+            vec![it]
+        };
+        refused(&mut changed);
+    }
+}
+
+/// As after a crash of the watcher, or in a capture of a program that was killed.
+#[test]
+fn a_ledger_ends_where_digests_are_missing() {
+    let device = LocalSync::create(Plugins::default());
+    let (capture, _) = recorded_dispatches(&plan("chain.chain.local-sync"), device, ReplayOrder::Serialized);
+    let mut count = 0;
+    let bytes = with_dispatches(&capture, |it| {
+        count += 1;
+        if count == 5 { Vec::new() } else { vec![it.to_vec()] }
+    });
+    let recorded = compiled(bytes);
+    let ledger = Ledger::of_capture(&recorded).unwrap().unwrap();
+    let mut entries = ledger.entries();
+    let dispatches = entries.by_ref().filter(|it| it.as_ref().unwrap().kind == EntryKind::Dispatch).count();
+    assert_eq!((dispatches, entries.is_complete()), (4, false));
+    let found = verify_against(&replay(&recorded), &ledger, &VerifyOptions::default(), &mut []).unwrap();
+    assert_eq!((found.outcome(), found.dispatch_count), (Outcome::Undecided, 4));
 }
 
 #[test]

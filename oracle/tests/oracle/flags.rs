@@ -27,6 +27,7 @@ const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
+const RECORDED_TYPE: Added = ("element_type", RECORDED_LEDGER.1);
 const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
 const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
@@ -50,8 +51,8 @@ const TOOLS: [(&str, &[Added]); 11] = [
     ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
-    ("iree-run-module", &[VERSION, RECORDED_LEDGER]),
-    ("iree-benchmark-module", &[VERSION, RECORDED_LEDGER, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
+    ("iree-run-module", &[VERSION, RECORDED_LEDGER, RECORDED_TYPE]),
+    ("iree-benchmark-module", &[VERSION, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE]),

@@ -18,19 +18,20 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     if !short.starts_with("crash.") || short.contains("-ok.") {
         per_capture(trials, "ledger", capture, ledgers);
         if command(capture).is_some() {
-            per_capture(trials, "ledger_recorded", capture, recorded);
+            per_capture(trials, "ledger_recorded", capture, |it| recorded(it, "reads"));
+            per_capture(trials, "ledger_recorded_dispatches", capture, |it| recorded(it, "dispatches"));
         }
     }
 }
 
-/// A program recorded with digests of what it reads: the reference replays and dumps the capture, and a replay of ours verifies.
-fn recorded(capture: &Capture) -> Outcome {
+/// A program recorded with digests of what it reads, or also of what its dispatches write: the reference replays and dumps the capture, and a replay of ours verifies.
+fn recorded(capture: &Capture, ledger: &str) -> Outcome {
     let Some(mut arguments) = command(capture) else { return Ok(()) };
     let scratch = tempfile::tempdir()?;
     let path = scratch.path().join("recorded.ireereplay").display().to_string();
     arguments.retain(|argument| !argument.starts_with("--device_replay_output="));
     arguments.push(format!("--device_replay_output={path}"));
-    arguments.push("--device_replay_ledger=reads".to_owned());
+    arguments.push(format!("--device_replay_ledger={ledger}"));
     let ended = tool::run(&Pair::find("iree-run-module")?.ours, &arguments, &capture.directory)?;
     if !ended.succeeded() {
         return Ok(());
@@ -43,11 +44,13 @@ fn recorded(capture: &Capture) -> Outcome {
     let replay: Vec<String> = devices.chain([path]).collect();
     let theirs = tool::run(&Pair::find("iree-run-replay")?.theirs, &replay, scratch.path())?;
     ensure(theirs.succeeded(), || format!("their replay ends with {}", theirs.summary()))?;
-    // The payload type of digests.
-    let has_reads = String::from_utf8_lossy(&ours.stdout).contains(" payload=unknown(1919248387) ");
+    // The payload types of digests.
+    let dump = String::from_utf8_lossy(&ours.stdout);
+    let has_digests =
+        [1919248387, 1919248388].iter().any(|it| dump.contains(&format!(" payload=unknown({it}) ")));
     let verify = [vec!["verify".to_owned()], replay].concat();
     let ended = tool::run(&tool::ours("rehal")?, &verify, scratch.path())?;
-    ensure(ended.succeeded() == has_reads, || {
+    ensure(ended.succeeded() == has_digests, || {
         format!("the verification ends with {}\n{}", ended.summary(), String::from_utf8_lossy(&ended.stdout))
     })
 }

@@ -14,6 +14,7 @@ use rehal_session::{
 use super::{Options, OutputTarget, ResultOptions};
 use crate::flags::{Flag, Flags, Group, List, Refusal, invalid};
 use crate::kernel_recording::ProgramRecording;
+use crate::tools::ledger_flags::ELEMENT_TYPE;
 use crate::{devices, output, parameters};
 
 const MODULE: List<ModuleSource> = List::parsed(
@@ -78,14 +79,21 @@ const FILE_VALIDATION: Flag<FileValidation> = Flag::choice(
 const REPLAY_LEDGER: Flag<LedgerRecording> = Flag::choice(
     "device_replay_ledger",
     "off",
-    &[("off", LedgerRecording::Off), ("reads", LedgerRecording::Reads)],
-    "What the capture says about the results, which rehal verify compares a replay with. off: nothing. reads: a digest of the \
-     bytes of each host read, in records that other tools skip.",
+    &[
+        ("off", LedgerRecording::Off),
+        ("reads", LedgerRecording::Reads),
+        ("dispatches", LedgerRecording::Dispatches),
+    ],
+    "What the capture says about the results, in records that other tools skip; rehal verify compares a replay with it. off: \
+     nothing. reads: a digest of the bytes of each host read. dispatches: also digests of what each dispatch writes; the \
+     program's work is then performed one operation at a time.",
 );
 
 /// Recording to a capture.
-pub(crate) const RECORDING: Group =
-    Group { title: "Recording", flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION, &REPLAY_LEDGER] };
+pub(crate) const RECORDING: Group = Group {
+    title: "Recording",
+    flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION, &REPLAY_LEDGER, &ELEMENT_TYPE],
+};
 
 const OUTPUT: List<OutputTarget> = List::parsed(
     "output",
@@ -196,6 +204,7 @@ impl Options {
             recording.record.file_policy = flags.get(&FILE_POLICY);
             recording.record.file_validation = flags.get(&FILE_VALIDATION);
             recording.record.ledger = flags.get(&REPLAY_LEDGER);
+            recording.element_types = flags.list(&ELEMENT_TYPE);
             recording
         });
         let kernels = ProgramRecording::of_program(flags, &mut program.recording);

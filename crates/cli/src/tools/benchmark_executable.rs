@@ -176,10 +176,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn benchmark(options: Options) -> Result<()> {
     let base = options.devices.open()?;
-    let create = |recording: &RecordingOptions| {
-        Recorder::create(recording.path.path(), recording.record).context(|| recording.path.place())
-    };
-    let recorder = options.recording.as_ref().map(create).transpose()?;
+    let recorder = options.recording.as_ref().map(RecordingOptions::create).transpose()?;
     let devices = match &recorder {
         Some(recorder) => recorder.wrap(&base)?,
         None => base,

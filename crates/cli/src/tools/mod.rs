@@ -19,7 +19,7 @@ mod kernel_record;
 mod kernel_replay;
 mod kernel_stub;
 mod kernels;
-mod ledger_flags;
+pub(crate) mod ledger_flags;
 mod parameter_output;
 mod profile;
 mod profile_compare;

@@ -250,7 +250,7 @@ fn nothing_to_compare() -> Error {
     Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
         "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
          --other_device, or another executable with --replay_executable_substitution; use --watch_memory; or record with \
-         --device_replay_ledger=reads",
+         --device_replay_ledger=dispatches",
     )
 }
 

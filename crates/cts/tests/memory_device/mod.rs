@@ -49,7 +49,7 @@ pub struct MemoryDevice {
 impl MemoryDevice {
     /// A device with this fault.
     pub fn create(fault: Fault) -> Device {
-        let info = DeviceInfo { driver: "memory".into(), name: "memory".into() };
+        let info = DeviceInfo { driver: "memory".into(), name: "memory".into(), is_synchronous: false };
         Device::new(Self { info, fault })
     }
 }

@@ -39,7 +39,7 @@ impl RecordedBuffer {
 
     /// What a program reads, if that is recorded.
     fn digest(&self, mapped: &MappedRange, memory: &HostMemory) -> Option<layout::ReadDigest> {
-        let is_wanted = self.stream.options.ledger == LedgerRecording::Reads;
+        let is_wanted = self.stream.options.ledger != LedgerRecording::Off;
         if !is_wanted || !mapped.access.contains(MemoryAccess::READ) {
             return None;
         }

@@ -1,26 +1,37 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rehal_base::{Error, Result};
-use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
+use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, CommandBufferParams, HostOp, Live};
 
 use super::names::{BaseNames, IdNames, RecordedObject, copy_sides, with_scratch};
 use super::stream::{Stream, status_of};
+use super::watch::WatchedCommands;
 use crate::encode;
 
 /// A command buffer whose commands are recorded.
 pub(super) struct RecordedCommandBuffer {
     pub base: CommandBuffer,
     pub id: u64,
+    /// Its commands, if its dispatches are watched.
+    pub watched: Option<Arc<Mutex<WatchedCommands>>>,
     device: u64,
     stream: Arc<Stream>,
 }
 
 impl RecordedCommandBuffer {
-    /// Wraps `base` as command buffer `id`.
-    pub fn wrap(base: CommandBuffer, id: u64, device: u64, stream: &Arc<Stream>) -> CommandBuffer {
-        let params = *base.params();
-        CommandBuffer::with_id(base.id(), params, Self { base, id, device, stream: stream.clone() })
+    /// Wraps `base` as command buffer `id`, which has `params` for the program.
+    pub fn wrap(
+        base: CommandBuffer,
+        params: CommandBufferParams,
+        id: u64,
+        device: u64,
+        stream: &Arc<Stream>,
+        is_watched: bool,
+    ) -> CommandBuffer {
+        let watched = is_watched.then(Arc::default);
+        CommandBuffer::with_id(base.id(), params, Self { base, id, watched, device, stream: stream.clone() })
     }
 
     fn record_host_op(&self, outcome: &Result<()>, op: &HostOp<crate::Ids<'_>>) {
@@ -33,6 +44,9 @@ impl RecordedCommandBuffer {
 impl CommandBufferBackend for RecordedCommandBuffer {
     fn begin(&self) -> Result<()> {
         let outcome = self.base.backend().begin();
+        if let Some(watched) = &self.watched {
+            watched.lock().clear();
+        }
         self.record_host_op(&outcome, &HostOp::BeginCommandBuffer { command_buffer: self.id });
         outcome
     }
@@ -48,13 +62,22 @@ impl CommandBufferBackend for RecordedCommandBuffer {
         with_scratch(|scratch| {
             let stream = &self.stream;
             let ids = command.rename(&mut IdNames::new(stream, scratch))?;
-            let outcome = self.base.backend().record(&command.rename(&mut BaseNames { stream, scratch })?);
+            let base = command.rename(&mut BaseNames { stream, scratch })?;
+            let outcome = self.base.backend().record(&base);
             let status = status_of(&outcome);
             if status == 0 && transfers_nothing(command) {
                 return outcome;
             }
-            stream.with_log(|log| log.calls(self.device, status, |put| encode::command(self.id, &ids, put)));
-            outcome
+            // That of a record which a closed capture lacks is used by none.
+            let mut record = 0;
+            stream.with_log(|log| {
+                record = log.record_count();
+                log.calls(self.device, status, |put| encode::command(self.id, &ids, put));
+            });
+            match &self.watched {
+                Some(watched) if status == 0 => watched.lock().push(record as u32, &base, &ids),
+                _ => outcome,
+            }
         })
     }
 

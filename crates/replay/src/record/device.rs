@@ -6,10 +6,10 @@ use rehal_base::{Error, HostMemory, Result};
 use rehal_capture::ObjectType;
 use rehal_hal::profile::ProfileRequest;
 use rehal_hal::{
-    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
-    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileSource, HostFile,
-    HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics, PrepareExecutable, QueueAffinity,
-    QueueOp, Semaphore, SemaphoreFlags, Submission,
+    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CreateOp, Device, DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
+    FileSource, HostFile, HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics,
+    PrepareExecutable, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
@@ -19,10 +19,13 @@ use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Reference, Source};
-use super::names::{BaseNames, IdNames, RecordedObject, copy_sides, recorded_semaphore, with_scratch};
+use super::names::{
+    BaseNames, IdNames, RecordedObject, copy_sides, recorded_command_buffer, recorded_semaphore, with_scratch,
+};
 use super::outcome::Outcome;
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
+use super::watch::WatchedQueue;
 use crate::encode::{self, Put};
 use crate::ids::Ids;
 
@@ -37,18 +40,28 @@ pub(super) struct RecordedDevice {
     /// Whether the base device performs work; otherwise it only orders it.
     performs: bool,
     stream: Arc<Stream>,
+    /// Performs the work, if dispatches are watched.
+    watched: Option<WatchedQueue>,
 }
 
 impl RecordedDevice {
     /// Records `base` and its allocator.
-    pub fn wrap(base: Device, stream: &Arc<Stream>, performs: bool) -> Device {
+    pub fn wrap(base: Device, stream: &Arc<Stream>, performs: bool, watched: Option<WatchedQueue>) -> Device {
         let (id, allocator) = (stream.next_id(), stream.next_id());
         stream.with_log(|log| {
             log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
             let allocator = CreateOp::Allocator { device: id, created: allocator };
             log.calls(id, 0, |put| encode::create(&allocator, put));
         });
-        Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), performs, stream: stream.clone() })
+        Device::new(Self {
+            base,
+            id,
+            allocator,
+            cache: AtomicU64::new(0),
+            performs,
+            stream: stream.clone(),
+            watched,
+        })
     }
 
     /// Records that the device joined a group.
@@ -154,10 +167,17 @@ impl DeviceBackend for RecordedDevice {
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         let created = self.stream.next_id();
-        let outcome = self.base.backend().create_command_buffer(params);
+        let mut base_params = params;
+        if self.watched.is_some() {
+            // What is performed by itself must not run while it is recorded.
+            base_params.mode -= CommandBufferMode::ALLOW_INLINE_EXECUTION;
+        }
+        let outcome = self.base.backend().create_command_buffer(base_params);
         let op = CreateOp::CommandBuffer { device: self.id, params, created };
         self.record_creation(&outcome, ObjectType::COMMAND_BUFFER, &op);
-        outcome.map(|base| RecordedCommandBuffer::wrap(base, created, self.id, &self.stream))
+        let is_watched = self.watched.is_some();
+        outcome
+            .map(|base| RecordedCommandBuffer::wrap(base, params, created, self.id, &self.stream, is_watched))
     }
 
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
@@ -280,9 +300,10 @@ impl DeviceBackend for RecordedDevice {
                 let signal = &signals[index];
                 recorded_semaphore(stream, signal.semaphore).map(|it| it.will_signal(signal.value))
             })?;
-            let mut offset = None;
+            let (mut offset, mut ordinal) = (None, 0);
             stream.with_log(|log| {
                 encode::submission(&ids, &mut |call, payload_type, parts| {
+                    ordinal = log.record_count();
                     offset = Some(log.operation(self.id, 0, call, payload_type, parts));
                 });
                 if stream.options.flushes_submissions {
@@ -290,7 +311,19 @@ impl DeviceBackend for RecordedDevice {
                 }
             });
             let ending = Outcome::of(stream, offset, submission.signals);
-            let outcome = base.device.backend().submit(&base);
+            let outcome = match self.watched.as_ref().filter(|_| WatchedQueue::takes(&base.op)) {
+                Some(watched) => {
+                    let commands = match submission.op {
+                        QueueOp::Execute { command_buffer, .. } => {
+                            recorded_command_buffer(stream, command_buffer)?.watched.clone()
+                        }
+                        _ => None,
+                    };
+                    let record = offset.map(|offset| (ordinal as u32, offset));
+                    watched.submit(&base, &ids, commands, record).map(|()| None)
+                }
+                None => base.device.backend().submit(&base),
+            };
             ending.returned(&outcome);
             if outcome.is_err() {
                 for (signal, before) in signals.iter().zip(&*before) {
@@ -320,6 +353,9 @@ impl DeviceBackend for RecordedDevice {
     }
 
     fn trim(&self) -> Result<()> {
+        if let Some(watched) = &self.watched {
+            watched.fail_stranded();
+        }
         let outcome = self.base.backend().trim();
         let op = HostOp::Trim { device: self.id };
         let status = status_of(&outcome);

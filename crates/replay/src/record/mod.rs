@@ -18,6 +18,7 @@ mod outcome;
 mod semaphore;
 mod stream;
 mod sync;
+mod watch;
 
 use std::fs::{File, TryLockError};
 use std::io::Seek;
@@ -31,9 +32,11 @@ use rehal_hal::{Device, DeviceGroup, HostOp};
 use self::device::RecordedDevice;
 use self::names::recorded_device;
 use self::stream::Stream;
+use self::watch::{Watch, WatchedQueue};
 use crate::encode;
 
 pub use self::stream::CaptureSink;
+pub use self::watch::{DispatchWatcher, WatchedDispatch};
 
 /// How files imported from disk are stored in a capture. Files over memory are always stored whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +70,8 @@ pub enum LedgerRecording {
     Off,
     /// A digest of what each map for reading saw.
     Reads,
+    /// The same, and what the recorder's [`DispatchWatcher`] says of each dispatch; see [`Recorder::watch`].
+    Dispatches,
 }
 
 /// Options of a recorder.
@@ -129,6 +134,7 @@ pub struct RecordOptions {
 /// ```
 pub struct Recorder {
     stream: Arc<Stream>,
+    watch: Option<Arc<Watch>>,
 }
 
 impl Recorder {
@@ -139,12 +145,24 @@ impl Recorder {
     /// with `UNAVAILABLE`. A pipe is rejected with `INVALID_ARGUMENT`: closing a capture writes the length in its
     /// header.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)? })
+        Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)?, watch: None })
     }
 
     /// Starts a capture in `sink`.
     pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Box::new(sink), options)? })
+        Ok(Self { stream: Stream::start(Box::new(sink), options)?, watch: None })
+    }
+
+    /// Lets `watcher` see what each dispatch of the devices that are wrapped from now on writes, and records what it says.
+    /// Does nothing unless [`RecordOptions::ledger`] is [`LedgerRecording::Dispatches`].
+    ///
+    /// Their work is then performed one operation at a time, in the order in which the program's waits allow it, and each
+    /// dispatch by itself, without the commands round it.
+    pub fn watch(mut self, watcher: impl DispatchWatcher + 'static) -> Self {
+        if self.stream.options.ledger == LedgerRecording::Dispatches {
+            self.watch = Some(Watch::new(&self.stream, Box::new(watcher)));
+        }
+        self
     }
 
     /// Wraps the devices of `group`, in order; every call on them is recorded.
@@ -158,8 +176,12 @@ impl Recorder {
     }
 
     fn wrap_as(&self, group: &DeviceGroup, performs: bool) -> Result<DeviceGroup> {
-        let wrap = |base: &Device| RecordedDevice::wrap(base.clone(), &self.stream, performs);
-        let devices: Vec<Device> = group.devices().iter().map(wrap).collect();
+        let wrap = |base: &Device| {
+            let watched = self.watch.as_ref().filter(|_| performs);
+            let watched = watched.map(|watch| WatchedQueue::new(watch, base)).transpose()?;
+            Ok(RecordedDevice::wrap(base.clone(), &self.stream, performs, watched))
+        };
+        let devices: Vec<Device> = group.devices().iter().map(wrap).collect::<Result<_>>()?;
         for device in &devices {
             let device = recorded_device(&self.stream, device)?;
             device.record_topology();
@@ -185,8 +207,12 @@ impl Recorder {
 
     /// Closes the capture: writes pending records and seals the file. Returns the first error of recording; later
     /// calls on the devices are forwarded without being recorded. Closing again does nothing.
+    ///
+    /// If dispatches are watched, it first waits for the submissions that are ready, so it must not be called by a thread of
+    /// a device.
     pub fn close(&self) -> Result<()> {
-        self.stream.close()
+        let watched = self.watch.as_ref().map_or(Ok(()), |watch| watch.finish());
+        self.stream.close().and(watched)
     }
 
     fn record_scope(&self, name: &str, op: &HostOp<crate::Ids<'_>>) -> Result<()> {

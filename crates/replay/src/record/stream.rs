@@ -223,6 +223,22 @@ impl Log {
         self.append(&fields, &[digest.as_bytes()]);
     }
 
+    /// Appends what a dispatch of an earlier submission wrote.
+    pub fn dispatch_digests(&mut self, payload: &[u8]) {
+        let fields = RecordFields {
+            record_type: RecordType::SESSION,
+            optional: true,
+            payload_type: PayloadType::DISPATCH_DIGESTS,
+            ..Default::default()
+        };
+        self.append(&fields, &[payload]);
+    }
+
+    /// Records so far: the ordinal of the next one.
+    pub fn record_count(&self) -> u64 {
+        self.writer.record_count()
+    }
+
     /// Updates the status of the record at `offset`, whose call has failed only now.
     pub fn set_status(&mut self, offset: u64, status: u32) {
         self.writer.set_status(offset, status);

@@ -173,7 +173,7 @@ impl TestDevice {
     /// Creates the device and its log.
     pub fn create() -> (Device, Arc<Log>) {
         let log = Arc::new(Log::default());
-        let info = DeviceInfo { driver: "test".into(), name: "test".into() };
+        let info = DeviceInfo { driver: "test".into(), name: "test".into(), is_synchronous: false };
         (Device::new(Self { info, log: log.clone() }), log)
     }
 

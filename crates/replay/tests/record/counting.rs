@@ -26,7 +26,7 @@ impl Calls {
 
 /// The device.
 pub fn device(calls: &Calls) -> Device {
-    let info = DeviceInfo { driver: "counting".into(), name: "counting".into() };
+    let info = DeviceInfo { driver: "counting".into(), name: "counting".into(), is_synchronous: false };
     Device::new(Counting { info, calls: calls.clone() })
 }
 

@@ -10,7 +10,7 @@ use rehal_hal::{
 };
 use rehal_replay::RecordOptions;
 
-use crate::program::{Program, Reads, host_call, operations, replay};
+use crate::program::{Program, Reads, host_call, operations, replay, watched};
 
 /// The status of each submission, in order.
 #[track_caller]
@@ -41,7 +41,12 @@ const ABORTED: u32 = StatusCode::Aborted as u32;
 
 #[test]
 fn a_failure_is_recorded_for_the_submission_and_its_waiters() {
-    let program = Program::new(RecordOptions::default());
+    // Watched work fails the same.
+    [RecordOptions::default(), watched()].into_iter().for_each(failure);
+}
+
+fn failure(options: RecordOptions) {
+    let program = Program::new(options);
     let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
     let (failed, after, fine) = (program.semaphore(), program.semaphore(), program.semaphore());
     let queue = program.device().queue(QUEUE_AFFINITY_ANY);
@@ -75,7 +80,12 @@ fn a_failure_is_recorded_for_the_submission_and_its_waiters() {
 
 #[test]
 fn a_later_failure_is_recorded_from_the_signals() {
-    let program = Program::new(RecordOptions::default());
+    // Watched work fails the same.
+    [RecordOptions::default(), watched()].into_iter().for_each(later_failure);
+}
+
+fn later_failure(options: RecordOptions) {
+    let program = Program::new(options);
     let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
     let [gate, never, ran, waited] = std::array::from_fn(|_| program.semaphore());
     let queue = program.device().queue(QUEUE_AFFINITY_ANY);

@@ -13,14 +13,18 @@ use rehal_hal::{
 use rehal_replay::{RecordOptions, ReplayOrder};
 
 use crate::program::{
-    Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay, replay_in,
+    Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay, replay_in, watched,
 };
 
 /// Work that executes inside its submit call signals before the call returns; calls triggered by the signal are recorded
 /// after the submission.
 #[test]
 fn calls_triggered_by_a_submission_are_recorded_after_it() {
-    let program = Program::new(RecordOptions::default());
+    [RecordOptions::default(), watched()].into_iter().for_each(triggered_calls);
+}
+
+fn triggered_calls(options: RecordOptions) {
+    let program = Program::new(options);
     let buffer = program.buffer(&[0; 4]);
     let done = program.semaphore();
     let seen = Arc::new(AtomicU32::new(0));

@@ -9,13 +9,32 @@ use rehal_hal::{
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
-    Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions, ReplayOrder,
+    AccessedRange, DispatchWatcher, LedgerRecording, Observer, Plan, PlanOptions, RecordOptions, Recorder,
+    Replay, ReplayOptions, ReplayOrder, WatchedDispatch,
 };
 
 use crate::memory::Memory;
 
 pub fn local_sync() -> Device {
     LocalSync::create(Plugins::default())
+}
+
+/// A watcher whose records are empty, for programs that are recorded with [`LedgerRecording::Dispatches`].
+struct EmptyDigests;
+
+impl DispatchWatcher for EmptyDigests {
+    fn before_dispatch(&mut self, _bindings: &[AccessedRange<'_>]) -> Result<()> {
+        Ok(())
+    }
+
+    fn after_dispatch(&mut self, _dispatch: &WatchedDispatch<'_>) -> Result<&[u8]> {
+        Ok(&[])
+    }
+}
+
+/// The options of a program whose dispatches are watched.
+pub fn watched() -> RecordOptions {
+    RecordOptions { ledger: LedgerRecording::Dispatches, ..RecordOptions::default() }
 }
 
 /// A recorded program.
@@ -32,7 +51,7 @@ impl Program {
 
     pub fn on(devices: Vec<Device>, options: RecordOptions) -> Self {
         let memory = Memory::default();
-        let recorder = Recorder::to(memory.clone(), options).unwrap();
+        let recorder = Recorder::to(memory.clone(), options).unwrap().watch(EmptyDigests);
         let group = recorder.wrap(&DeviceGroup::new(devices).unwrap()).unwrap();
         Self { recorder, devices: group.devices().to_vec(), memory }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::{FileMode, Scopes};
-use rehal_replay::RecordOptions;
+use rehal_replay::{RecordOptions, Recorder};
+use rehal_tune::{DispatchDigests, ElementTypeRule};
 use rehal_values::{Input, ScalarType, Source};
 
 use crate::{DeviceOptions, NamedPath, ProfilingOptions};
@@ -68,8 +69,10 @@ pub enum ModuleMode {
 pub struct RecordingOptions {
     /// The output file, which is created or truncated.
     pub path: NamedPath,
-    /// How files are captured, and how a replay validates them.
+    /// How files are captured, how a replay validates them, and what is recorded of the results.
     pub record: RecordOptions,
+    /// The element types of what functions write, if dispatches are watched; the last rule that matches counts.
+    pub element_types: Vec<ElementTypeRule>,
 }
 
 /// The parameter files of a program, and how they are read.
@@ -111,7 +114,13 @@ impl ModuleSource {
 impl RecordingOptions {
     /// A capture at `path` with the default [`RecordOptions`].
     pub fn new(path: impl Into<NamedPath>) -> Self {
-        Self { path: path.into(), record: RecordOptions::default() }
+        Self { path: path.into(), record: RecordOptions::default(), element_types: Vec::new() }
+    }
+
+    /// Starts the capture.
+    pub fn create(&self) -> Result<Recorder> {
+        let recorder = Recorder::create(self.path.path(), self.record).context(|| self.path.place())?;
+        Ok(recorder.watch(DispatchDigests::new(self.element_types.clone())))
     }
 }
 

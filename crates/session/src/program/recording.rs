@@ -10,8 +10,7 @@ pub(super) fn recorder(options: &ProgramOptions) -> Result<Option<Recorder>> {
     let Some(recording) = &options.recording else { return Ok(None) };
     let path = recording.path.path();
     check_not_read(options, path).context(|| recording.path.place())?;
-    let recorder = Recorder::create(path, recording.record);
-    recorder.map(Some).context(|| recording.path.place())
+    recording.create().map(Some)
 }
 
 /// Refuses to overwrite a module or parameters, which may be mapped.

@@ -1,13 +1,11 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, ElementType, Error, Fault, FormatError, MappedFile, Range, Result};
-use rehal_capture::layout::ReadDigest;
-use rehal_capture::{Capture, OpenOptions, OperationCode, PayloadType, Record, RecordType};
 use rehal_replay::Plan;
 use zerocopy::FromBytes;
 
+use super::CaptureIdentity;
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
-use super::{CaptureIdentity, writer};
 use crate::NumberSummary;
 
 /// An open ledger. Its header is checked; entries are checked as they are read, in the order of the replay.
@@ -94,35 +92,6 @@ impl Ledger {
         Ok(Self { bytes: LedgerBytes::Memory(bytes), header })
     }
 
-    /// The ledger that the recorder of a capture added to it; `None` if it has none.
-    pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
-        let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
-        let (mut digests, mut last) = (Vec::new(), None);
-        // The plan was made from verified records.
-        for record in capture.records_unverified() {
-            let record = record?;
-            let ordinal = record.ordinal();
-            let is_digest = (record.record_type(), record.payload_type())
-                == (RecordType::SESSION, PayloadType::READ_DIGEST);
-            match last.filter(|_| is_digest) {
-                Some(mapped) => digests.push((mapped, *read_digest(&record, mapped)?)),
-                None if is_digest => {
-                    let message =
-                        format!("record #{ordinal} has the digest of a host read, but does not follow one");
-                    return Err(Error::data_loss(message));
-                }
-                None => {}
-            }
-            let is_map = record.operation() == OperationCode::BUFFER_MAP_RANGE;
-            last = u32::try_from(ordinal).ok().filter(|_| is_map);
-        }
-        if digests.is_empty() {
-            return Ok(None);
-        }
-        // A capture that was never closed may lack the digests of its last reads.
-        Self::from_bytes(writer::of_digests(plan, &digests, capture.is_closed())).map(Some)
-    }
-
     /// Whether it has an entry for each dispatch.
     pub fn has_dispatches(&self) -> bool {
         self.header.flags.get() & layout::HAS_DISPATCHES != 0
@@ -154,15 +123,6 @@ impl Ledger {
         };
         Entries { bytes, at: size_of::<Header>(), count: 0, state: State::Open }
     }
-}
-
-/// The payload of the record behind the map with ordinal `mapped`.
-fn read_digest<'c>(record: &Record<'c>, mapped: u32) -> Result<&'c ReadDigest> {
-    let payload = record.payload;
-    ReadDigest::ref_from_bytes(payload).map_err(|_| {
-        let length = payload.len();
-        Error::data_loss(format!("the digest of the host read of record #{mapped} has {length} bytes"))
-    })
 }
 
 fn header(bytes: &[u8]) -> Result<Header, FormatError> {
@@ -264,12 +224,7 @@ impl<'l> Entries<'l> {
     }
 
     fn check_sum(&self, header: &EntryHeader, entry: &[u8]) -> Result<(), FormatError> {
-        let at = std::mem::offset_of!(EntryHeader, checksum);
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&entry[..at]);
-        sum.update(&[0; 4]);
-        sum.update(&entry[at + 4..]);
-        let sum = sum.finalize();
+        let sum = checksum(entry);
         match header.checksum.get() {
             own if own == sum => Ok(()),
             own => Err(self.corrupt(12, "checksum", &format!("{sum:08x}"), format!("{own:08x}"))),
@@ -396,6 +351,16 @@ impl<'l> Iterator for Entries<'l> {
         }
         outcome.transpose()
     }
+}
+
+/// The checksum of an entry, which is at least as long as its header.
+pub(super) fn checksum(entry: &[u8]) -> u32 {
+    let at = std::mem::offset_of!(EntryHeader, checksum);
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&entry[..at]);
+    sum.update(&[0; 4]);
+    sum.update(&entry[at + 4..]);
+    sum.finalize()
 }
 
 fn summary(header: &RangeHeader) -> NumberSummary {

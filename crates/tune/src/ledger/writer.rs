@@ -1,17 +1,17 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use rehal_base::{ElementType, Error, Range, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_capture::layout::ReadDigest;
 use rehal_replay::{HostRead, Observer, Operation, Plan};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::CaptureIdentity;
+use super::encoder::{EntryEncoder, seal};
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
-use super::{CaptureIdentity, digest};
-use crate::number_summary::Summing;
 use crate::tolerance::{ElementTypeRule, element_type_of};
-use crate::written::{Written, part};
+use crate::written::Written;
 
 /// What a ledger has an entry for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,83 +43,32 @@ pub struct LedgerOptions {
 /// A ledger is complete once [`LedgerWriter::finish`] returns.
 pub struct LedgerWriter<W: Write> {
     sink: W,
-    options: LedgerOptions,
+    contents: LedgerContents,
     written: Written,
-    entry: Vec<u8>,
+    encoder: EntryEncoder,
     entry_count: u64,
 }
-
-/// Bytes of a piece, unless there would be too many.
-const PIECE_BYTES: u64 = 16 << 10;
-/// Number of pieces of a range, beyond which pieces are larger; each change has at least one.
-const PIECES: u64 = 1024;
 
 impl<W: Write> LedgerWriter<W> {
     /// Begins the ledger of a replay of `plan`.
     pub fn new(mut sink: W, plan: &Plan, options: LedgerOptions) -> Result<Self> {
         let header = header(plan, options.contents, options.kept_bytes);
         sink.write_all(header.as_bytes()).map_err(writing)?;
-        Ok(Self { sink, options, written: Written::default(), entry: Vec::new(), entry_count: 0 })
+        let LedgerOptions { contents, kept_bytes, element_types } = options;
+        let encoder = EntryEncoder::new(kept_bytes, element_types);
+        Ok(Self { sink, contents, written: Written::default(), encoder, entry_count: 0 })
     }
 
     /// Marks the ledger as complete and returns the sink, flushed.
     pub fn finish(mut self) -> Result<W> {
-        self.begin(EntryHeader {
+        self.encoder.begin(EntryHeader {
             kind: U32::new(layout::ENTRY_END),
             occurrence: U64::new(self.entry_count),
             ..EntryHeader::default()
         });
-        self.end()?;
+        self.sink.write_all(self.encoder.end()).map_err(writing)?;
         self.sink.flush().map_err(writing)?;
         Ok(self.sink)
-    }
-
-    fn begin(&mut self, header: EntryHeader) {
-        self.entry.clear();
-        self.entry.extend_from_slice(header.as_bytes());
-    }
-
-    fn end(&mut self) -> Result<()> {
-        seal(&mut self.entry);
-        self.entry_count += 1;
-        self.sink.write_all(&self.entry).map_err(writing)
-    }
-
-    /// Adds a range of which `changes` changed to `bytes`.
-    fn range(&mut self, mut header: RangeHeader, bytes: &[u8], changes: &[Range]) {
-        let pieces = pieces(changes);
-        let changed = || pieces.iter().map(|piece| part(bytes, *piece));
-        header.piece_count = U32::new(pieces.len() as u32);
-        if let Some(mut summing) = Summing::of(ElementType(header.element_type.get())) {
-            changed().for_each(|bytes| summing.add(bytes));
-            let summary = summing.finish();
-            header.flags = U32::new(layout::HAS_SUMMARY);
-            header.minimum = U64::new(summary.minimum.to_bits());
-            header.maximum = U64::new(summary.maximum.to_bits());
-            header.mean = U64::new(summary.mean.to_bits());
-            header.finite_count = U64::new(summary.finite_count);
-            header.nan_count = U64::new(summary.nan_count);
-            header.infinity_count = U64::new(summary.infinity_count);
-        }
-        let total: u64 = pieces.iter().map(|piece| piece.length).sum();
-        let kept = total.min(self.options.kept_bytes);
-        header.kept_length = U64::new(kept);
-        self.entry.extend_from_slice(header.as_bytes());
-        for piece in &pieces {
-            let row = PieceRow {
-                offset: U64::new(piece.offset),
-                length: U64::new(piece.length),
-                digest: digest(part(bytes, *piece)),
-            };
-            self.entry.extend_from_slice(row.as_bytes());
-        }
-        let mut rest = kept as usize;
-        for bytes in changed() {
-            let length = bytes.len().min(rest);
-            self.entry.extend_from_slice(&bytes[..length]);
-            rest -= length;
-        }
-        self.entry.resize(self.entry.len().next_multiple_of(layout::ALIGNMENT as usize), 0);
     }
 }
 
@@ -143,35 +92,26 @@ fn header(plan: &Plan, contents: LedgerContents, kept_limit: u64) -> Header {
     header
 }
 
-/// Fills in the length and the checksum of an entry.
-fn seal(entry: &mut [u8]) {
-    let length = entry.len() as u64;
-    entry[..8].copy_from_slice(&length.to_le_bytes());
-    let checksum = crc32fast::hash(entry);
-    let at = std::mem::offset_of!(EntryHeader, checksum);
-    entry[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+/// A ledger made from the entries that a capture has.
+pub(super) struct Assembled {
+    bytes: Vec<u8>,
+    entry: Vec<u8>,
+    count: u64,
 }
 
-/// The ledger of host reads whose digests a capture has: the record of each map, with what it read. `is_complete` unless reads
-/// may be missing at the end.
-pub(super) fn of_digests(plan: &Plan, digests: &[(u32, ReadDigest)], is_complete: bool) -> Vec<u8> {
-    let mut bytes = header(plan, LedgerContents::Reads, 0).as_bytes().to_vec();
-    let mut entry = Vec::new();
-    let mut add = |entry_header: EntryHeader, range: &[u8], pieces: &[u8]| {
-        entry.clear();
-        entry.extend_from_slice(entry_header.as_bytes());
-        entry.extend_from_slice(range);
-        entry.extend_from_slice(pieces);
-        seal(&mut entry);
-        bytes.extend_from_slice(&entry);
-    };
-    for (record, it) in digests {
+impl Assembled {
+    pub fn new(plan: &Plan, contents: LedgerContents) -> Self {
+        Self { bytes: header(plan, contents, 0).as_bytes().to_vec(), entry: Vec::new(), count: 0 }
+    }
+
+    /// Adds what the map with the ordinal `record` read.
+    pub fn read(&mut self, record: u32, it: &ReadDigest) {
         let pieces = [PieceRow { offset: U64::new(0), length: it.length, digest: it.digest }];
         let pieces = if it.length.get() == 0 { &[][..] } else { &pieces };
-        let entry_header = EntryHeader {
+        let header = EntryHeader {
             kind: U32::new(layout::ENTRY_READ),
-            record: U32::new(*record),
-            submission: U32::new(*record),
+            record: U32::new(record),
+            submission: U32::new(record),
             range_count: U32::new(1),
             ..EntryHeader::default()
         };
@@ -183,29 +123,35 @@ pub(super) fn of_digests(plan: &Plan, digests: &[(u32, ReadDigest)], is_complete
             piece_count: U32::new(pieces.len() as u32),
             ..RangeHeader::default()
         };
-        add(entry_header, range.as_bytes(), pieces.as_bytes());
+        self.add(header, &[range.as_bytes(), pieces.as_bytes()]);
     }
-    if is_complete {
-        let end = EntryHeader {
-            kind: U32::new(layout::ENTRY_END),
-            occurrence: U64::new(digests.len() as u64),
-            ..EntryHeader::default()
-        };
-        add(end, &[], &[]);
-    }
-    bytes
-}
 
-/// Cuts changes into pieces.
-fn pieces(changes: &[Range]) -> Vec<Range> {
-    let total: u64 = changes.iter().map(|range| range.length).sum();
-    let length = (total / PIECES).next_power_of_two().max(PIECE_BYTES);
-    let cut = |range: &Range| {
-        let Range { offset, length: whole } = *range;
-        let starts = (0..whole).step_by(length as usize);
-        starts.map(move |at| Range { offset: offset + at, length: length.min(whole - at) })
-    };
-    changes.iter().flat_map(cut).collect()
+    /// Adds the entry of a dispatch: its header and its ranges.
+    pub fn dispatch(&mut self, header: EntryHeader, ranges: &[u8]) {
+        self.add(header, &[ranges]);
+    }
+
+    fn add(&mut self, header: EntryHeader, parts: &[&[u8]]) {
+        self.entry.clear();
+        self.entry.extend_from_slice(header.as_bytes());
+        parts.iter().for_each(|part| self.entry.extend_from_slice(part));
+        seal(&mut self.entry);
+        self.bytes.extend_from_slice(&self.entry);
+        self.count += 1;
+    }
+
+    /// The ledger; `is_complete` unless entries may be missing at the end.
+    pub fn finish(mut self, is_complete: bool) -> Vec<u8> {
+        if is_complete {
+            let end = EntryHeader {
+                kind: U32::new(layout::ENTRY_END),
+                occurrence: U64::new(self.count),
+                ..EntryHeader::default()
+            };
+            self.add(end, &[]);
+        }
+        self.bytes
+    }
 }
 
 fn writing(error: std::io::Error) -> Error {
@@ -214,7 +160,7 @@ fn writing(error: std::io::Error) -> Error {
 
 impl<W: Write> Observer for LedgerWriter<W> {
     fn wants_operations(&self) -> bool {
-        self.options.contents == LedgerContents::Dispatches
+        self.contents == LedgerContents::Dispatches
     }
 
     fn wants_host_reads(&self) -> bool {
@@ -223,7 +169,7 @@ impl<W: Write> Observer for LedgerWriter<W> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() {
-            self.written.begin(operation)?;
+            self.written.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -232,35 +178,22 @@ impl<W: Write> Observer for LedgerWriter<W> {
         let Some(dispatch) = &operation.dispatch else { return Ok(ControlFlow::Continue(())) };
         let mut written = std::mem::take(&mut self.written);
         written.end()?;
-        let changed = || written.bindings.iter().filter(|binding| !binding.changes.is_empty());
-        self.begin(EntryHeader {
-            kind: U32::new(layout::ENTRY_DISPATCH),
+        let header = EntryHeader {
             record: U32::new(operation.location.ordinal),
             submission: U32::new(operation.submission.ordinal),
             occurrence: U64::new(operation.occurrence),
-            range_count: U32::new(changed().count() as u32),
             ..EntryHeader::default()
-        });
-        let name = dispatch.info.name.as_bytes();
-        let element_type = element_type_of(&self.options.element_types, Some(name));
-        for binding in changed() {
-            let header = RangeHeader {
-                binding: U32::new(binding.binding),
-                element_type: U32::new(element_type.map_or(0, |it| it.0)),
-                buffer_id: U64::new(binding.buffer_id),
-                offset: U64::new(binding.offset),
-                length: U64::new(binding.after().len() as u64),
-                ..RangeHeader::default()
-            };
-            self.range(header, binding.after(), &binding.changes);
-        }
+        };
+        let entry = self.encoder.dispatch(header, &dispatch.info.name, &written);
+        self.entry_count += 1;
+        self.sink.write_all(entry).map_err(writing)?;
         written.release();
         self.written = written;
-        self.end().map(ControlFlow::Continue)
+        Ok(ControlFlow::Continue(()))
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.begin(EntryHeader {
+        self.encoder.begin(EntryHeader {
             kind: U32::new(layout::ENTRY_READ),
             record: U32::new(read.location.ordinal),
             submission: U32::new(read.location.ordinal),
@@ -268,7 +201,7 @@ impl<W: Write> Observer for LedgerWriter<W> {
             ..EntryHeader::default()
         });
         let bytes = read.memory.bytes(read.memory.whole())?;
-        let element_type = element_type_of(&self.options.element_types, None);
+        let element_type = element_type_of(&self.encoder.element_types, None);
         let header = RangeHeader {
             binding: U32::new(layout::NO_BINDING),
             element_type: U32::new(element_type.map_or(0, |it| it.0)),
@@ -278,26 +211,8 @@ impl<W: Write> Observer for LedgerWriter<W> {
             ..RangeHeader::default()
         };
         let whole = [Range { offset: 0, length: bytes.len() as u64 }];
-        self.range(header, &bytes, &whole);
-        self.end()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_cover_the_changes_and_are_few() {
-        let range = |offset, length| Range { offset, length };
-        assert!(pieces(&[range(0, 0)]).is_empty());
-        let cut = pieces(&[range(16, 40_000), range(50_000, 16)]);
-        let cut: Vec<_> = cut.iter().map(|it| (it.offset, it.length)).collect();
-        assert_eq!(cut, [(16, 16384), (16400, 16384), (32784, 7232), (50_000, 16)]);
-        for total in [1 << 20, 1 << 30, (1 << 40) + 5] {
-            let cut = pieces(&[range(0, total)]);
-            assert!(cut.len() as u64 <= 2 * PIECES, "{}", cut.len());
-            assert_eq!(cut.iter().map(|it| it.length).sum::<u64>(), total);
-        }
+        self.encoder.range(header, &bytes, &whole);
+        self.entry_count += 1;
+        self.sink.write_all(self.encoder.end()).map_err(writing)
     }
 }

@@ -128,7 +128,7 @@ impl Observer for Reader {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if self.is_it(operation) {
-            self.written.begin(operation)?;
+            self.written.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -224,7 +224,7 @@ impl Observer for Against<'_> {
             return Ok(ControlFlow::Break(()));
         }
         if operation.dispatch.is_some() {
-            self.written.begin(operation)?;
+            self.written.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -126,7 +126,7 @@ impl Observer for Leader {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() && !self.is_stopped {
-            self.written.begin(operation)?;
+            self.written.begin(operation.bindings())?;
         }
         Ok(flow(self.is_stopped))
     }
@@ -318,7 +318,7 @@ impl Observer for Follower<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() && !self.judge.is_stopped {
-            self.written.begin(operation)?;
+            self.written.begin(operation.bindings())?;
         }
         Ok(flow(self.judge.is_stopped))
     }

@@ -1,0 +1,483 @@
+//! Watches what each dispatch of a recorded program writes: performs the program's work one operation at a time.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
+
+use bumpalo::Bump;
+use parking_lot::Mutex;
+use rehal_base::{Error, Range, Result};
+use rehal_capture::layout;
+use rehal_hal::{
+    Binding, BufferRef, Command, Device, Dispatch, Executable, Indexed, KeptSubmission, Live,
+    PendingSubmissions, QueueOp, Rename, Semaphore, SemaphoreFlags, Store, StoredNames, Submission,
+    WHOLE_BUFFER,
+};
+
+use super::stream::{Stream, status_of};
+use crate::access::{Effect, written_by_kernels};
+use crate::ids::Ids;
+use crate::operation::AccessedRange;
+
+/// Describes what each dispatch of a recorded program writes. Called for one dispatch after the other, on any thread.
+///
+/// An error does not disturb the program: the dispatch has no record, and [`Recorder::close`](crate::Recorder::close) reports
+/// the first one.
+pub trait DispatchWatcher: Send {
+    /// Called before a dispatch, with its bindings by ordinal.
+    fn before_dispatch(&mut self, bindings: &[AccessedRange<'_>]) -> Result<()>;
+
+    /// Called after it, unless it failed. Returns the payload of an optional record of the capture.
+    fn after_dispatch(&mut self, dispatch: &WatchedDispatch<'_>) -> Result<&[u8]>;
+}
+
+/// A dispatch of a recorded program.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WatchedDispatch<'a> {
+    /// Ordinal of its record: that of the command, or of the submission.
+    pub record: u32,
+    /// Ordinal of the record of its submission.
+    pub submission: u32,
+    /// The name of the function.
+    pub function: &'a str,
+}
+
+/// Performs submissions one at a time, and each dispatch by itself.
+///
+/// Only so the bytes that a dispatch changes are its own: commands that run together, or work of other queues, may write to the
+/// same range. Submissions are performed in the order in which their waits are reached, which is an order that the program
+/// allows; no other thread ever waits for them to be performed than one that waits for their signals.
+pub(super) struct Watch {
+    stream: Arc<Stream>,
+    performer: Mutex<Performer>,
+    /// Submissions of devices that run work on threads of their own; the thread of the watch takes them.
+    jobs: OnceLock<Sender<Message>>,
+}
+
+/// What performs submissions.
+struct Performer {
+    watcher: Box<dyn DispatchWatcher>,
+    /// The first error of the watcher.
+    error: Option<Error>,
+}
+
+enum Message {
+    Job(Box<Job>),
+    /// Everything before it has been performed.
+    Drained(Sender<()>),
+}
+
+/// A submission whose waits are reached, by the objects of its base device.
+struct Job {
+    watch: Arc<Watch>,
+    device: Device,
+    kept: KeptSubmission,
+    details: Details,
+}
+
+/// What a submission does not say by the objects of its base device.
+struct Details {
+    /// Ordinal and offset of its record; `None` once the capture is closed.
+    record: Option<(u32, u64)>,
+    /// The captured ids of its binding table, or of the bindings of its dispatch.
+    buffer_ids: Vec<u64>,
+    /// The commands that it executes.
+    commands: Option<Arc<Mutex<WatchedCommands>>>,
+}
+
+/// The submissions of a device whose waits are not reached.
+pub(super) struct WatchedQueue {
+    watch: Arc<Watch>,
+    device: Device,
+    pending: PendingSubmissions,
+    /// By key, which is the first word of the note of a submission.
+    details: Arc<Mutex<WaitingDetails>>,
+}
+
+#[derive(Default)]
+struct WaitingDetails {
+    next_key: u64,
+    by_key: HashMap<u64, Details>,
+}
+
+/// The commands of a command buffer, by the objects of its base device.
+#[derive(Default)]
+pub(super) struct WatchedCommands {
+    store: Store,
+    commands: Vec<WatchedCommand>,
+}
+
+struct WatchedCommand {
+    /// Ordinal of its record.
+    record: u32,
+    command: Command<Indexed>,
+    /// The captured ids of the bindings of a dispatch; 0 for slots.
+    buffer_ids: Box<[u64]>,
+}
+
+impl Watch {
+    pub fn new(stream: &Arc<Stream>, watcher: Box<dyn DispatchWatcher>) -> Arc<Self> {
+        let performer = Mutex::new(Performer { watcher, error: None });
+        Arc::new(Self { stream: stream.clone(), performer, jobs: OnceLock::new() })
+    }
+
+    /// Waits until the submissions that are ready have been performed; returns the first error of the watcher.
+    pub fn finish(&self) -> Result<()> {
+        if let Some(jobs) = self.jobs.get() {
+            let (sender, drained) = channel();
+            if jobs.send(Message::Drained(sender)).is_ok() {
+                // An error says the same: the thread has ended.
+                let _ = drained.recv();
+            }
+        }
+        self.performer.lock().error.take().map_or(Ok(()), Err)
+    }
+
+    /// Starts the thread that performs submissions, unless it runs.
+    fn start(self: &Arc<Self>) -> Result<()> {
+        if self.jobs.get().is_some() {
+            return Ok(());
+        }
+        let (sender, jobs) = channel();
+        let failed = |error| Error::io("starting the thread that watches dispatches", &error);
+        Builder::new().name("rehal-watch".into()).spawn(move || perform_all(&jobs)).map_err(failed)?;
+        // Devices are wrapped by one thread.
+        let _ = self.jobs.set(sender);
+        Ok(())
+    }
+
+    /// Performs a submission and settles its signals.
+    fn perform(job: &Job) -> Result<()> {
+        let this = &job.watch;
+        let promise = job.kept.promise();
+        let outcome = this.performer.lock().submission(&this.stream, job);
+        if let (Err(_), Some((_, offset)), 0) =
+            (&outcome, job.details.record, job.kept.submission().signals.count)
+        {
+            this.stream.with_log(|log| log.set_status(offset, status_of(&outcome)));
+        }
+        // Without the lock: signals call back.
+        promise.settle(&outcome);
+        outcome
+    }
+}
+
+/// Performs submissions until the recorder, its devices and all submissions are gone.
+fn perform_all(jobs: &Receiver<Message>) {
+    for message in jobs {
+        match message {
+            // Its signals have the outcome.
+            Message::Job(job) => drop(Watch::perform(&job)),
+            Message::Drained(sender) => drop(sender.send(())),
+        }
+    }
+}
+
+impl WatchedQueue {
+    /// The queues of a base device.
+    pub fn new(watch: &Arc<Watch>, device: &Device) -> Result<Self> {
+        let details = Arc::<Mutex<WaitingDetails>>::default();
+        let is_synchronous = device.info().is_synchronous;
+        if !is_synchronous {
+            watch.start()?;
+        }
+        let ready = {
+            let (watch, device, details) = (watch.clone(), device.clone(), details.clone());
+            move |kept: KeptSubmission| {
+                let Some(details) = details.lock().by_key.remove(&kept.note()[0]) else { return };
+                let job = Job { watch: watch.clone(), device: device.clone(), kept, details };
+                match watch.jobs.get().filter(|_| !is_synchronous) {
+                    None => drop(Watch::perform(&job)),
+                    // Dropped if the thread has ended, which fails its signals.
+                    Some(jobs) => drop(jobs.send(Message::Job(Box::new(job)))),
+                }
+            }
+        };
+        Ok(Self {
+            watch: watch.clone(),
+            device: device.clone(),
+            pending: PendingSubmissions::new(ready),
+            details,
+        })
+    }
+
+    /// Whether a submission is performed by the watch: allocations, barriers and host calls write no bytes.
+    pub fn takes(op: &QueueOp<Live<'_>>) -> bool {
+        !matches!(
+            op,
+            QueueOp::Alloca { .. }
+                | QueueOp::Dealloca { .. }
+                | QueueOp::Barrier { .. }
+                | QueueOp::HostCall { .. }
+        )
+    }
+
+    /// Performs a submission, whose names are those of the base device, once its waits are reached.
+    pub fn submit(
+        &self,
+        base: &Submission<Live<'_>>,
+        ids: &Submission<Ids<'_>>,
+        commands: Option<Arc<Mutex<WatchedCommands>>>,
+        record: Option<(u32, u64)>,
+    ) -> Result<()> {
+        let buffer_ids = match &ids.op {
+            QueueOp::Dispatch(dispatch) => ids_of(dispatch.bindings),
+            QueueOp::Execute { bindings, .. } => ids_of(bindings),
+            _ => Vec::new(),
+        };
+        let details = Details { record, buffer_ids, commands };
+        let mut is_ready = true;
+        for wait in base.waits {
+            match wait.semaphore.query() {
+                Ok(value) => is_ready &= value >= wait.value,
+                // The device refuses it.
+                Err(_) => return self.device.backend().submit(base).map(drop),
+            }
+        }
+        if is_ready && self.device.info().is_synchronous {
+            let mut kept = KeptSubmission::empty();
+            kept.keep(base, [0, 0])?;
+            let (watch, device) = (self.watch.clone(), self.device.clone());
+            return Watch::perform(&Job { watch, device, kept, details });
+        }
+        let key = {
+            let mut waiting = self.details.lock();
+            waiting.next_key += 1;
+            let key = waiting.next_key;
+            waiting.by_key.insert(key, details);
+            key
+        };
+        let kept = self.pending.keep(base, [key, 0], |_| true);
+        if kept.is_err() {
+            self.details.lock().by_key.remove(&key);
+        }
+        kept
+    }
+
+    /// Fails submissions that only wait for one another.
+    pub fn fail_stranded(&self) {
+        self.pending.fail_stranded();
+    }
+}
+
+impl WatchedCommands {
+    pub fn clear(&mut self) {
+        self.store.clear();
+        self.commands.clear();
+    }
+
+    /// Keeps a command that the base device has accepted.
+    pub fn push(&mut self, record: u32, base: &Command<Live<'_>>, ids: &Command<Ids<'_>>) -> Result<()> {
+        let buffer_ids = match ids {
+            Command::Dispatch(dispatch) => ids_of(dispatch.bindings).into(),
+            _ => Box::default(),
+        };
+        let command = base.reborrow()?.rename(&mut self.store)?;
+        self.commands.push(WatchedCommand { record, command, buffer_ids });
+        Ok(())
+    }
+}
+
+fn ids_of(references: &[layout::BufferRef]) -> Vec<u64> {
+    references.iter().map(|reference| reference.buffer_id.get()).collect()
+}
+
+/// A submission that is being performed.
+struct Performed<'j> {
+    job: &'j Job,
+    store: &'j Store,
+    /// Signalled by each part of it.
+    done: Semaphore,
+    value: u64,
+}
+
+/// Where a dispatch comes from.
+struct Site<'s> {
+    record: Option<u32>,
+    store: &'s Store,
+    dispatch: &'s Dispatch<Indexed>,
+    buffer_ids: &'s [u64],
+    table: &'s [BufferRef<u32>],
+}
+
+impl Performer {
+    fn submission(&mut self, stream: &Arc<Stream>, job: &Job) -> Result<()> {
+        let affinity = job.kept.submission().affinity;
+        let done = job.device.create_semaphore(affinity, 0, SemaphoreFlags::default())?;
+        let mut performed = Performed { job, store: job.kept.store(), done, value: 0 };
+        match (job.kept.op(), &job.details.commands) {
+            (QueueOp::Dispatch(dispatch), _) => {
+                let site = Site {
+                    record: job.details.record.map(|(ordinal, _)| ordinal),
+                    store: performed.store,
+                    dispatch,
+                    buffer_ids: &job.details.buffer_ids,
+                    table: &[],
+                };
+                self.dispatch(stream, &mut performed, &site, Performed::whole)
+            }
+            (QueueOp::Execute { bindings, .. }, Some(commands)) => {
+                let table = bindings.of(&performed.store.lists.buffer_refs);
+                self.commands(stream, &mut performed, &commands.lock(), table)
+            }
+            _ => performed.whole(),
+        }
+    }
+
+    /// Performs the commands of a command buffer: each dispatch alone, and what is between dispatches together.
+    fn commands(
+        &mut self,
+        stream: &Arc<Stream>,
+        performed: &mut Performed<'_>,
+        commands: &WatchedCommands,
+        table: &[BufferRef<u32>],
+    ) -> Result<()> {
+        let is_dispatch = |it: &WatchedCommand| matches!(it.command, Command::Dispatch(_));
+        let mut rest = &commands.commands[..];
+        while let Some(first) = rest.first() {
+            let together = rest.iter().take_while(|it| !is_dispatch(it)).count();
+            let (part, others) = rest.split_at(together.max(1));
+            rest = others;
+            let Command::Dispatch(dispatch) = &first.command else {
+                // Everything before and after a barrier is ordered already.
+                if !part.iter().all(|it| matches!(it.command, Command::ExecutionBarrier { .. })) {
+                    performed.part(&commands.store, part)?;
+                }
+                continue;
+            };
+            let site = Site {
+                record: Some(first.record),
+                store: &commands.store,
+                dispatch,
+                buffer_ids: &first.buffer_ids,
+                table,
+            };
+            self.dispatch(stream, performed, &site, |performed| performed.part(&commands.store, part))?;
+        }
+        Ok(())
+    }
+
+    /// Performs a dispatch, with the calls of the watcher before and after it.
+    fn dispatch<'j>(
+        &mut self,
+        stream: &Arc<Stream>,
+        performed: &mut Performed<'j>,
+        site: &Site<'_>,
+        perform: impl FnOnce(&mut Performed<'j>) -> Result<()>,
+    ) -> Result<()> {
+        let places = site.record.zip(performed.job.details.record.map(|(ordinal, _)| ordinal));
+        // One that cannot be resolved is an error of the device.
+        let (Some((record, submission)), Ok(bindings)) = (places, site.bindings(performed)) else {
+            return perform(performed);
+        };
+        let before = self.watcher.before_dispatch(&bindings);
+        let is_watched = before.is_ok();
+        self.keep_error(before);
+        perform(performed)?;
+        if is_watched {
+            let function = site.executable().function(site.dispatch.function)?.name.as_str();
+            let dispatch = WatchedDispatch { record, submission, function };
+            let after = self
+                .watcher
+                .after_dispatch(&dispatch)
+                .map(|payload| stream.with_log(|log| log.dispatch_digests(payload)));
+            self.keep_error(after);
+        }
+        Ok(())
+    }
+
+    fn keep_error(&mut self, outcome: Result<()>) {
+        if let (Err(error), None) = (outcome, &self.error) {
+            self.error = Some(error.context("the digests of a dispatch".to_owned()));
+        }
+    }
+}
+
+impl<'s> Site<'s> {
+    fn executable(&self) -> &'s Executable {
+        &self.store.executables[self.dispatch.executable as usize]
+    }
+
+    /// The bindings by ordinal, as ranges of buffers.
+    fn bindings<'a>(&'a self, performed: &Performed<'a>) -> Result<Vec<AccessedRange<'a>>> {
+        let references = self.dispatch.bindings.of(&self.store.lists.buffer_refs);
+        let bindings = references.iter().zip(self.buffer_ids).map(|(reference, id)| {
+            let (buffer, buffer_id, range) = match reference.binding {
+                Binding::Direct(index) => {
+                    let buffer = &self.store.buffers[index as usize];
+                    (buffer, *id, buffer.resolve(reference.offset, reference.length)?)
+                }
+                Binding::Slot(slot) => {
+                    let ids = &performed.job.details.buffer_ids;
+                    let entry = self.table.get(slot as usize).zip(ids.get(slot as usize));
+                    let Some((BufferRef { binding: Binding::Direct(index), offset, length }, id)) = entry
+                    else {
+                        return Err(Error::invalid_argument(format!("nothing is bound to slot {slot}")));
+                    };
+                    let buffer = &performed.store.buffers[*index as usize];
+                    (buffer, *id, part_of(buffer.resolve(*offset, *length)?, reference)?)
+                }
+            };
+            let params = buffer.params();
+            let effect = if written_by_kernels(params) { Effect::Bind } else { Effect::Read };
+            let Range { offset, length } = range;
+            Ok(AccessedRange { access: effect.into(), buffer_id, buffer, offset, length })
+        });
+        bindings.collect()
+    }
+}
+
+/// A range of what is bound to a slot.
+fn part_of(bound: Range, reference: &BufferRef<u32>) -> Result<Range> {
+    let length = match reference.length {
+        WHOLE_BUFFER => bound.length.saturating_sub(reference.offset),
+        length => length,
+    };
+    match Range::new(reference.offset, length).filter(|range| range.fits(bound.length)) {
+        Some(range) => Ok(Range { offset: bound.offset + range.offset, ..range }),
+        None => Err(Error::out_of_range(format!("{length} bytes exceed a binding of {}", bound.length))),
+    }
+}
+
+impl Performed<'_> {
+    /// Performs the operation of the submission as it is, and waits.
+    fn whole(&mut self) -> Result<()> {
+        let scratch = Bump::new();
+        let op = self.job.kept.op().rename(&mut StoredNames::new(self.store, &scratch))?;
+        self.value += 1;
+        let signals = [self.done.at(self.value)];
+        let affinity = self.job.kept.submission().affinity;
+        let device = &self.job.device;
+        let submission = Submission::<Live<'_>> { device, affinity, waits: &[], signals: &signals, op };
+        // Checked by the handle of the program.
+        device.backend().submit(&submission)?;
+        self.wait()
+    }
+
+    /// Executes commands in a command buffer of their own, with the binding table of the submission, and waits.
+    fn part(&mut self, store: &Store, commands: &[WatchedCommand]) -> Result<()> {
+        let QueueOp::Execute { command_buffer, bindings, flags } = *self.job.kept.op() else { return Ok(()) };
+        let whole = &self.store.command_buffers[command_buffer as usize];
+        let own = self.job.device.create_command_buffer(*whole.params())?;
+        own.begin()?;
+        let mut scratch = Bump::new();
+        for command in commands {
+            own.record(&command.command.rename(&mut StoredNames::new(store, &scratch))?)?;
+            scratch.reset();
+        }
+        own.end()?;
+        let bindings = StoredNames::new(self.store, &scratch).buffer_refs(bindings)?;
+        self.value += 1;
+        let affinity = self.job.kept.submission().affinity;
+        let signals = [self.done.at(self.value)];
+        self.job.device.queue(affinity).signal(&signals).execute(&own, bindings, flags)?;
+        self.wait()
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.job.device.flush(self.job.kept.submission().affinity)?;
+        self.done.wait(self.value, None)
+    }
+}
