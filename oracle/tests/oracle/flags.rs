@@ -33,6 +33,17 @@ const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
 const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
+/// Additions of every tool that runs work, with the names of their environment variables.
+const KERNEL_RECORD: [&str; 7] = [
+    "rehal_kernel_record",
+    "rehal_kernel_record_dir",
+    "rehal_kernel_record_force",
+    "rehal_kernel_record_memsize",
+    "rehal_kernel_record_output",
+    "rehal_kernel_record_report",
+    "rehal_kernel_record_report_filename",
+];
+
 /// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 11] = [
     (
@@ -103,6 +114,14 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
             let known = BENCHMARK_DEFAULTS.iter().find(|(name, _)| name == flag);
             let (_, default) = known.ok_or_else(|| format!("no default is known of --{flag}"))?;
             *declared = default.map_or(Declared::Repeated, |value| Declared::Default(value.to_owned()));
+        }
+    }
+    if ours.contains_key("device") {
+        for flag in KERNEL_RECORD {
+            ensure(!theirs.contains_key(flag), || format!("--{flag} is the reference's too"))?;
+            ensure(ours.remove(flag).is_some(), || {
+                format!("our help lacks --{flag}, which records kernels")
+            })?;
         }
     }
     for (flag, reason) in added {
