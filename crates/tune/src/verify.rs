@@ -3,6 +3,7 @@
 mod against;
 mod judge;
 mod lockstep;
+mod screen;
 mod watch;
 
 pub use against::verify_against;
@@ -71,6 +72,8 @@ pub struct Verification {
     pub differences: Vec<Difference>,
     /// Number of differences that are not among the first.
     pub omitted_differences: u64,
+    /// A second run of the replay, to find all that differs, did not show the differences: they are not deterministic.
+    pub is_unreproduced: bool,
     /// Number of dispatches that wrote outside of their bindings.
     pub stray_write_count: u64,
     /// The first writes outside of bindings, in the order of the replay.

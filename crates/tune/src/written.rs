@@ -8,7 +8,7 @@ use rehal_replay::{AccessKind, AccessedRange};
 /// Bytes that are compared at once while nothing differs.
 const STRIDE_BYTES: usize = 4 << 10;
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
-const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// Maximum number of changed ranges of a binding; beyond that, ranges with little between them are merged.
 const MAX_CHANGES: usize = 1024;
 /// [`Changes::gap`], unless there are too many ranges.
@@ -179,7 +179,10 @@ impl Replaced {
 
 /// Calls `perform` for each chunk: on several threads if there is more than one, since one processor alone cannot use all the
 /// bandwidth of the memory.
-fn each_chunk<T: Send>(chunks: Vec<T>, perform: impl Fn(usize, T) -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn each_chunk<T: Send>(
+    chunks: Vec<T>,
+    perform: impl Fn(usize, T) -> Result<()> + Sync,
+) -> Result<()> {
     match chunks.len() {
         0 | 1 => chunks.into_iter().try_for_each(|chunk| perform(0, chunk)),
         _ => chunks.into_par_iter().enumerate().try_for_each(|(index, chunk)| perform(index, chunk)),
@@ -221,11 +224,13 @@ pub(crate) fn read(buffer: &Buffer, offset: u64, length: u64, target: &mut Vec<u
     transfer::read(buffer, offset, target)
 }
 
-fn reserve(target: &mut Vec<u8>, length: usize) -> Result<()> {
+/// Reserves capacity for `length` elements.
+pub(crate) fn reserve<T>(target: &mut Vec<T>, length: usize) -> Result<()> {
     let more = length.saturating_sub(target.len());
-    target
-        .try_reserve_exact(more)
-        .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))
+    target.try_reserve_exact(more).map_err(|_| {
+        let bytes = length.saturating_mul(size_of::<T>());
+        Error::resource_exhausted(format!("cannot copy {bytes} bytes to the host"))
+    })
 }
 
 /// Collects ranges, of which it merges those that are near.
@@ -265,6 +270,20 @@ fn merge(ranges: &mut Vec<Range>, gap: u64) {
         }
         is_near
     });
+}
+
+/// The same bytes as ranges in order, without overlap.
+pub(crate) fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.retain(|range| range.length != 0);
+    ranges.sort_by_key(|range| range.offset);
+    ranges.dedup_by(|next, last| {
+        let is_merged = next.offset <= last.end();
+        if is_merged {
+            last.length = last.end().max(next.end()) - last.offset;
+        }
+        is_merged
+    });
+    ranges
 }
 
 /// The parts of `ranges` that no range of `others` covers; both are in order and do not overlap themselves.

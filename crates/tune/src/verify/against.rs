@@ -1,20 +1,27 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
-use rehal_replay::{CHANGE_BYTES, HostRead, Observer, Operation, Plan, Replay};
+use rehal_replay::{
+    AccessKind, AccessedRange, CHANGE_BYTES, HostRead, Observer, Operation, Plan, RecordLocation, Replay,
+};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
-use super::{Place, Verification, VerifyOptions};
+use super::screen::Screen;
+use super::{Outcome, Place, Verification, VerifyOptions};
 use crate::ledger::{Entries, digest};
-use crate::written::{Written, WrittenBinding, part, without};
+use crate::written::{Written, WrittenBinding, part, read, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
-/// same run.
+/// same runs.
 ///
 /// Bytes that a ledger keeps are compared by elements, other bytes by digests of pieces. A dispatch that writes bytes that it
 /// did not change before is different too, unless it writes what they already contain. Where the bytes are kept, they replace
 /// what differs within the tolerance or, with [`VerifyOptions::keep_going`], at all: so each dispatch is judged by itself.
+///
+/// With a ledger of dispatches, the replay runs once if it is the same. That run screens: it compares what should change, and
+/// looks for other changes by digests. If it finds a difference or fails, the replay runs again, with copies of all bindings, to
+/// tell what differs where.
 pub fn verify_against(
     replay: &Replay,
     ledger: &Ledger,
@@ -22,19 +29,24 @@ pub fn verify_against(
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
     ledger.check_capture(replay.plan())?;
-    let mut against = Against {
-        ledger,
-        entries: ledger.entries(),
-        judge: Judge::new(options),
-        written: Written::default(),
-    };
-    let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
-    for observer in observers {
-        all.push(&mut **observer);
+    if !ledger.has_dispatches() {
+        return Against::new(ledger, options, Bytes::Copied(Written::default())).run(replay, observers);
     }
-    all.push(&mut against);
-    replay.run(&mut all)?;
-    against.finish(replay.plan())
+    let mut screening = Against::new(ledger, options, Bytes::Screened(Screen::default()));
+    let screened = screening.run(replay, observers);
+    if let Ok(screened) = &screened
+        && !screening.is_suspect()
+    {
+        return Ok(screened.clone());
+    }
+    let found = Against::new(ledger, options, Bytes::Copied(Written::default())).run(replay, observers)?;
+    match screened {
+        Ok(mut screened) if screened.different_count != 0 && found.outcome() != Outcome::Different => {
+            screened.is_unreproduced = true;
+            Ok(screened)
+        }
+        _ => Ok(found),
+    }
 }
 
 /// Compares a replay with a ledger.
@@ -42,10 +54,47 @@ struct Against<'l> {
     ledger: &'l Ledger,
     entries: Entries<'l>,
     judge: Judge<'l>,
-    written: Written,
+    bytes: Bytes,
+    /// The entry of the dispatch that is being performed.
+    entry: Option<Entry<'l>>,
+    /// A dispatch or host read differs, however little.
+    has_difference: bool,
+}
+
+/// How the bytes that dispatches change are found.
+enum Bytes {
+    /// All bindings are copied before a dispatch.
+    Copied(Written),
+    /// Only whether there are other changes than those of the ledger.
+    Screened(Screen),
 }
 
 impl<'l> Against<'l> {
+    fn new(ledger: &'l Ledger, options: &'l VerifyOptions, bytes: Bytes) -> Self {
+        let judge = Judge::new(options);
+        Self { ledger, entries: ledger.entries(), judge, bytes, entry: None, has_difference: false }
+    }
+
+    /// Runs the replay.
+    fn run(&mut self, replay: &Replay, observers: &mut [&mut dyn Observer]) -> Result<Verification> {
+        let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
+        for observer in observers {
+            all.push(&mut **observer);
+        }
+        all.push(self);
+        replay.run(&mut all)?;
+        drop(all);
+        if let Bytes::Screened(screen) = &mut self.bytes {
+            screen.submission_complete()?;
+        }
+        self.finish(replay.plan())
+    }
+
+    /// Whether a copy of all bindings may find a difference.
+    fn is_suspect(&self) -> bool {
+        self.has_difference || matches!(&self.bytes, Bytes::Screened(screen) if screen.has_changed())
+    }
+
     /// The entry of what the replay just did; `None` at the end of a ledger that is not complete.
     fn next(&mut self, kind: EntryKind, place: &Place) -> Result<Option<Entry<'l>>> {
         let entry = self.entries.next().transpose().map_err(|it| self.ledger.located(it.into()))?;
@@ -83,31 +132,120 @@ impl<'l> Against<'l> {
         )))
     }
 
-    /// Judges what a dispatch wrote.
-    fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
+    /// Whether the replay continues.
+    fn flow(&self) -> ControlFlow<()> {
+        let has_changed = matches!(&self.bytes, Bytes::Screened(screen) if screen.has_changed());
+        match self.judge.is_stopped || has_changed {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Before a dispatch.
+    fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
         let place = Place::of_operation(operation);
         let Some(entry) = self.next(EntryKind::Dispatch, &place)? else { return Ok(()) };
-        self.written.end()?;
-        let mut verdict = Verdict::Same;
-        let bindings = std::mem::take(&mut self.written.bindings);
+        let bindings = operation.bindings();
         for range in &entry.ranges {
-            let is_it = |it: &&WrittenBinding| {
-                (Some(it.binding), it.buffer_id, it.range()) == (range.binding, range.buffer_id, range.range)
+            let binding = range.binding.unwrap_or_default();
+            let is_it = |it: &AccessedRange<'_>| {
+                let bound = Range { offset: it.offset, length: it.length };
+                (it.buffer_id, bound) == (range.buffer_id, range.range) && it.access != AccessKind::Reads
             };
-            if !bindings.iter().any(|it| is_it(&it)) {
-                let binding = range.binding.unwrap_or_default();
-                self.written.bindings = bindings;
+            if !bindings.get(binding as usize).is_some_and(is_it) {
                 return Err(self.mismatch(&format!("another binding {binding} of the dispatch"), &place));
             }
         }
-        for binding in &bindings {
-            let range = entry.ranges.iter().find(|range| range.binding == Some(binding.binding));
-            verdict = verdict.max(self.binding(&place, binding, range)?);
+        match &mut self.bytes {
+            Bytes::Copied(written) => written.begin(bindings)?,
+            Bytes::Screened(screen) => screen.begin(bindings, &entry)?,
         }
-        self.written.bindings = bindings;
-        self.written.release();
-        self.judge.count(&place, verdict);
+        self.entry = Some(entry);
         Ok(())
+    }
+
+    /// Judges what a dispatch wrote.
+    fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
+        let place = Place::of_operation(operation);
+        let Some(entry) = self.entry.take() else { return Ok(()) };
+        let verdict = match &mut self.bytes {
+            Bytes::Copied(written) => {
+                written.end()?;
+                let bindings = std::mem::take(&mut written.bindings);
+                let verdict = self.copied(&place, &bindings, &entry)?;
+                if let Bytes::Copied(written) = &mut self.bytes {
+                    written.bindings = bindings;
+                    written.release();
+                }
+                verdict
+            }
+            Bytes::Screened(screen) => {
+                screen.end()?;
+                self.screened(&place, operation.bindings(), &entry)?
+            }
+        };
+        self.judge.count(&place, verdict);
+        self.has_difference |= verdict != Verdict::Same;
+        Ok(())
+    }
+
+    fn copied(&mut self, place: &Place, bindings: &[WrittenBinding], entry: &Entry<'_>) -> Result<Verdict> {
+        // Several bindings of a range are compared as the first of them.
+        let is_compared =
+            |range: &&EntryRange<'_>| bindings.iter().any(|it| Some(it.binding) == range.binding);
+        if let Some(range) = entry.ranges.iter().find(|range| !is_compared(range)) {
+            let binding = range.binding.unwrap_or_default();
+            return Err(self.mismatch(&format!("another binding {binding} of the dispatch"), place));
+        }
+        let mut verdict = Verdict::Same;
+        for binding in bindings {
+            let range = entry.ranges.iter().find(|range| range.binding == Some(binding.binding));
+            verdict = verdict.max(self.binding(place, binding, range)?);
+        }
+        Ok(verdict)
+    }
+
+    /// Judges what a dispatch should have changed, by digests.
+    fn screened(
+        &mut self,
+        place: &Place,
+        bindings: &[AccessedRange<'_>],
+        entry: &Entry<'_>,
+    ) -> Result<Verdict> {
+        let mut verdict = Verdict::Same;
+        let mut bytes = Vec::new();
+        for (binding, bound) in (0..).zip(bindings) {
+            let range = entry.ranges.iter().find(|range| range.binding == Some(binding));
+            let mut is_same = true;
+            for piece in range.into_iter().flat_map(|range| &range.pieces) {
+                read(bound.buffer, bound.offset + piece.range.offset, piece.range.length, &mut bytes)?;
+                is_same &= digest(&bytes) == piece.digest;
+            }
+            let mut evidence = Evidence::default();
+            bytes.clear();
+            if !is_same {
+                read(bound.buffer, bound.offset, bound.length, &mut bytes)?;
+                evidence.summarized = range.iter().flat_map(|it| &it.pieces).map(|it| it.range).collect();
+                evidence.expected = range.and_then(|range| range.summary);
+                add_pieces(&mut evidence, range, &bytes);
+            }
+            let is_alias = |it: &AccessedRange<'_>| {
+                (it.buffer_id, it.offset, it.length) == (bound.buffer_id, bound.offset, bound.length)
+            };
+            let aliases = (0..).zip(bindings).filter(|(other, it)| *other != binding && is_alias(it));
+            let target = Target {
+                place,
+                binding: Some(binding),
+                aliases: &aliases.map(|(other, _)| other).collect::<Vec<_>>(),
+                buffer_id: bound.buffer_id,
+                range: Range { offset: bound.offset, length: bound.length },
+                recorded_type: range.and_then(|range| range.element_type),
+            };
+            verdict = verdict.max(self.judge.judge(&target, &evidence, &bytes));
+        }
+        // What follows may differ because of this.
+        self.judge.is_stopped |= verdict != Verdict::Same;
+        Ok(verdict)
     }
 
     /// Judges what a dispatch wrote to a binding, of which the ledger has `range` if it changed.
@@ -158,7 +296,7 @@ impl<'l> Against<'l> {
 
 impl Against<'_> {
     /// The outcome, after the run.
-    fn finish(mut self, plan: &Plan) -> Result<Verification> {
+    fn finish(&mut self, plan: &Plan) -> Result<Verification> {
         if !self.judge.is_stopped {
             match self.entries.next().transpose().map_err(|it| self.ledger.located(it.into()))? {
                 None if self.entries.is_complete() => {}
@@ -177,7 +315,8 @@ impl Against<'_> {
             true => "the replay has no dispatches and no host reads",
             false => "the ledger has host reads only, and the replay has none",
         });
-        self.judge.finish(plan)
+        self.judge.finish(plan)?;
+        Ok(std::mem::take(&mut self.judge.outcome))
     }
 }
 
@@ -219,24 +358,33 @@ impl Observer for Against<'_> {
         true
     }
 
+    fn wants_steps(&self) -> bool {
+        matches!(self.bytes, Bytes::Screened(_))
+    }
+
+    fn step(&mut self, _location: RecordLocation) -> Result<()> {
+        match &mut self.bytes {
+            Bytes::Screened(screen) => screen.submission_complete(),
+            Bytes::Copied(_) => Ok(()),
+        }
+    }
+
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if self.judge.is_stopped {
-            return Ok(ControlFlow::Break(()));
+        if !self.judge.is_stopped {
+            match (&operation.dispatch, &mut self.bytes) {
+                (Some(_), _) => self.begin(operation)?,
+                (None, Bytes::Screened(screen)) => screen.overwrite(operation.ranges)?,
+                (None, Bytes::Copied(_)) => {}
+            }
         }
-        if operation.dispatch.is_some() {
-            self.written.begin(operation.bindings())?;
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok(self.flow())
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() {
             self.dispatch(operation)?;
         }
-        Ok(match self.judge.is_stopped {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        })
+        Ok(self.flow())
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
@@ -265,6 +413,7 @@ impl Observer for Against<'_> {
         };
         let verdict = self.judge.judge(&target, &evidence, &bytes);
         self.judge.count(&place, verdict);
+        self.has_difference |= verdict != Verdict::Same;
         Ok(())
     }
 }

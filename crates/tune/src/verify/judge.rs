@@ -190,8 +190,8 @@ impl<'o> Judge<'o> {
         }
     }
 
-    /// The outcome, after the run of a replay of `plan`.
-    pub(super) fn finish(mut self, plan: &Plan) -> Result<Verification> {
+    /// Completes the outcome, after the run of a replay of `plan`.
+    pub(super) fn finish(&mut self, plan: &Plan) -> Result<()> {
         if !self.is_stopped {
             let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
             match (capture.tear(), capture.is_closed()) {
@@ -210,7 +210,7 @@ impl<'o> Judge<'o> {
         let tolerances = self.options.tolerances.iter().zip(&self.uses);
         let unused = tolerances.filter(|(_, used)| unused(used)).map(|(it, _)| it.clone());
         self.outcome.unused_tolerances = unused.collect();
-        Ok(self.outcome)
+        Ok(())
     }
 }
 

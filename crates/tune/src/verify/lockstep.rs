@@ -166,7 +166,8 @@ fn follow(
     if !follower.is_watched {
         follower.judge.check_compared("the replays have no dispatches and no host reads");
     }
-    follower.judge.finish(replay.plan())
+    follower.judge.finish(replay.plan())?;
+    Ok(follower.judge.outcome)
 }
 
 struct Follower<'o> {

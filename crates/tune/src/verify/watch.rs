@@ -7,7 +7,7 @@ use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation};
 
 use super::{Place, Verification, VerifyOptions, VerifySides, lockstep};
-use crate::written::{part, read, without};
+use crate::written::{merged, part, read, without};
 
 /// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
 pub const REDZONE_BYTES: u64 = 64 << 10;
@@ -221,20 +221,6 @@ fn stray_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> Option<S
         bound: Range { offset: nearest.offset, length: nearest.length },
         bytes: part(after, shown).to_vec(),
     })
-}
-
-/// The same bytes as ranges in order, without overlap.
-fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
-    ranges.retain(|range| range.length != 0);
-    ranges.sort_by_key(|range| range.offset);
-    ranges.dedup_by(|next, last| {
-        let is_merged = next.offset <= last.end();
-        if is_merged {
-            last.length = last.end().max(next.end()) - last.offset;
-        }
-        is_merged
-    });
-    ranges
 }
 
 impl Observer for Bounds<'_> {

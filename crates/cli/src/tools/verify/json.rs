@@ -32,6 +32,7 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "omitted_stray_writes": outcome.omitted_stray_writes,
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
         "omitted_differences": outcome.omitted_differences,
+        "is_unreproduced": outcome.is_unreproduced,
     })
 }
 

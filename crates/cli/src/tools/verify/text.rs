@@ -21,6 +21,9 @@ pub(super) fn text(outcome: &Verification) -> String {
         Outcome::Undecided => format!("undecided: {} compared\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
+    if outcome.is_unreproduced {
+        text.push_str("not deterministic: a second replay was the same\n");
+    }
     let mut last: Option<&Place> = None;
     for difference in &outcome.differences {
         if last != Some(&difference.place) {
