@@ -1,6 +1,6 @@
 //! Walks over both captures along their alignment and collects what differs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{CreateOp, FileContents, FileSource, HostOp, Op, PrepareExecutable, Validation};
@@ -16,8 +16,8 @@ use super::report::{ChangeKind, DiffOptions, ExecutableChange, FieldChange, Fiel
 use super::side::{Entry, Role, Said, Side, name_of, said};
 use super::{ObjectKind, data};
 
-/// Maximum number of submissions that are followed from one, to find what it waits for.
-const MAX_FOLLOWED: usize = 4096;
+/// Maximum number of submissions that only one capture has and that are followed, to find what others wait for through them.
+const MAX_FOLLOWED: usize = 1 << 22;
 /// Maximum number of sentences about what could not be compared.
 const MAX_UNDETERMINED: usize = 64;
 
@@ -36,6 +36,8 @@ pub(super) struct Walk<'s, 'c> {
     pub undetermined: BTreeSet<String>,
     /// How far [`Walk::next_listed`] has come in each capture.
     listed: [u32; 2],
+    /// Number of submissions that can still be followed.
+    left_to_follow: usize,
     first: List<'c>,
     second: List<'c>,
 }
@@ -89,6 +91,7 @@ impl<'s, 'c> Walk<'s, 'c> {
             same_count: 0,
             undetermined: BTreeSet::new(),
             listed: [0; 2],
+            left_to_follow: MAX_FOLLOWED,
             first: List::default(),
             second: List::default(),
         };
@@ -408,7 +411,7 @@ impl<'s, 'c> Walk<'s, 'c> {
 
     /// Compares what two submissions wait for: the submissions that signal it, since payloads count those before.
     fn waits(
-        &self,
+        &mut self,
         name: Name,
         before: &[rehal_capture::layout::SemaphoreTimepoint],
         after: &[rehal_capture::layout::SemaphoreTimepoint],
@@ -428,10 +431,14 @@ impl<'s, 'c> Walk<'s, 'c> {
             return Ok(None);
         }
         let origins = |side: &Side<'_>, list: &[_]| list.iter().filter_map(|it| origin(side, it)).collect();
-        let first =
-            followed(self.before, origins(self.before, before), |x| self.pairs.to_after(x).map(|y| (y, x)))?;
-        let second =
-            followed(self.after, origins(self.after, after), |y| self.pairs.to_before(y).map(|_| (y, y)))?;
+        let (pairs, left) = (self.pairs, &mut self.left_to_follow);
+        let (first, second) = (origins(self.before, before), origins(self.after, after));
+        let first = followed(self.before, first, left, |x| pairs.to_after(x).map(|y| (y, x)))?;
+        let second = followed(self.after, second, left, |y| pairs.to_before(y).map(|_| (y, y)))?;
+        let (Some(first), Some(second)) = (first, second) else {
+            self.note("what some submissions wait for through many that only one capture has".into());
+            return Ok(None);
+        };
         if first.keys().eq(second.keys()) {
             return Ok(None);
         }
@@ -512,29 +519,30 @@ fn run_end(partners: &[u32], at: u32) -> u32 {
     at + partners[at as usize..].iter().take_while(|partner| **partner == NONE).count() as u32
 }
 
-/// The submissions that these stand for, by key: those that have none stand for what they wait for themselves.
+/// The submissions that these stand for, by key: those that have none stand for what they wait for themselves. `None` if too many
+/// have none: `left` is how many may be followed.
 fn followed(
     side: &Side<'_>,
     mut open: Vec<u32>,
+    left: &mut usize,
     key: impl Fn(u32) -> Option<(u32, u32)>,
-) -> Result<std::collections::BTreeMap<u32, u32>> {
-    let mut found = std::collections::BTreeMap::new();
+) -> Result<Option<BTreeMap<u32, u32>>> {
+    let mut found = BTreeMap::new();
     let mut seen: BTreeSet<u32> = open.iter().copied().collect();
     while let Some(index) = open.pop() {
         if let Some((key, value)) = key(index) {
             found.insert(key, value);
             continue;
         }
-        if seen.len() > MAX_FOLLOWED {
-            break;
-        }
+        let Some(rest) = left.checked_sub(1) else { return Ok(None) };
+        *left = rest;
         let Some(Said::Op(Op::Queue(submission))) = said(&side.record(index)?)? else { continue };
         for it in submission.waits {
             let origin = side.origin(it.semaphore_id.get(), it.value.get());
             open.extend(origin.filter(|origin| seen.insert(*origin)));
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// What an operation is about: a function, a scope or a path.
