@@ -25,13 +25,7 @@ impl Shared<'_> {
     ) -> Result<Slice> {
         let is_cheap = is_cheap(collected.duration, elapsed);
         let mut tested = self.test(found, &mut collected, is_cheap)?;
-        let checks = match self.options.check {
-            _ if self.options.unperformed => false,
-            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
-            SliceCheck::Always => true,
-            SliceCheck::Never => false,
-        };
-        if checks && !tested.is_checked {
+        if self.checks(is_cheap) && !tested.is_checked {
             self.check(found, &collected, &tested.unread)?;
             tested.is_checked = true;
         }
@@ -47,6 +41,16 @@ impl Shared<'_> {
         let is_checked = tested.is_checked;
         let executables = self.sliced_executables(found)?;
         Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads, executables })
+    }
+
+    /// Whether the work is performed as a replay of the slice performs it.
+    pub(super) fn checks(&self, is_cheap: bool) -> bool {
+        match self.options.check {
+            _ if self.options.unperformed => false,
+            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
+            SliceCheck::Always => true,
+            SliceCheck::Never => false,
+        }
     }
 
     /// Fails if the work by itself writes other bytes.
