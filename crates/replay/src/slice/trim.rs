@@ -30,8 +30,8 @@ pub(super) struct Tested {
 }
 
 impl Shared<'_> {
-    /// Finds contents that the work does not read, by performing it with other bytes in their place, and without them. What is
-    /// both changed and bound more than once is tested only if that is cheap.
+    /// Finds contents that the work does not read, by performing it with other bytes in their place, and without them if the slice is
+    /// checked. What is both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
         found: &Found,
@@ -46,13 +46,14 @@ impl Shared<'_> {
         if keeps_outputs || !candidates.contains(&true) {
             return Ok(tested);
         }
-        if tested.passes(self, found, collected, &candidates)? || !is_cheap {
+        let checks = self.checks(is_cheap);
+        if tested.passes(self, found, collected, &candidates, checks)? || !is_cheap {
             return Ok(tested);
         }
         // What a binding contains besides what is changed may be read.
         if collected.split(Reading::Unread, Reading::Unread) {
             tested = Tested::of(collected);
-            if tested.passes(self, found, collected, &collected.candidates())? {
+            if tested.passes(self, found, collected, &collected.candidates(), checks)? {
                 return Ok(tested);
             }
         }
@@ -62,7 +63,7 @@ impl Shared<'_> {
             for index in (0..candidates.len()).filter(|index| candidates[*index]) {
                 let mut which = tested.unread.clone();
                 which[index] = true;
-                tested.passes(self, found, collected, &which)?;
+                tested.passes(self, found, collected, &which, checks)?;
             }
         }
         Ok(tested)
@@ -103,11 +104,11 @@ impl Shared<'_> {
                 return Ok(None);
             }
         }
-        Ok(self.is_same_without(found, collected, which, &written)?.then_some(written))
+        Ok(Some(written))
     }
 
-    /// Whether the work writes the same bytes if contents are left out. A kernel may tell what new memory has there, such as zeros,
-    /// from everything else. Of these contents, only the bytes that are `written` are read.
+    /// Whether the work writes the same bytes if contents are left out, as a replay of the slice performs it. A kernel may tell what
+    /// new memory has there, such as zeros, from everything else. Of these contents, only the bytes that are `written` are read.
     fn is_same_without(
         &self,
         found: &Found,
@@ -138,20 +139,21 @@ impl Tested {
         Self { unread: vec![false; count], written: vec![Ranges::default(); count], is_checked: false }
     }
 
-    /// Tests contents together; keeps the result if they have no effect.
+    /// Tests contents together, and `checks` what is left; keeps the result if they have no effect.
     fn passes(
         &mut self,
         shared: &Shared<'_>,
         found: &Found,
         collected: &Collector<'_>,
         which: &[bool],
+        checks: bool,
     ) -> Result<bool> {
-        let written = shared.written_without(found, collected, which)?;
-        let passes = written.is_some();
-        if let Some(written) = written {
-            *self = Self { unread: which.to_vec(), written, is_checked: true };
+        let Some(written) = shared.written_without(found, collected, which)? else { return Ok(false) };
+        if checks && !shared.is_same_without(found, collected, which, &written)? {
+            return Ok(false);
         }
-        Ok(passes)
+        *self = Self { unread: which.to_vec(), written, is_checked: checks };
+        Ok(true)
     }
 
     /// Narrows the outputs to what the work writes: changed units of 16 bytes, or bytes that it is known to write.

@@ -25,14 +25,8 @@ impl Shared<'_> {
     ) -> Result<Slice> {
         let is_cheap = is_cheap(collected.duration, elapsed);
         let mut tested = self.test(found, &mut collected, is_cheap)?;
-        let checks = match self.options.check {
-            _ if self.options.unperformed => false,
-            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
-            SliceCheck::Always => true,
-            SliceCheck::Never => false,
-        };
-        if checks && !tested.is_checked {
-            self.check(found, &collected, &tested.unread)?;
+        if self.checks(is_cheap) && !tested.is_checked {
+            self.check(found, &collected)?;
             tested.is_checked = true;
         }
         tested.narrow(&mut collected);
@@ -49,10 +43,19 @@ impl Shared<'_> {
         Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads, executables })
     }
 
-    /// Fails if the work by itself writes other bytes.
-    fn check(&self, found: &Found, collected: &Collector<'_>, unread: &[bool]) -> Result<()> {
-        let fill = |index: usize| if unread[index] { Fill::Nothing } else { Fill::Captured };
-        let outputs = self.perform(found, collected, &fill)?;
+    /// Whether the work is performed as a replay of the slice performs it.
+    pub(super) fn checks(&self, is_cheap: bool) -> bool {
+        match self.options.check {
+            _ if self.options.unperformed => false,
+            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
+            SliceCheck::Always => true,
+            SliceCheck::Never => false,
+        }
+    }
+
+    /// Fails if the work by itself writes other bytes. No contents are left out: a test that leaves some out checks the rest.
+    fn check(&self, found: &Found, collected: &Collector<'_>) -> Result<()> {
+        let outputs = self.perform(found, collected, &|_| Fill::Captured)?;
         match outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)) {
             true => Ok(()),
             false => Err(Error::failed_precondition(format!(
