@@ -131,8 +131,8 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
-    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
-    verify_lockstep, watch_memory,
+    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, type_in_name,
+    verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{
     KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,

@@ -61,8 +61,8 @@ pub use reduce::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
     WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
 };
-pub use tolerance::{ElementTypeRule, Tolerance};
+pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
-    VerifySides, verify_against, verify_lockstep, watch_memory,
+    VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
 };
