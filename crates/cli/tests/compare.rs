@@ -298,6 +298,7 @@ fn wrong_input_is_refused() {
         (&[&function, &absent], "absent.c"),
         (&[&function, &empty], "has no replacements"),
         (&[&function, "--with=/dev/zero"], "is not a regular file"),
+        (&[&function, &right, "--baseline=/dev/zero"], "is not a regular file"),
         (&[&function, &broken], "nothing_here"),
         (&[&function, &other], ADD),
         (&[&function, &right, "--precision=1"], "--precision"),

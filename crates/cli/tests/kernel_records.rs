@@ -171,6 +171,26 @@ fn a_changed_output_is_found_at_its_place() {
 }
 
 #[test]
+fn a_write_between_bindings_is_found() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (directory, path) = (scratch.path("kernels"), capture("add4.add.local-sync"));
+    let source = scratch.path("kernel.c");
+    let (function, output) = (format!("--function={FUNCTION}"), source.to_str().unwrap());
+    print(&["rehal", "kernel", "stub", "--no_run", &function, &path, "-o", output]);
+    let body = "binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;";
+    let text = std::fs::read_to_string(&source).unwrap();
+    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
+    std::fs::write(&source, text).unwrap();
+    record(&[&format!("--replay_executable_substitution={FUNCTION}={output}")], &path, &directory);
+    let found = replay(&["--verify"], &only(&directory));
+    assert_eq!(found.status, Some(2), "{found:?}");
+    // Bytes 22 and 23 of the float 1.
+    let expected = "outside of the bindings: first at byte 22 of the allocation, 2 bytes differ\n";
+    assert!(found.stdout.ends_with(expected), "{found:?}");
+}
+
+#[test]
 fn inputs_are_restored_before_each_repetition() {
     let scratch = Scratch::new();
     // Kernels of these captures write what they read.

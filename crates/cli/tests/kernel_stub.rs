@@ -227,19 +227,28 @@ fn the_command_in_a_stub_selects_what_its_flags_select() {
 }
 
 #[test]
-fn a_kernel_that_aborts_is_named() {
+fn a_kernel_that_ends_the_process_is_named() {
     let scratch = Scratch::new();
     let path = capture("add4.add.local-sync");
     let output = scratch.path("kernel.c");
     let text = stub(&["--no_run"], ADD, &path, &output);
-    fs::write(&output, format!("#include <stdlib.h>\n{}", with_body(&text, "abort();", true))).unwrap();
     let substitution = format!("--replay_executable_substitution={ADD}={}", output.display());
-    for device in ["--device=local-sync", "--device=local-task"] {
-        let ran = run(&["iree-run-replay", device, &substitution, &path]);
-        assert_eq!(ran.status, Some(86), "{ran:?}");
-        let lines: Vec<_> = ran.stderr.lines().collect();
-        assert!(lines[0].starts_with("INTERNAL; a kernel crashed with SIGABRT: function"), "{ran:?}");
-        assert!(lines[1].starts_with("  at: record #") && lines[2].contains("assertion"), "{ran:?}");
+    for (body, how, advice) in [
+        ("abort();", "crashed with SIGABRT", "a failed assertion"),
+        ("exit(0);", "called exit", "instead of ending the process"),
+    ] {
+        fs::write(&output, format!("#include <stdlib.h>\n{}", with_body(&text, body, true))).unwrap();
+        for verb in [
+            &["iree-run-replay", "--device=local-sync"][..],
+            &["iree-run-replay", "--device=local-task"],
+            &["rehal", "verify"],
+        ] {
+            let ran = run(&[verb, &[&substitution, &path]].concat());
+            assert_eq!(ran.status, Some(86), "{ran:?}");
+            let lines: Vec<_> = ran.stderr.lines().collect();
+            assert!(lines[0].starts_with(&format!("INTERNAL; a kernel {how}: function")), "{ran:?}");
+            assert!(lines[1].starts_with("  at: record #") && lines[2].contains(advice), "{ran:?}");
+        }
     }
 }
 

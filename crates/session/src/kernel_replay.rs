@@ -217,7 +217,7 @@ impl KernelReplay {
         Ok(begun.elapsed())
     }
 
-    /// The bindings whose bytes differ from the recorded output, by the first byte that does.
+    /// What differs from the recorded output, by the first byte that does: bindings, and bytes between them.
     pub fn compare(&self, element_type: Option<ElementType>) -> Result<Vec<SnapshotDifference>> {
         compare_snapshot(&self.files.descriptor, &self.memory, &self.files.output()?, element_type)
     }

@@ -184,20 +184,24 @@ fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition:
     let [x, y, z] = descriptor.workgroup_count;
     let _ = writeln!(text, "kernel: {}, {x}x{y}x{z} workgroups", escaped(&descriptor.name));
     for it in differences {
+        let (first, last) = (it.different.offset, it.different.end() - 1);
+        let Some(binding) = it.binding else {
+            let _ = writeln!(
+                text,
+                "outside of the bindings: first at byte {} of the allocation, {} bytes differ",
+                it.allocation_offset, it.different_bytes
+            );
+            continue;
+        };
         let aliases: Vec<_> = it.aliases.iter().map(u32::to_string).collect();
         let aliases = match aliases[..] {
             [] => String::new(),
             _ => format!(" (also binding {})", aliases.join(", ")),
         };
-        let first = it.different.offset;
         let _ = writeln!(
             text,
-            "binding {}{aliases}: first at byte {first} (byte {} of the allocation), {} of {} bytes differ, the last is {}",
-            it.binding,
-            it.allocation_offset,
-            it.different_bytes,
-            descriptor.bindings[it.binding as usize].length,
-            it.different.end() - 1,
+            "binding {binding}{aliases}: first at byte {first} (byte {} of the allocation), {} of {} bytes differ, the last is {last}",
+            it.allocation_offset, it.different_bytes, descriptor.bindings[binding as usize].length,
         );
         let elements = &it.elements;
         let element_type = it.element_type.map_or_else(|| "byte".into(), |it| it.to_string());

@@ -27,15 +27,18 @@ pub(crate) enum Protection {
     ReadExecute,
 }
 
+/// [`Fault::name`] of a call of exit(3), not a signal.
+pub(crate) const EXIT: &str = "exit";
+
 /// A fault reported by the operating system, as its handler receives it.
 pub(crate) struct Fault<'a> {
-    /// The signal's name, such as `SIGSEGV`.
+    /// The signal's name, such as `SIGSEGV`, or [`EXIT`].
     pub(crate) name: &'static str,
     /// The faulting address, of data or of the instruction, if the processor provides one (it does not for
     /// non-canonical addresses), and if it is a fault of the processor (SIGABRT is not).
     pub(crate) address: Option<usize>,
-    /// Address of the instruction.
-    pub(crate) instruction: usize,
+    /// Address of the instruction; `None` for [`EXIT`].
+    pub(crate) instruction: Option<usize>,
     /// Bytes of the instruction, if they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
 }

@@ -73,21 +73,19 @@ impl DispatchFiles {
     }
 
     fn dispatch(&self, operation: &Operation<'_>, dispatch: &DispatchOperation<'_>) -> Result<DispatchFile> {
-        let executable = &dispatch.executable;
-        let digest = blake3::hash(executable.data).to_hex();
-        let functions = dispatch.prepared.functions();
-        let function = functions.iter().position(|it| std::ptr::eq(it, dispatch.info));
+        let code = &dispatch.code;
+        let digest = blake3::hash(code.data).to_hex();
         let bindings = operation.bindings().iter().enumerate();
         let bindings = bindings
             .map(|(ordinal, binding)| self.binding(binding).context(|| format!("binding {ordinal}")))
             .collect::<Result<_>>()?;
-        let path = format!("{EXECUTABLES}/{}.{}", &digest[..DIGITS], extension(executable.data));
-        self.once(&path, |file| file.write_all(executable.data))?;
+        let path = format!("{EXECUTABLES}/{}.{}", &digest[..DIGITS], extension(code.data));
+        self.once(&path, |file| file.write_all(code.data))?;
         Ok(DispatchFile {
-            format: String::from_utf8_lossy(executable.format).into_owned(),
+            format: String::from_utf8_lossy(code.format).into_owned(),
             executable: path,
-            executable_constants: words(executable.constants),
-            function: function.map_or(dispatch.function, |ordinal| ordinal as u32),
+            executable_constants: words(dispatch.executable.constants),
+            function: dispatch.prepared_function,
             workgroup_count: dispatch.workgroup_count,
             workgroup_size: dispatch.workgroup_size,
             dynamic_local_memory: dispatch.dynamic_local_memory,

@@ -1,6 +1,6 @@
 //! Walks over both captures along their alignment and collects what differs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{CreateOp, FileContents, FileSource, HostOp, Op, PrepareExecutable, Validation};
@@ -13,11 +13,11 @@ use super::groups::{Change, Groups};
 use super::objects::Objects;
 use super::pairs::Pairs;
 use super::report::{ChangeKind, DiffOptions, ExecutableChange, FieldChange, FieldName, FieldValue};
-use super::side::{Role, Said, Side, name_of, said};
+use super::side::{Entry, Role, Said, Side, name_of, said};
 use super::{ObjectKind, data};
 
-/// Maximum number of submissions that are followed from one, to find what it waits for.
-const MAX_FOLLOWED: usize = 4096;
+/// Maximum number of submissions that only one capture has and that are followed, to find what others wait for through them.
+const MAX_FOLLOWED: usize = 1 << 22;
 /// Maximum number of sentences about what could not be compared.
 const MAX_UNDETERMINED: usize = 64;
 
@@ -34,6 +34,10 @@ pub(super) struct Walk<'s, 'c> {
     pub executables: Vec<ExecutableChange>,
     pub same_count: u64,
     pub undetermined: BTreeSet<String>,
+    /// How far [`Walk::next_listed`] has come in each capture.
+    listed: [u32; 2],
+    /// Number of submissions that can still be followed.
+    left_to_follow: usize,
     first: List<'c>,
     second: List<'c>,
 }
@@ -86,6 +90,8 @@ impl<'s, 'c> Walk<'s, 'c> {
             executables: Vec::new(),
             same_count: 0,
             undetermined: BTreeSet::new(),
+            listed: [0; 2],
+            left_to_follow: MAX_FOLLOWED,
             first: List::default(),
             second: List::default(),
         };
@@ -164,19 +170,29 @@ impl<'s, 'c> Walk<'s, 'c> {
     }
 
     /// The end of the scope that begins at `index`, if all of it is only in this capture and before `end`.
-    fn scope_end(&self, index: u32, end: u32, kind: ChangeKind) -> Option<u32> {
+    fn scope_end(&mut self, index: u32, end: u32, kind: ChangeKind) -> Option<u32> {
         let side = self.side(kind);
         if side.entries[index as usize].role != Role::ScopeBegin {
             return None;
         }
         let last = *side.scope_ends.get(&index)?;
-        let is_moved = |index: &u32| match kind {
-            ChangeKind::Inserted => self.pairs.moved_after.contains_key(index),
-            _ => self.pairs.moved.contains_key(index),
-        };
-        let is_listed = |index: u32| side.entries[index as usize].role == Role::Executable;
-        let is_whole = last < end && !(index..=last).any(|index| is_moved(&index) || is_listed(index));
-        is_whole.then_some(last)
+        (last < end && last < self.next_listed(index, kind)).then_some(last)
+    }
+
+    /// The first operation from `index` on that is listed by itself, in whatever scope: a moved one, or an executable. The walk asks in
+    /// the order of a capture, so that nested scopes do not make it pass the same operations again.
+    fn next_listed(&mut self, index: u32, kind: ChangeKind) -> u32 {
+        let (side, pairs) = (self.side(kind), self.pairs);
+        let moved = if kind == ChangeKind::Inserted { &pairs.moved_after } else { &pairs.moved };
+        let next = &mut self.listed[usize::from(kind == ChangeKind::Inserted)];
+        *next = index.max(*next);
+        let is_listed = |at: &u32, entry: &Entry| entry.role == Role::Executable || moved.contains_key(at);
+        *next += side.entries[*next as usize..]
+            .iter()
+            .zip(*next..)
+            .take_while(|(entry, at)| !is_listed(at, entry))
+            .count() as u32;
+        *next
     }
 
     fn side(&self, kind: ChangeKind) -> &'s Side<'c> {
@@ -395,7 +411,7 @@ impl<'s, 'c> Walk<'s, 'c> {
 
     /// Compares what two submissions wait for: the submissions that signal it, since payloads count those before.
     fn waits(
-        &self,
+        &mut self,
         name: Name,
         before: &[rehal_capture::layout::SemaphoreTimepoint],
         after: &[rehal_capture::layout::SemaphoreTimepoint],
@@ -415,10 +431,14 @@ impl<'s, 'c> Walk<'s, 'c> {
             return Ok(None);
         }
         let origins = |side: &Side<'_>, list: &[_]| list.iter().filter_map(|it| origin(side, it)).collect();
-        let first =
-            followed(self.before, origins(self.before, before), |x| self.pairs.to_after(x).map(|y| (y, x)))?;
-        let second =
-            followed(self.after, origins(self.after, after), |y| self.pairs.to_before(y).map(|_| (y, y)))?;
+        let (pairs, left) = (self.pairs, &mut self.left_to_follow);
+        let (first, second) = (origins(self.before, before), origins(self.after, after));
+        let first = followed(self.before, first, left, |x| pairs.to_after(x).map(|y| (y, x)))?;
+        let second = followed(self.after, second, left, |y| pairs.to_before(y).map(|_| (y, y)))?;
+        let (Some(first), Some(second)) = (first, second) else {
+            self.note("what some submissions wait for through many that only one capture has".into());
+            return Ok(None);
+        };
         if first.keys().eq(second.keys()) {
             return Ok(None);
         }
@@ -499,29 +519,30 @@ fn run_end(partners: &[u32], at: u32) -> u32 {
     at + partners[at as usize..].iter().take_while(|partner| **partner == NONE).count() as u32
 }
 
-/// The submissions that these stand for, by key: those that have none stand for what they wait for themselves.
+/// The submissions that these stand for, by key: those that have none stand for what they wait for themselves. `None` if too many
+/// have none: `left` is how many may be followed.
 fn followed(
     side: &Side<'_>,
     mut open: Vec<u32>,
+    left: &mut usize,
     key: impl Fn(u32) -> Option<(u32, u32)>,
-) -> Result<std::collections::BTreeMap<u32, u32>> {
-    let mut found = std::collections::BTreeMap::new();
+) -> Result<Option<BTreeMap<u32, u32>>> {
+    let mut found = BTreeMap::new();
     let mut seen: BTreeSet<u32> = open.iter().copied().collect();
     while let Some(index) = open.pop() {
         if let Some((key, value)) = key(index) {
             found.insert(key, value);
             continue;
         }
-        if seen.len() > MAX_FOLLOWED {
-            break;
-        }
+        let Some(rest) = left.checked_sub(1) else { return Ok(None) };
+        *left = rest;
         let Some(Said::Op(Op::Queue(submission))) = said(&side.record(index)?)? else { continue };
         for it in submission.waits {
             let origin = side.origin(it.semaphore_id.get(), it.value.get());
             open.extend(origin.filter(|origin| seen.insert(*origin)));
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// What an operation is about: a function, a scope or a path.

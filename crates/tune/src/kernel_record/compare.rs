@@ -15,15 +15,15 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Elements of a difference that are kept.
 const MAX_ELEMENTS: usize = 8;
 
-/// A binding whose bytes differ from a snapshot.
+/// A binding, or a part of the allocation without bindings, whose bytes differ from a snapshot.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotDifference {
-    /// The ordinal of the binding.
-    pub binding: u32,
+    /// The ordinal of the binding; `None` if no binding has the bytes: the kernel writes outside of its bindings.
+    pub binding: Option<u32>,
     /// Other bindings with the first byte that differs.
     pub aliases: Vec<u32>,
-    /// From the first to the last byte of the binding that differ.
+    /// From the first to the last byte that differ, in the binding or in the part of the allocation.
     pub different: Range,
     /// The first byte that differs, in the allocation.
     pub allocation_offset: u64,
@@ -35,8 +35,9 @@ pub struct SnapshotDifference {
     pub elements: ElementDifferences,
 }
 
-/// Compares the bindings of a kernel in `memory`, its device allocation, with a snapshot of it: those that differ, by the first
-/// byte that does. A range that several bindings have is compared once. The file must have the length of the allocation.
+/// Compares `memory`, the device allocation of a kernel, with a snapshot of it: the bindings that differ, and what is between
+/// bindings if it does, by the first byte that does. A range that several bindings have is compared once. The file must have the
+/// length of the allocation.
 pub fn compare_snapshot(
     descriptor: &KernelDescriptor,
     memory: &Buffer,
@@ -61,10 +62,31 @@ pub fn compare_snapshot(
             *other != ordinal && (it.offset..it.offset + it.length).contains(&first)
         };
         let aliases = (0..descriptor.bindings.len() as u32).filter(has_first).collect();
-        differences.push(SnapshotDifference { binding: ordinal, aliases, allocation_offset: first, ..found });
+        let binding = Some(ordinal);
+        differences.push(SnapshotDifference { binding, aliases, allocation_offset: first, ..found });
+    }
+    for gap in gaps(descriptor) {
+        if let Some(found) = compare(memory, snapshot, gap.offset, gap.length, None)? {
+            let allocation_offset = gap.offset + found.different.offset;
+            differences.push(SnapshotDifference { allocation_offset, ..found });
+        }
     }
     differences.sort_by_key(|it| (it.allocation_offset, it.binding));
     Ok(differences)
+}
+
+/// The parts of the allocation that no binding has, in order.
+fn gaps(descriptor: &KernelDescriptor) -> Vec<Range> {
+    let mut bound: Vec<(u64, u64)> = descriptor.bindings.iter().map(|it| (it.offset, it.length)).collect();
+    bound.sort_unstable();
+    let (mut gaps, mut end) = (Vec::new(), 0);
+    for (offset, length) in bound.into_iter().chain([(descriptor.allocation_bytes, 0)]) {
+        if end < offset {
+            gaps.push(Range { offset: end, length: offset - end });
+        }
+        end = end.max(offset + length);
+    }
+    gaps
 }
 
 fn compare(
@@ -105,7 +127,7 @@ fn compare(
         Ok(())
     })?;
     Ok(first.map(|first| SnapshotDifference {
-        binding: 0,
+        binding: None,
         aliases: Vec::new(),
         different: Range { offset: first, length: last - first + 1 },
         allocation_offset: 0,

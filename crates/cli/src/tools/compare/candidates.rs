@@ -1,6 +1,6 @@
 //! The replacements that flags name.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -20,6 +20,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
     pub(super) fn build(&self, function: &str) -> Result<Replacement> {
+        check_file(&self.path, &metadata(&self.path)?)?;
         if KernelLanguage::of(&self.path).is_none() {
             let shown = self.path.display().to_string();
             let bytes =
@@ -38,17 +39,9 @@ impl Candidate {
 pub(super) fn find(with: &[PathBuf]) -> Result<Vec<Candidate>> {
     let mut found = Vec::new();
     for path in with {
-        let metadata = fs::metadata(path).map_err(|error| {
-            Error::io(format!("opening '{}'", path.display()), &error)
-                .advise("name a replacement that exists")
-        })?;
+        let metadata = metadata(path)?;
         if !metadata.is_dir() {
-            if !metadata.is_file() {
-                let message = format!("'{}' is not a regular file", path.display());
-                return Err(
-                    Error::invalid_argument(message).advise("name a replacement, or a directory of them")
-                );
-            }
+            check_file(path, &metadata)?;
             found.push(Candidate { path: path.clone() });
             continue;
         }
@@ -63,6 +56,21 @@ pub(super) fn find(with: &[PathBuf]) -> Result<Vec<Candidate>> {
         found.extend(files.into_iter().map(|path| Candidate { path }));
     }
     Ok(found)
+}
+
+fn metadata(path: &Path) -> Result<Metadata> {
+    fs::metadata(path).map_err(|error| {
+        Error::io(format!("opening '{}'", path.display()), &error).advise("name a replacement that exists")
+    })
+}
+
+/// Refuses devices and pipes, which may have no end.
+fn check_file(path: &Path, metadata: &Metadata) -> Result<()> {
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!("'{}' is not a regular file", path.display()))
+            .advise("name a source (.c, .rs), a shared library or an executable")),
+    }
 }
 
 fn files_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -5,7 +5,7 @@ use super::instruction::Feature;
 use super::{
     CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
 };
-use crate::platform::{self, Fault};
+use crate::platform::{self, EXIT, Fault};
 
 /// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process; returns if it
 /// is neither.
@@ -56,10 +56,11 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
         unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
     let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
     let code = if missing_feature(fault).is_some() { "INCOMPATIBLE" } else { "INTERNAL" };
-    text.push(code).push("; a kernel crashed with ").push(fault.name);
+    text.push(code).push("; a kernel ");
+    text.push(if fault.name == EXIT { "called " } else { "crashed with " }).push(fault.name);
     match (fault.address, fault.name) {
         (Some(address), _) => text.push(" at address ").hex(address as u64),
-        (None, "SIGABRT") => text,
+        (None, "SIGABRT" | EXIT) => text,
         (None, _) => text.push(" at a non-canonical address"),
     };
     text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
@@ -78,11 +79,12 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
         text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get()).push(", ");
     }
     let memory = &library.label.memory;
-    match fault.instruction.checked_sub(memory.start) {
-        Some(offset) if fault.instruction < memory.end => {
-            text.push("instruction ").hex(offset as u64).push(" of the executable")
+    match fault.instruction {
+        Some(address) if memory.contains(&address) => {
+            text.push("instruction ").hex((address - memory.start) as u64).push(" of the executable")
         }
-        _ => text.push("instruction at ").hex(fault.instruction as u64),
+        Some(address) => text.push("instruction at ").hex(address as u64),
+        None => text.push("exit(3) of the C library"),
     };
     text.push("\n  try: ");
     advise(text, fault);
@@ -103,6 +105,7 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
             "the kernel aborted, as a failed assertion or a panic does: check what it prints, and the constants and inputs \
              it was given",
         ),
+        (EXIT, _) => text.push("a kernel returns a status instead of ending the process: correct the kernel"),
         ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
         _ if RECORD.get() == NO_RECORD => text.push(
             "the kernel accessed memory out of bounds of its bindings: check the module's inputs and the plugins that \

@@ -6,8 +6,8 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-use crate::platform::Fault;
 use crate::platform::linux_x86_64::PAGE_BYTES;
+use crate::platform::{EXIT, Fault};
 
 pub(super) const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGSEGV, "SIGSEGV"),
@@ -59,6 +59,9 @@ pub(crate) fn install_fault_handler(report: Report) {
                 libc::sigaction(signal, &action, std::ptr::null_mut());
             }
         }
+        // SAFETY: the handler reads what was written above. If it cannot be registered, a kernel that calls exit(3) ends the
+        // process with its own status.
+        unsafe { libc::atexit(handle_exit) };
     });
     arm_thread();
 }
@@ -118,6 +121,13 @@ impl Drop for AlternateStack {
     }
 }
 
+/// Runs in exit(3), on the thread that called it.
+extern "C" fn handle_exit() {
+    // SAFETY: `INSTALLED` was written before this was registered.
+    let (_, report) = unsafe { (*INSTALLED.0.get()).assume_init_ref() };
+    report(&Fault { name: EXIT, address: None, instruction: None, code: &[] });
+}
+
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid pointers for a handler with SA_SIGINFO, and `INSTALLED` was
     // written before the handler was installed. Everything called is async-signal-safe.
@@ -136,7 +146,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
             report(&Fault {
                 name: SIGNALS[index].1,
                 address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
-                instruction,
+                instruction: Some(instruction),
                 code: code_at(instruction, signal),
             });
         }
