@@ -38,6 +38,11 @@ pub enum Remedy {
         /// The executable's id in the capture.
         id: u64,
     },
+    /// Compare with a ledger that keeps bytes, not only digests.
+    KeepExpectedBytes {
+        /// How many of each range.
+        bytes: u64,
+    },
     /// Add the parameter file of a scope.
     AddParameters {
         /// The scope's name, which may be empty.
@@ -105,6 +110,9 @@ impl fmt::Display for Remedy {
             }
             Self::SubstituteExecutable { id } => {
                 return write!(f, "compile it for this machine, and substitute executable {id}");
+            }
+            Self::KeepExpectedBytes { bytes } => {
+                return write!(f, "compare with a ledger that keeps {bytes} bytes of each range");
             }
             Self::AddParameters { scope } => return write!(f, "add the parameter file of scope '{scope}'"),
             Self::UseFile(kind) => match kind {

@@ -15,7 +15,7 @@ pub(crate) fn of(error: &Error) -> Option<String> {
     })
 }
 
-fn in_flags(remedy: &Remedy) -> String {
+pub(crate) fn in_flags(remedy: &Remedy) -> String {
     let text = match remedy {
         Remedy::NameCapture => {
             "name a capture (.ireereplay), as IREE's tools write it with --device_replay_output=PATH"
@@ -39,6 +39,12 @@ fn in_flags(remedy: &Remedy) -> String {
         Remedy::SubstituteExecutable { id } => {
             return format!(
                 "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
+            );
+        }
+        Remedy::KeepExpectedBytes { bytes } => {
+            return format!(
+                "compare with a ledger that keeps the expected bytes, of a trusted replay: \
+                 rehal run --replay_ledger=PATH --replay_ledger_kept_bytes={bytes} CAPTURE"
             );
         }
         Remedy::AddParameters { scope } => {

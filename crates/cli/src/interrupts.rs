@@ -1,8 +1,9 @@
-//! Signals that end a tool: its temporary directories are removed first.
+//! Signals that end a tool: its temporary directories and files are removed first.
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use rehal_base::{Error, Result};
 use rehal_session::TemporaryDirectory;
@@ -11,7 +12,21 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// Removes temporary directories when SIGINT, SIGTERM or SIGHUP ends the process, which then ends by the signal. Called before
+/// The temporary files that exist.
+static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Creates or renames a temporary file, with the list of those to remove when a signal ends the process: not at the same time.
+pub(crate) fn with_temporary_files<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
+    remove_temporary_directories();
+    change(&mut files())
+}
+
+fn files() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A panic leaves the list complete.
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes temporary directories and files when SIGINT, SIGTERM or SIGHUP ends the process, which then ends by the signal. Called before
 /// the first is created; signals that are ignored stay so.
 pub(crate) fn remove_temporary_directories() {
     static ONCE: Once = Once::new();
@@ -45,6 +60,11 @@ fn handled() -> impl Iterator<Item = c_int> {
 }
 
 fn end(signal: c_int) {
+    // Locked until the end: no file is created or renamed any more.
+    let files = files();
+    for file in files.iter() {
+        let _ = std::fs::remove_file(file);
+    }
     TemporaryDirectory::remove_all();
     let _ = emulate_default_handler(signal);
 }

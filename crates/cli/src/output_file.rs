@@ -10,7 +10,7 @@ use rehal_base::{Context, Error, Result};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::flags::{Flag, Flags};
-use crate::{output, parameters};
+use crate::{interrupts, output, parameters};
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
@@ -84,10 +84,52 @@ impl OutputFile {
             Err(_) => Permissions::from_mode(0o666),
         };
         let directory = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let created = Builder::new().prefix(".rehal-").permissions(permissions).tempfile_in(directory);
-        let file: NamedTempFile = buffered(created.map_err(creating)?, write)?;
-        file.persist(&target).map_err(|error| creating(error.error))?;
-        Ok(())
+        let mut builder = Builder::new();
+        builder.prefix(".rehal-").permissions(permissions);
+        let temporary = Temporary::create(|| builder.tempfile_in(directory))?;
+        let file = buffered(temporary, write)?;
+        file.persist(&target)
+    }
+}
+
+/// A temporary file that a signal removes as well.
+struct Temporary {
+    /// `None` once it is persistent.
+    file: Option<NamedTempFile>,
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn create(create: impl FnOnce() -> std::io::Result<NamedTempFile>) -> Result<Self> {
+        interrupts::with_temporary_files(|files| {
+            let file = create().map_err(creating)?;
+            let path = file.path().to_owned();
+            files.push(path.clone());
+            Ok(Self { file: Some(file), path })
+        })
+    }
+
+    fn persist(mut self, target: &Path) -> Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let persist = || file.persist(target).map_err(|error| creating(error.error));
+        interrupts::with_temporary_files(|_| persist()).map(drop)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        drop(self.file.take());
+        interrupts::with_temporary_files(|files| files.retain(|it| *it != self.path));
+    }
+}
+
+impl Write for Temporary {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
     }
 }
 

@@ -345,3 +345,30 @@ fn an_interrupted_compilation_leaves_no_directory() {
         fs::remove_file(&started).unwrap();
     }
 }
+
+#[test]
+fn an_interrupted_replay_leaves_no_part_of_a_ledger() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let source = scratch.path("kernel.c");
+    let text = stub(&["--no_run"], ADD, &path, &source);
+    fs::write(&source, format!("#include <unistd.h>\n{}", with_body(&text, "pause();", true))).unwrap();
+    let substitution = format!("--replay_executable_substitution={ADD}={}", source.display());
+    let directory = scratch.path("ledgers");
+    fs::create_dir(&directory).unwrap();
+    let ledger = format!("--replay_ledger={}", directory.join("ledger").display());
+    let count = || fs::read_dir(&directory).unwrap().count();
+    for signal in [1, 2, 15] {
+        let mut command = common::command("iree-run-replay");
+        let mut tool = command.args(["--device=local-sync", &substitution, &ledger, &path]).spawn().unwrap();
+        while count() == 0 {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        let number = format!("-{signal}");
+        let sent = std::process::Command::new("kill").args([&number, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(tool.wait().unwrap().signal(), Some(signal));
+        assert_eq!(count(), 0, "signal {signal}");
+    }
+}

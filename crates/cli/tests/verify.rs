@@ -181,12 +181,62 @@ fn a_recording_with_digests_of_dispatches_finds_the_first_that_differs() {
 }
 
 #[test]
+fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, ulp, row) = (ledger(&scratch, &[]), kernels(&scratch, 4), kernels(&scratch, 2));
+    let ran = run(&verify(&[&against, &ulp], &path));
+    assert_eq!((ran.status, &*ran.stderr), (Some(2), ""), "{ran:?}");
+    for part in [
+        "different: 1 differs of 1 dispatch and 0 host reads\n\
+         expected: a replay with the captured executables, which agrees with the ledger\n",
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 ",
+        "    f32 (as the function's name says): 1 element differs\n",
+        ": 1 ULP, ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let ran = run(&verify(&[&against, &row, "--format=json"], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let first = &report["differences"][0];
+    assert_eq!((ran.status, &first["record"], &first["digest_length"]), (Some(2), &28.into(), &Value::Null));
+    assert_eq!((&report["is_with_captured"], &first["is_type_inferred"]), (&true.into(), &true.into()));
+    assert_eq!((&first["elements"]["different_count"], &first["binding"]), (&192.into(), &2.into()));
+    // The bytes also decide about tolerances.
+    let printed = print(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
+                    expected: a replay with the captured executables, which agrees with the ledger\n";
+    assert_eq!(printed, expected);
+    // An inferred type is no reason to tolerate anything.
+    let refused = fail(&verify(&[&ulp, "--tolerance=*:f32:ulp=1"], &path));
+    assert!(refused.contains("no types are known"), "{refused}");
+}
+
+#[test]
+fn a_ledger_that_captured_kernels_disagree_with_names_the_remedy() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[&kernels(&scratch, 4)]);
+    let row = kernels(&scratch, 2);
+    for words in [&[against.as_str()][..], &[&against, &row]] {
+        let ran = run(&verify(words, &path));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(
+            ran.stdout.contains("\n    only digests of the expected bytes are known\n"),
+            "{}",
+            ran.stdout
+        );
+        let remedy = "rehal run --replay_ledger=PATH --replay_ledger_kept_bytes=2304 CAPTURE";
+        assert!(ran.stderr.contains(remedy), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn what_cannot_be_told_has_status_1() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
-    let against = ledger(&scratch, &[]);
-    let ulp = kernels(&scratch, 4);
-    let ran = run(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    // Of another replacement: the captured kernels cannot say what was expected.
+    let against = ledger(&scratch, &[&kernels(&scratch, 4)]);
+    let ran = run(&verify(&[&against, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=2304 "), "{}", ran.stderr);
     assert!(ran.stdout.starts_with("undecided: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n  record #17 differs, and its bytes"), "{}", ran.stdout);
     let file = against.trim_start_matches("--against=");

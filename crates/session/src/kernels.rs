@@ -9,6 +9,7 @@ mod runs;
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records, record_kernels};
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use rehal_base::{Range, Result, glob};
 use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
@@ -81,6 +82,10 @@ pub struct Kernel {
     /// What the first dispatch accesses, if it was run.
     traffic: Option<Traffic>,
 }
+
+/// The most that a core reads and writes beyond its first-level cache: a line of 64 bytes in each cycle, at 5 GHz. What is bound
+/// is rarely in the first-level cache, which delivers more.
+const MAX_CORE_BYTES_PER_SECOND: f64 = 320e9;
 
 /// How many bytes a dispatch accesses, each counted once.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +211,8 @@ impl Kernel {
         self.traffic.map(|it| it.read)
     }
 
-    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that cannot be said.
+    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that cannot be said: also if
+    /// it is more than 320 GB for each core that may work on a dispatch, since such a kernel accesses less than is bound.
     pub fn max_bytes_per_second(&self) -> Result<f64, &'static str> {
         if self.bindings.iter().any(|it| it.alias_of.is_some()) {
             return Err("bindings overlap");
@@ -214,8 +220,25 @@ impl Kernel {
         let Some(traffic) = self.traffic else { return Err("unknown directions") };
         match self.time_ns {
             None | Some(0) => Err("no time"),
-            Some(time_ns) => Ok(traffic.bound as f64 * self.count as f64 * 1e9 / time_ns as f64),
+            Some(time_ns) => {
+                let rate = traffic.bound as f64 * self.count as f64 * 1e9 / time_ns as f64;
+                match rate <= self.cores() as f64 * MAX_CORE_BYTES_PER_SECOND {
+                    true => Ok(rate),
+                    false => Err("accesses less"),
+                }
+            }
         }
+    }
+
+    /// How many cores may work on a dispatch at most: a workgroup runs on one.
+    fn cores(&self) -> u64 {
+        static CORES: OnceLock<u64> = OnceLock::new();
+        let cores =
+            *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |it| it.get() as u64));
+        let workgroups = self
+            .workgroup_count
+            .map(|count| count.into_iter().fold(1, |product: u64, it| product.saturating_mul(u64::from(it))));
+        cores.min(workgroups.unwrap_or(u64::MAX)).max(1)
     }
 }
 
@@ -269,5 +292,40 @@ impl Groups {
             kernels.retain(|kernel| glob::matches(pattern, &kernel.name));
         }
         Kernels { kernels, dispatch_count: self.dispatch_count, total_ns: None, times: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(workgroups: u32, bound: u64, time_ns: u64) -> Kernel {
+        Kernel {
+            function: 0,
+            name: "kernel".into(),
+            executable_id: 1,
+            workgroup_count: Some([workgroups, 1, 1]),
+            workgroup_size: [1; 3],
+            dynamic_local_memory: 0,
+            constants: Vec::new(),
+            bindings: Vec::new(),
+            count: 1,
+            location: RecordLocation { ordinal: 1, offset: 0 },
+            occurrence: 0,
+            device: None,
+            time_ns: Some(time_ns),
+            traffic: Some(Traffic { read: bound, written: 0, bound }),
+        }
+    }
+
+    #[test]
+    fn rates_beyond_caches_are_left_out() {
+        // A workgroup runs on one core.
+        assert_eq!(kernel(1, 2_630_488, 311).max_bytes_per_second(), Err("accesses less"));
+        assert_eq!(kernel(1, 320, 1).max_bytes_per_second(), Ok(320e9));
+        assert_eq!(kernel(1, 321, 1).max_bytes_per_second(), Err("accesses less"));
+        assert_eq!(kernel(u32::MAX, 320, 1).max_bytes_per_second(), Ok(320e9));
+        assert_eq!(kernel(u32::MAX, 1 << 50, 1).max_bytes_per_second(), Err("accesses less"));
+        assert_eq!(kernel(1, 321, 0).max_bytes_per_second(), Err("no time"));
     }
 }

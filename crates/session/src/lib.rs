@@ -92,7 +92,7 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup};
-pub use rehal_local::executable::{flush_c_streams, strip as strip_executable};
+pub use rehal_local::executable::{flush_c_streams, function_contents, strip as strip_executable};
 pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
@@ -118,7 +118,8 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
-    FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence, OperationChange, ScopeChange,
+    FieldChange, FieldName, FieldValue, FunctionChange, FunctionContents, ObjectKind, Occurrence,
+    OperationChange, ScopeChange,
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
@@ -131,8 +132,8 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
-    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
-    verify_lockstep, watch_memory,
+    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, type_in_name,
+    verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{
     KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,

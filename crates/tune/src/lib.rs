@@ -39,8 +39,8 @@ pub use compare::{
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,
-    ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence,
-    OperationChange, ScopeChange, diff_captures,
+    ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, FunctionContents, ObjectKind,
+    Occurrence, OperationChange, ScopeChange, diff_captures,
 };
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
@@ -61,8 +61,8 @@ pub use reduce::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
     WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
 };
-pub use tolerance::{ElementTypeRule, Tolerance};
+pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
 pub use verify::{
     Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
-    VerifySides, verify_against, verify_lockstep, watch_memory,
+    VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
 };

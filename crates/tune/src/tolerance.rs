@@ -93,6 +93,16 @@ pub(crate) fn element_type_of(rules: &[ElementTypeRule], function: Option<&[u8]>
     rules.iter().rev().find(matches).map(|rule| rule.element_type)
 }
 
+/// The element type with which the name of a function ends, as the compiler ends those of most kernels: `f32` of `add_4_f32` and of
+/// `matmul_4x4x4_f32xf32xf32`. `None` if it ends with types that differ, or with one whose elements are not 1, 2, 4 or 8 bytes.
+pub fn type_in_name(function: &str) -> Option<ElementType> {
+    let (_, last) = function.rsplit_once('_')?;
+    let mut types = last.split('x').map(str::parse::<ElementType>);
+    let first = types.next()?.ok()?;
+    let is_one = types.all(|other| other.is_ok_and(|it| it == first));
+    (is_one && matches!(first.bits(), 8 | 16 | 32 | 64)).then_some(first)
+}
+
 /// The tolerance of elements that a function writes: the last one that matches.
 pub(crate) fn tolerance_of<'t>(
     tolerances: &'t [Tolerance],

@@ -6,11 +6,11 @@ mod lockstep;
 mod screen;
 mod watch;
 
-pub use against::verify_against;
+pub use against::{verify_against, verify_elements};
 pub use lockstep::verify_lockstep;
 pub use watch::{REDZONE_BYTES, StrayWrite, watch_memory};
 
-use rehal_base::{ElementType, Range};
+use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
 
 use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Tolerance};
@@ -22,7 +22,8 @@ pub struct VerifyOptions {
     /// How much numbers may differ; the last one that matches counts.
     pub tolerances: Vec<Tolerance>,
     /// The element types of what functions write and the program reads; the last rule that matches counts. A ledger has
-    /// types of its own, which count if no rule matches.
+    /// types of its own, which count if no rule matches. Elements without a type are shown with that with which the name of the
+    /// function ends, if whole ones fit into the binding; tolerances do not apply to them.
     pub element_types: Vec<ElementTypeRule>,
     /// Whether to go on after a difference.
     pub keep_going: bool,
@@ -74,6 +75,10 @@ pub struct Verification {
     pub omitted_differences: u64,
     /// A second run of the replay, to find all that differs, did not show the differences: they are not deterministic.
     pub is_unreproduced: bool,
+    /// The expected bytes are those of a replay with the captured executables, which agrees with the ledger.
+    pub is_with_captured: bool,
+    /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0 without one.
+    pub digested_bytes: u64,
     /// Number of dispatches that wrote outside of their bindings.
     pub stray_write_count: u64,
     /// The first writes outside of bindings, in the order of the replay.
@@ -115,6 +120,14 @@ impl Verification {
         }
     }
 
+    /// What to do to be told more.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self.digested_bytes {
+            0 => None,
+            bytes => Some(Remedy::KeepExpectedBytes { bytes }),
+        }
+    }
+
     /// Number of dispatches and host reads that were compared.
     pub fn compared_count(&self) -> u64 {
         self.dispatch_count + self.read_count
@@ -141,6 +154,8 @@ pub struct Difference {
     pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
+    /// The element type is that with which the name of the function ends: nothing states one.
+    pub is_type_inferred: bool,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
     /// Number of bytes that were written and should not have been. Their expected contents are those before the dispatch.

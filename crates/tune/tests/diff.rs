@@ -7,7 +7,8 @@ use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{RecordOptions, Recorder};
 use rehal_tune::{
-    CaptureDiff, ChangeKind, DiffOptions, FieldValue, OperationChange, ScopeChange, diff_captures,
+    CaptureDiff, ChangeKind, DiffOptions, FieldValue, FunctionChange, OperationChange, ScopeChange,
+    diff_captures,
 };
 
 /// A capture as its header and its records.
@@ -63,8 +64,12 @@ impl Records {
 }
 
 fn diff(before: &[u8], after: &[u8]) -> CaptureDiff {
+    diff_with(before, after, &DiffOptions::default())
+}
+
+fn diff_with(before: &[u8], after: &[u8], options: &DiffOptions) -> CaptureDiff {
     let open = |bytes: &[u8]| CaptureBytes::from(bytes.to_vec());
-    diff_captures(&open(before), &open(after), &DiffOptions::default(), &mut |_| {}).unwrap()
+    diff_captures(&open(before), &open(after), options, &mut |_| {}).unwrap()
 }
 
 /// The kinds of changes, with operation, subject, count, and fields.
@@ -240,6 +245,18 @@ fn an_inserted_dispatch_is_found() {
     assert_eq!(found.operations[0].occurrences[0].after, Some(dispatches[1] as u64 + 1));
 }
 
+/// Where the code of the first executable is in a capture.
+fn code_of(bytes: &[u8]) -> std::ops::Range<usize> {
+    let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
+    let mut records = capture.records().map(|record| record.unwrap());
+    let prepares =
+        |it: &rehal_capture::Record<'_>| it.operation() == OperationCode::EXECUTABLE_CACHE_PREPARE_EXECUTABLE;
+    let record = records.find(prepares).unwrap();
+    let Payload::ExecutablePrepare(view) = record.payload().unwrap() else { panic!("it prepares code") };
+    let start = view.data.as_ptr() as usize - bytes.as_ptr() as usize;
+    start..start + view.data.len()
+}
+
 #[test]
 fn a_replaced_executable_is_named_with_its_functions() {
     let bytes = fixture("mlp.mlp.local-sync");
@@ -263,6 +280,29 @@ fn a_replaced_executable_is_named_with_its_functions() {
     assert_ne!(before.digest, after.digest);
     let [function] = &executable.functions[..] else { panic!("{:?}", executable.functions) };
     assert_eq!((function.changes.len(), function.changes[0].name.to_string()), (1, "constants".into()));
+    assert_eq!(function.is_code_changed, None);
+    assert!(executable.undetermined.unwrap().contains("unknown"), "{:?}", executable.undetermined);
+}
+
+#[test]
+fn functions_with_other_code_are_named() {
+    let bytes = fixture("mlp.mlp.local-sync");
+    let mut options = DiffOptions::default();
+    options.function_contents = Some(rehal_local::executable::function_contents);
+    let code = code_of(&bytes);
+    let mut named = std::collections::BTreeSet::new();
+    // Headers, constants and instructions.
+    for at in code.step_by(61) {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        let found = diff_with(&bytes, &other, &options);
+        let [executable] = &found.executables[..] else { panic!("{:?}", found.executables) };
+        let changed = |it: &&FunctionChange| it.is_code_changed == Some(true);
+        let functions: Vec<_> = executable.functions.iter().filter(changed).map(|it| it.ordinal).collect();
+        assert!(!functions.is_empty() || executable.undetermined.is_some(), "{at:#x}: {executable:?}");
+        named.extend(functions);
+    }
+    assert!(named.len() > 2, "{named:?}");
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::{Error, Result};
+use rehal_capture::layout::SemaphoreTimepoint;
 use rehal_capture::{
     CaptureBytes, ObjectType, OpenOptions, OperationCode, PayloadType, Record, RecordFields, RecordType,
     Writer,
 };
-use rehal_hal::{HostOp, Op};
-use rehal_replay::{Plan, PlanOptions, decode};
+use rehal_hal::{HostOp, Op, QueueOp, Submission};
+use rehal_replay::{Ids, Plan, PlanOptions, decode, encode_payload};
 use rehal_tune::{ReduceHost, ReduceOptions, ReduceProgress, ReduceStop, Reduction, SlicedDispatch, reduce};
 
 const CHAIN: &str = "chain.chain.local-sync";
@@ -56,6 +57,8 @@ struct Capture {
     /// What the host writes: buffer, offset and bytes.
     writes: Vec<(u64, u64, Vec<u8>)>,
     scopes: Vec<String>,
+    /// The first semaphore that each execution of a command buffer signals.
+    executions: Vec<u64>,
 }
 
 impl Capture {
@@ -67,13 +70,20 @@ impl Capture {
             Ok(())
         })?;
         let mut writes = Vec::new();
+        let mut executions = Vec::new();
         for record in records(&CaptureBytes::from(bytes.to_vec())) {
-            if let Some(Op::Host(HostOp::Unmap(range, Some(data)))) = decode(&record)? {
-                writes.push((range.buffer, range.offset, data.to_vec()));
+            match decode(&record)? {
+                Some(Op::Host(HostOp::Unmap(range, Some(data)))) => {
+                    writes.push((range.buffer, range.offset, data.to_vec()));
+                }
+                Some(Op::Queue(Submission { op: QueueOp::Execute { .. }, signals, .. })) => {
+                    executions.extend(signals.first().map(|it| it.semaphore_id.get()));
+                }
+                _ => {}
             }
         }
         let scopes = plan.scopes().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
-        Ok(Self { plan, dispatches, writes, scopes })
+        Ok(Self { plan, dispatches, writes, scopes, executions })
     }
 }
 
@@ -135,7 +145,102 @@ fn minimal(name: &str, check: impl Fn(&Capture) -> bool + Sync + Copy) -> (Reduc
             Capture::open(&written(&without)).is_ok_and(|it| it.plan.device_count() != 0 && check(&it));
         assert!(!passes, "{name}: record #{index} ({}) can be left out", record.operation());
     }
+    needs_each_submission(name, &records, check);
     (reduction, capture)
+}
+
+/// Checks that no submission can be left out if those that waited for it wait for what it waited for, nor an allocation with its
+/// deallocation.
+fn needs_each_submission(name: &str, records: &[Record<'_>], check: impl Fn(&Capture) -> bool) {
+    let own = [PayloadType::CHECKSUMMED, PayloadType::CHECKSUMS];
+    let submissions = submissions(records);
+    for (index, _) in &submissions {
+        let removed = removed_with(*index, &submissions);
+        let mut edited: Vec<(&Record<'_>, Option<Vec<u8>>)> = Vec::new();
+        for (other, record) in records.iter().enumerate() {
+            let describes = record.record_type() == RecordType::OBJECT
+                && removed.iter().any(|it| created(*it, records) == Some(record.header.object_id.get()));
+            if removed.contains(&other) || describes || own.contains(&record.payload_type()) {
+                continue;
+            }
+            let payload = submissions.iter().find(|it| it.0 == other).and_then(|(_, submission)| {
+                let waits = waits_without(submission.waits, &removed, &submissions);
+                (waits != submission.waits).then(|| with_waits(record, &waits))
+            });
+            edited.push((record, payload));
+        }
+        let bytes = written_with(&edited);
+        let passes = Capture::open(&bytes).is_ok_and(|it| it.plan.device_count() != 0 && check(&it));
+        assert!(!passes, "{name}: submission #{index} can be left out, with {removed:?}");
+    }
+}
+
+/// The records of submissions.
+fn submissions<'a>(records: &[Record<'a>]) -> Vec<(usize, Submission<Ids<'a>>)> {
+    let submission = |(index, record)| match decode(record) {
+        Ok(Some(Op::Queue(submission))) => Some((index, submission)),
+        _ => None,
+    };
+    records.iter().enumerate().filter_map(submission).collect()
+}
+
+/// The buffer that a record of a submission allocates.
+fn created(index: usize, records: &[Record<'_>]) -> Option<u64> {
+    match decode(&records[index]) {
+        Ok(Some(Op::Queue(Submission { op: QueueOp::Alloca { created, .. }, .. }))) => Some(created),
+        _ => None,
+    }
+}
+
+/// A submission, and the other of an allocation and its deallocation.
+fn removed_with(index: usize, submissions: &[(usize, Submission<Ids<'_>>)]) -> Vec<usize> {
+    let buffer = |it: &Submission<Ids<'_>>| match it.op {
+        QueueOp::Alloca { created, .. } => Some(created),
+        QueueOp::Dealloca { buffer, .. } => Some(buffer),
+        _ => None,
+    };
+    let of = |wanted: u64| submissions.iter().filter(move |it| buffer(&it.1) == Some(wanted)).map(|it| it.0);
+    match submissions.iter().find(|it| it.0 == index).and_then(|it| buffer(&it.1)) {
+        Some(id) => of(id).collect(),
+        None => vec![index],
+    }
+}
+
+/// Waits for what removed submissions waited for, and for the signals before theirs.
+fn waits_without(
+    waits: &[SemaphoreTimepoint],
+    removed: &[usize],
+    submissions: &[(usize, Submission<Ids<'_>>)],
+) -> Vec<SemaphoreTimepoint> {
+    let mut open = waits.to_vec();
+    let mut kept: Vec<SemaphoreTimepoint> = Vec::new();
+    while let Some(wait) = open.pop() {
+        let signals =
+            submissions.iter().flat_map(|(index, it)| it.signals.iter().map(move |at| (*index, it, at)));
+        let same = signals.filter(|(_, _, at)| at.semaphore_id == wait.semaphore_id);
+        let mut same: Vec<_> = same.map(|(index, it, at)| (at.value.get(), index, it)).collect();
+        same.sort_by_key(|it| it.0);
+        let at = same.partition_point(|it| it.0 < wait.value.get());
+        match same.get(at) {
+            Some((_, index, submission)) if removed.contains(index) => {
+                open.extend_from_slice(submission.waits);
+                let before = at.checked_sub(1).map(|it| same[it].0);
+                open.extend(before.map(|value| SemaphoreTimepoint { value: value.into(), ..wait }));
+            }
+            _ if !kept.contains(&wait) => kept.push(wait),
+            _ => {}
+        }
+    }
+    kept.sort_by_key(|it| waits.iter().position(|wait| wait == it));
+    kept
+}
+
+/// The payload of a submission with other waits.
+fn with_waits<'b>(record: &Record<'b>, waits: &'b [SemaphoreTimepoint]) -> Vec<u8> {
+    let Ok(Some(Op::Queue(submission))) = decode(record) else { panic!("{record:?}") };
+    let mut payload = Vec::new();
+    encode_payload(&Op::Queue(Submission { waits, ..submission }), &mut |_, parts| payload = parts.concat());
+    payload
 }
 
 /// The record that belongs to another.
@@ -167,10 +272,16 @@ fn partner(index: usize, records: &[Record<'_>]) -> Option<usize> {
 
 /// A capture of these records.
 fn written(records: &[&Record<'_>]) -> Vec<u8> {
+    let records: Vec<_> = records.iter().map(|it| (*it, None)).collect();
+    written_with(&records)
+}
+
+/// A capture of these records, some of them with another payload.
+fn written_with(records: &[(&Record<'_>, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     let mut writer = Writer::new(&mut bytes).unwrap();
     writer.begin_checksummed(&RecordFields::default()).unwrap();
-    for record in records {
+    for (record, payload) in records {
         let fields = RecordFields {
             record_type: record.record_type(),
             thread_id: record.header.thread_id.get(),
@@ -183,7 +294,7 @@ fn written(records: &[&Record<'_>]) -> Vec<u8> {
             status_code: record.header.status_code.get(),
             optional: !record.record_type().is_known(),
         };
-        writer.append(&fields, &[record.payload]).unwrap();
+        writer.append(&fields, &[payload.as_deref().unwrap_or(record.payload)]).unwrap();
     }
     writer.close().unwrap();
     bytes.into_inner()
@@ -252,6 +363,22 @@ fn what_remains_can_be_replayed_in_every_fixture() {
         reduced_count += 1;
     }
     assert!(reduced_count > 30, "{reduced_count}");
+}
+
+/// Allocations wait for work of the loop's iterations between the two dispatches, which is left out.
+#[test]
+fn two_submissions_that_are_far_apart_remain() {
+    for name in ["control.collatz.local-sync", "control.collatz.local-task"] {
+        let whole = Capture::open(&fs::read(fixture(name)).unwrap()).unwrap();
+        let count = whole.executions.len();
+        for (first, second) in [(0, count - 1), (count / 3, count / 2)] {
+            let both = [whole.executions[first], whole.executions[second]];
+            let (reduction, capture) =
+                minimal(name, |it| both.iter().all(|execution| it.executions.contains(execution)));
+            assert_eq!(capture.executions, both);
+            assert_eq!(reduction.rejected_count, 0, "{reduction:?}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
-use rehal_session::{CrashReports, KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference};
+use rehal_session::{
+    CrashReports, KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference, type_in_name,
+};
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
 use crate::output::{self, escaped};
@@ -223,12 +225,6 @@ fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition:
         }
     }
     text
-}
-
-/// The element type with which the name of a function ends, such as `_f32`.
-fn type_in_name(name: &str) -> Option<ElementType> {
-    let (_, last) = name.rsplit_once('_')?;
-    last.parse().ok()
 }
 
 /// One to three numbers, separated by commas.

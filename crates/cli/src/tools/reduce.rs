@@ -48,8 +48,8 @@ pub const REDUCE: Tool = Tool {
             "{tool} --check=wrong --against=model.ledger model.ireereplay -o wrong.ireereplay",
         ),
         (
-            "Find what is needed for an output that contains a NaN",
-            "{tool} --check='rehal run --replay_host_reads=- {} | grep -q nan' model.ireereplay -o nan.ireereplay",
+            "Find what is needed for an output with the bytes of an f32 NaN (7fc00000 or ffc00000)",
+            "{tool} --check='rehal run --replay_host_reads=- {} | grep -q 0000c0[7f]f' model.ireereplay -o nan.ireereplay",
         ),
         (
             "Use a script, which gets the path of a capture, with two checks at a time",

@@ -10,13 +10,13 @@ use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation,
     Replay, ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
-    verify_lockstep, watch_memory,
+    verify_elements, verify_lockstep, watch_memory,
 };
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
-use crate::{Invocation, Operands, Tool, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
 pub const VERIFY: Tool = Tool {
@@ -162,8 +162,13 @@ fn run(invocation: &Invocation) -> Result<()> {
             let ledger = Ledger::open(&path).advise(advice)?;
             // Before any device is opened.
             ledger.check_capture(&plan).advise(advice)?;
-            let replay = replay(flags, plan, &devices, Side::Verified)?;
-            verify_against(&replay, &ledger, &options, &mut [&mut Steps::default()])?
+            let actual = replay(flags, plan.clone(), &devices, Side::Verified)?;
+            let found = verify_against(&actual, &ledger, &options, &mut [&mut Steps::default()])?;
+            let captured = || replay(flags, plan, &devices, Side::Captured);
+            match flags.list(&replay_flags::SUBSTITUTION)[..] {
+                [] => found,
+                _ => with_elements(found, &actual, &ledger, &options, captured)?,
+            }
         }
         Other::Replay(other) => {
             let expected = replay(flags, plan.clone(), &devices, Side::Captured)?;
@@ -238,6 +243,9 @@ fn add_notes(outcome: &Verification) {
             output::escaped(function)
         ));
     }
+    if let Some(remedy) = outcome.remedy() {
+        output::note(&format!("  try: {}", advice::in_flags(&remedy)));
+    }
     if outcome.compared_count() == 0 && outcome.outcome() == Outcome::Undecided {
         output::note(
             "  try: compare with a ledger of dispatches (rehal run --replay_ledger=PATH CAPTURE), or record a program that \
@@ -309,6 +317,23 @@ fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
         Format::Text => text::text(outcome),
         Format::Json => json::text(outcome),
     })
+}
+
+/// Names the elements that differ by a replay with the captured executables, if the ledger has only digests of them, and other
+/// executables were verified.
+fn with_elements(
+    found: Verification,
+    actual: &Replay,
+    ledger: &Ledger,
+    options: &VerifyOptions,
+    captured: impl FnOnce() -> Result<Replay>,
+) -> Result<Verification> {
+    if found.digested_bytes == 0 {
+        return Ok(found);
+    }
+    // This machine may not run the captured executables.
+    let Ok(expected) = captured() else { return Ok(found) };
+    side_by_side(&expected, actual, |sides| verify_elements(found, sides, ledger, options))
 }
 
 /// Runs two replays, with crash reports for both.

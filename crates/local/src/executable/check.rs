@@ -28,6 +28,13 @@ pub fn exercise(bytes: &[u8]) {
     if let Some(stripped) = elf::strip(bytes, &[0]) {
         assert!(stripped.len() < bytes.len(), "a stripped image is smaller");
     }
+    if let Some(contents) = elf::function_contents(bytes) {
+        assert_eq!(
+            elf::function_contents(bytes),
+            Some(contents),
+            "contents of functions do not depend on addresses of ours"
+        );
+    }
     // Larger images cost time and reach no additional code.
     if image.memory_bytes() <= 1 << 20
         && let Ok(module) = image.map()

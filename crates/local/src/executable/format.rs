@@ -38,6 +38,15 @@ pub fn strip(format: &str, data: &[u8], kept: &[u32]) -> Option<Vec<u8>> {
     }
 }
 
+/// What the functions of an executable consist of, by ordinal; see [`elf::function_contents`]. `None` if that is unknown, as of other
+/// formats than embedded ELF for x86-64.
+pub fn function_contents(format: &str, data: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
+    match Format::of(format) {
+        Ok(Format::EmbeddedElf) => elf::function_contents(data),
+        Ok(Format::SystemElf | Format::Vmvx) | Err(_) => None,
+    }
+}
+
 impl Format {
     /// The format named `name`, or an error with the reason why it cannot be loaded here.
     pub(super) fn of(name: &str) -> Result<Self> {

@@ -32,7 +32,7 @@ mod local_executable;
 mod query;
 
 pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
-pub use format::{infer as infer_format, is_supported, strip};
+pub use format::{function_contents, infer as infer_format, is_supported, strip};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};

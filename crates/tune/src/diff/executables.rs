@@ -10,6 +10,7 @@ use super::data;
 use super::fields::Name;
 use super::report::{
     ChangeKind, DiffedExecutable, ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange,
+    FunctionContents,
 };
 
 /// The code of a capture, with its record.
@@ -23,7 +24,7 @@ pub(super) struct Prepared<'a, 'c> {
 pub(super) fn only(kind: ChangeKind, it: Prepared<'_, '_>) -> ExecutableChange {
     let described = Some(describe(it));
     let (before, after) = if kind == ChangeKind::Removed { (described, None) } else { (None, described) };
-    ExecutableChange { kind, before, after, changes: Vec::new(), functions: Vec::new() }
+    ExecutableChange { kind, before, after, changes: Vec::new(), functions: Vec::new(), undetermined: None }
 }
 
 /// An executable of both captures, of which `changes` differ besides code and functions; `None` if nothing does.
@@ -32,14 +33,15 @@ pub(super) fn compare(
     before: Prepared<'_, '_>,
     after: Prepared<'_, '_>,
     changes: Vec<FieldChange>,
+    contents: Option<FunctionContents>,
 ) -> Option<ExecutableChange> {
-    let functions = functions(before.op.metadata, after.op.metadata);
+    let (functions, undetermined) = functions(&before, &after, contents);
     let is_same = changes.is_empty() && functions.is_empty() && before.op.data == after.op.data;
     if is_same && kind == ChangeKind::Changed {
         return None;
     }
     let (before, after) = (Some(describe(before)), Some(describe(after)));
-    Some(ExecutableChange { kind, before, after, changes, functions })
+    Some(ExecutableChange { kind, before, after, changes, functions, undetermined })
 }
 
 fn describe(it: Prepared<'_, '_>) -> DiffedExecutable {
@@ -57,9 +59,15 @@ fn list(metadata: &[u8]) -> Vec<Function<'_>> {
     ExecutableMetadata::read(metadata).into_iter().flat_map(|it| it.functions()).collect()
 }
 
-/// The functions that differ: by name, or by ordinal if names are unknown or not unique.
-fn functions(before: &[u8], after: &[u8]) -> Vec<FunctionChange> {
-    let (before, after) = (list(before), list(after));
+/// The functions that differ: by name, or by ordinal if names are unknown or not unique; and why some are unknown.
+fn functions(
+    before: &Prepared<'_, '_>,
+    after: &Prepared<'_, '_>,
+    contents: Option<FunctionContents>,
+) -> (Vec<FunctionChange>, Option<&'static str>) {
+    let code = Contents::of(before, after, contents);
+    let (before, after) = (list(before.op.metadata), list(after.op.metadata));
+    let mut undetermined = code.as_ref().err().copied();
     let index = |functions: &[Function<'_>]| -> HashMap<Vec<u8>, usize> {
         functions.iter().enumerate().map(|(index, function)| (function.name.to_vec(), index)).collect()
     };
@@ -71,25 +79,75 @@ fn functions(before: &[u8], after: &[u8]) -> Vec<FunctionChange> {
     let mut changes = Vec::new();
     for (ordinal, function) in before.iter().enumerate() {
         let other = if has_names { second.get(function.name).copied() } else { Some(ordinal) };
-        let (kind, differing) = match other.and_then(|index| after.get(index)) {
-            Some(other) => (ChangeKind::Changed, signature(function, other)),
-            None => (ChangeKind::Removed, Vec::new()),
+        let Some(other) = other.and_then(|index| after.get(index)) else {
+            changes.push(change(ChangeKind::Removed, function, Vec::new(), None));
+            continue;
         };
-        if kind == ChangeKind::Removed || !differing.is_empty() {
-            changes.push(change(kind, function, differing));
+        let differing = signature(function, other);
+        let is_code_changed = code.as_ref().ok().and_then(|it| it.differ(function.ordinal, other.ordinal));
+        if code.is_ok() && is_code_changed.is_none() {
+            undetermined = Some("some of them refer to what is neither a function nor a constant");
+        }
+        if is_code_changed == Some(true) || !differing.is_empty() {
+            changes.push(change(ChangeKind::Changed, function, differing, is_code_changed));
         }
     }
     for (ordinal, function) in after.iter().enumerate() {
         let is_known = if has_names { first.contains_key(function.name) } else { ordinal < before.len() };
         if !is_known {
-            changes.push(change(ChangeKind::Inserted, function, Vec::new()));
+            changes.push(change(ChangeKind::Inserted, function, Vec::new(), None));
         }
     }
-    changes
+    let is_elsewhere = matches!(code, Ok(Contents::Different(..))) && changes.is_empty();
+    if is_elsewhere && undetermined.is_none() {
+        undetermined = Some("what differs is not in their code or constants");
+    }
+    let has_others = before.len() > changes.iter().filter(|it| it.kind != ChangeKind::Inserted).count();
+    let undetermined = undetermined.filter(|_| has_others);
+    (changes, undetermined)
 }
 
-fn change(kind: ChangeKind, function: &Function<'_>, changes: Vec<FieldChange>) -> FunctionChange {
-    FunctionChange { kind, name: function.name.to_vec(), ordinal: function.ordinal, changes }
+/// What the functions of two executables consist of.
+enum Contents {
+    /// The executables are the same.
+    Same,
+    /// By ordinal.
+    Different(Vec<Option<Vec<u8>>>, Vec<Option<Vec<u8>>>),
+}
+
+impl Contents {
+    /// Fails with the reason if nothing is known of them.
+    fn of(
+        before: &Prepared<'_, '_>,
+        after: &Prepared<'_, '_>,
+        contents: Option<FunctionContents>,
+    ) -> Result<Self, &'static str> {
+        if before.op.data == after.op.data {
+            return Ok(Self::Same);
+        }
+        let of = |it: &Prepared<'_, '_>| contents?(std::str::from_utf8(it.op.format).ok()?, it.op.data);
+        match (before.op.format == after.op.format, of(before), of(after)) {
+            (false, ..) => Err("the formats differ"),
+            (true, Some(before), Some(after)) => Ok(Self::Different(before, after)),
+            (true, ..) => Err("the ranges of the functions in the code are unknown"),
+        }
+    }
+
+    /// Whether two functions differ, if that is known.
+    fn differ(&self, before: u32, after: u32) -> Option<bool> {
+        let Self::Different(first, second) = self else { return Some(false) };
+        let (first, second) = (first.get(before as usize)?, second.get(after as usize)?);
+        Some(first.as_ref()? != second.as_ref()?)
+    }
+}
+
+fn change(
+    kind: ChangeKind,
+    function: &Function<'_>,
+    changes: Vec<FieldChange>,
+    is_code_changed: Option<bool>,
+) -> FunctionChange {
+    FunctionChange { kind, name: function.name.to_vec(), ordinal: function.ordinal, changes, is_code_changed }
 }
 
 /// How the signatures of two functions differ. A name that only one capture has is not a difference.

@@ -7,6 +7,10 @@ use super::ObjectKind;
 use super::fields::Name;
 use crate::ElementDifferences;
 
+/// What the functions of an executable consist of, given its format and code: by ordinal; equal for functions that do the same with
+/// the same constants. `None` for what is unknown.
+pub type FunctionContents = fn(&str, &[u8]) -> Option<Vec<Option<Vec<u8>>>>;
+
 /// Options for comparing captures.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -15,11 +19,13 @@ pub struct DiffOptions {
     pub element_type: Option<ElementType>,
     /// Maximum number of elements to keep of each difference of data. Default: 8.
     pub max_elements: usize,
+    /// Tells which functions of executables differ; unknown without it. Default: none.
+    pub function_contents: Option<FunctionContents>,
 }
 
 impl Default for DiffOptions {
     fn default() -> Self {
-        Self { element_type: None, max_elements: 8 }
+        Self { element_type: None, max_elements: 8, function_contents: None }
     }
 }
 
@@ -237,6 +243,8 @@ pub struct ExecutableChange {
     pub changes: Vec<FieldChange>,
     /// The functions that differ, those of the first capture first.
     pub functions: Vec<FunctionChange>,
+    /// Why it is unknown whether the code of other functions differs; `None` if it is known.
+    pub undetermined: Option<&'static str>,
 }
 
 /// An executable of one of two captures.
@@ -269,6 +277,8 @@ pub struct FunctionChange {
     pub ordinal: u32,
     /// What differs in its signature.
     pub changes: Vec<FieldChange>,
+    /// Whether its code, or constants and functions that it refers to, differ; `None` if that is unknown.
+    pub is_code_changed: Option<bool>,
 }
 
 impl CaptureDiff {

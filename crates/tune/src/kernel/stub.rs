@@ -7,6 +7,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::FunctionInfo;
 
 use super::{KernelLanguage, ObservedKernel, ObservedShape};
+use crate::type_in_name;
 
 /// The observed shapes that a comment lists.
 const MAX_SHAPES: usize = 24;
@@ -253,12 +254,8 @@ impl Item {
     fn of(kernel: &ObservedKernel) -> Self {
         let bindings = usize::from(kernel.function.binding_count);
         let written = (0..bindings).rev().find(|index| kernel.is_written(*index) == Some(true));
-        // The compiler ends the names of functions with the types of elements, such as `_f32` or `_f32xf32xf32`.
-        let last = kernel.function.name.rsplit('_').next().unwrap_or_default();
-        let mut types = last.split('x');
-        let first = types.next();
-        let element =
-            ELEMENTS.into_iter().find(|it| it.name == first && types.all(|other| Some(other) == first));
+        let name = type_in_name(&kernel.function.name).map(|it| it.to_string());
+        let element = ELEMENTS.into_iter().find(|it| it.name.is_some() && it.name == name.as_deref());
         Self { element: element.unwrap_or(BYTES), binding: written.or(bindings.checked_sub(1)) }
     }
 

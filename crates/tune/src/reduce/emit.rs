@@ -65,11 +65,7 @@ impl Variant<'_, '_> {
     }
 
     fn record(&self, index: u32, record: &Record<'_>, put: &mut Put<'_>) -> Result<()> {
-        // The description of an object repeats its creation.
-        let source = match self.program.roles[index as usize] {
-            Role::Described(id) => self.creation(id).unwrap_or(index),
-            _ => index,
-        };
+        let source = self.source(index, record);
         let choice = self.choice;
         if choice.sparse.contains(&self.last_of_part(index)) && self.is_mapping(index)? {
             return self.sparse(index, put);
@@ -95,9 +91,14 @@ impl Variant<'_, '_> {
         put_op(record, &with_lists(op, &lists), put)
     }
 
-    fn creation(&self, id: u64) -> Option<u32> {
-        let part = self.program.creators.get(&id)?;
-        self.program.parts[*part as usize].records.first().copied()
+    /// The record whose changes apply to a record. The description of an object repeats its creation; that of an allocation does
+    /// not, and its submission has changes of its own.
+    fn source(&self, index: u32, record: &Record<'_>) -> u32 {
+        let Role::Described(id) = self.program.roles[index as usize] else { return index };
+        let part = self.program.creators.get(&id);
+        let creation = part.and_then(|part| self.program.parts[*part as usize].records.first());
+        let repeats = |it: &&u32| self.program.records[**it as usize].payload_type() == record.payload_type();
+        creation.filter(repeats).copied().unwrap_or(index)
     }
 
     fn last_of_part(&self, index: u32) -> u32 {

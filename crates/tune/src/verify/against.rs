@@ -7,7 +7,7 @@ use rehal_replay::{
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::screen::Screen;
-use super::{Outcome, Place, Verification, VerifyOptions};
+use super::{Outcome, Place, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use crate::ledger::{Entries, digest};
 use crate::written::{Written, WrittenBinding, part, read, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
@@ -49,6 +49,42 @@ pub fn verify_against(
     }
 }
 
+/// Names the elements of what [`verify_against`] found, if the ledger has only digests of them: the replay runs again, in lockstep
+/// with one of the captured executables, which has to agree with the ledger as far as it runs. Then the comparison of the two
+/// replays is returned. Otherwise, or if the ledger has no dispatches, what was found is returned.
+pub fn verify_elements(
+    mut found: Verification,
+    sides: VerifySides<'_, '_, '_>,
+    ledger: &Ledger,
+    options: &VerifyOptions,
+) -> Result<Verification> {
+    if found.digested_bytes == 0 || !ledger.has_dispatches() {
+        return Ok(found);
+    }
+    let exact = VerifyOptions { element_types: options.element_types.clone(), ..VerifyOptions::default() };
+    let mut captured = Against::new(ledger, &exact, Bytes::Screened(Screen::default()));
+    let VerifySides { expected, actual, expected_observers, observers } = sides;
+    let mut all: Vec<&mut (dyn Observer + Send)> = Vec::with_capacity(expected_observers.len() + 1);
+    for observer in expected_observers {
+        all.push(&mut **observer);
+    }
+    all.push(&mut captured);
+    let compared =
+        verify_lockstep(VerifySides { expected, actual, expected_observers: &mut all, observers }, options);
+    captured.complete_submission()?;
+    // A captured side that differs from the ledger ends, and so does the lockstep.
+    if captured.is_suspect() || captured.judge.is_stopped {
+        return Ok(found);
+    }
+    let mut compared = compared?;
+    if found.outcome() == Outcome::Different && compared.outcome() != Outcome::Different {
+        found.is_unreproduced = true;
+        return Ok(found);
+    }
+    compared.is_with_captured = true;
+    Ok(compared)
+}
+
 /// Compares a replay with a ledger.
 struct Against<'l> {
     ledger: &'l Ledger,
@@ -84,10 +120,15 @@ impl<'l> Against<'l> {
         all.push(self);
         replay.run(&mut all)?;
         drop(all);
-        if let Bytes::Screened(screen) = &mut self.bytes {
-            screen.submission_complete()?;
-        }
+        self.complete_submission()?;
         self.finish(replay.plan())
+    }
+
+    fn complete_submission(&mut self) -> Result<()> {
+        match &mut self.bytes {
+            Bytes::Screened(screen) => screen.submission_complete(),
+            Bytes::Copied(_) => Ok(()),
+        }
     }
 
     /// Whether a copy of all bindings may find a difference.
@@ -363,10 +404,7 @@ impl Observer for Against<'_> {
     }
 
     fn step(&mut self, _location: RecordLocation) -> Result<()> {
-        match &mut self.bytes {
-            Bytes::Screened(screen) => screen.submission_complete(),
-            Bytes::Copied(_) => Ok(()),
-        }
+        self.complete_submission()
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {

@@ -7,7 +7,7 @@ use rehal_replay::Plan;
 use super::{Difference, Place, Verification, VerifyOptions};
 use crate::elements::Comparison;
 use crate::number_summary::Summing;
-use crate::tolerance::{element_type_of, tolerance_of};
+use crate::tolerance::{element_type_of, tolerance_of, type_in_name};
 use crate::written::part;
 use crate::{NumberSummary, Tolerance};
 
@@ -83,9 +83,18 @@ impl<'o> Judge<'o> {
         Self { options, outcome: Verification::default(), is_stopped: false, uses }
     }
 
+    /// The element type that a rule or the ledger states.
     pub(super) fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
         let function = target.place.function().map(str::as_bytes);
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
+    }
+
+    /// The element type with which the name of the function ends, if whole elements fit.
+    fn inferred_type(target: &Target<'_>) -> Option<ElementType> {
+        let fits = |it: &ElementType| {
+            it.whole_bytes().is_some_and(|bytes| target.range.length.is_multiple_of(bytes))
+        };
+        type_in_name(target.place.function()?).filter(fits)
     }
 
     fn tolerance(&mut self, target: &Target<'_>) -> Option<&'o Tolerance> {
@@ -104,7 +113,8 @@ impl<'o> Judge<'o> {
     /// Judges a range; `actual` are all its bytes.
     pub(super) fn judge(&mut self, target: &Target<'_>, evidence: &Evidence<'_>, actual: &[u8]) -> Verdict {
         let tolerance = self.tolerance(target);
-        let element_type = self.element_type(target);
+        let stated = self.element_type(target);
+        let element_type = stated.or_else(|| Self::inferred_type(target));
         let is_same = evidence.known.iter().all(|it| it.expected == it.actual);
         if is_same && evidence.digests.is_empty() {
             return Verdict::Same;
@@ -120,6 +130,10 @@ impl<'o> Judge<'o> {
             digests.add(*piece);
         }
         let elements = comparison.finish();
+        if !evidence.digests.is_empty() {
+            let digested = &mut self.outcome.digested_bytes;
+            *digested = target.range.length.max(*digested);
+        }
         if elements.different_count == 0 && evidence.digests.is_empty() {
             return Verdict::Tolerated;
         }
@@ -129,8 +143,9 @@ impl<'o> Judge<'o> {
         if self.outcome.differences.len() >= self.options.max_differences {
             self.outcome.omitted_differences += 1;
         } else {
+            let is_known = stated.is_some() || evidence.expected_bytes.is_some();
             let numbers = |bytes: &[u8]| {
-                let mut summing = Summing::of(element_type?)?;
+                let mut summing = Summing::of(element_type.filter(|_| is_known)?)?;
                 evidence.summarized.iter().for_each(|it| summing.add(part(bytes, *it)));
                 (!evidence.summarized.is_empty()).then(|| summing.finish())
             };
@@ -143,6 +158,7 @@ impl<'o> Judge<'o> {
                 different: different.range(),
                 digest_bytes: digests.0,
                 element_type,
+                is_type_inferred: element_type.is_some() && stated.is_none(),
                 elements: (elements.different_count != 0).then_some(elements),
                 unexpected_bytes: evidence.unexpected_bytes,
                 expected: evidence.expected.or_else(|| numbers(evidence.expected_bytes?)),

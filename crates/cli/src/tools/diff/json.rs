@@ -86,6 +86,7 @@ fn executable(it: &ExecutableChange) -> Value {
         "same_code": is_same_code,
         "changes": it.changes.iter().map(change).collect::<Vec<_>>(),
         "functions": it.functions.iter().map(function).collect::<Vec<_>>(),
+        "undetermined": it.undetermined,
     })
 }
 
@@ -105,6 +106,7 @@ fn function(it: &FunctionChange) -> Value {
         "kind": it.kind.name(),
         "name": text(&it.name),
         "ordinal": it.ordinal,
+        "same_code": it.is_code_changed.map(|differs| !differs),
         "changes": it.changes.iter().map(change).collect::<Vec<_>>(),
     })
 }

@@ -148,10 +148,17 @@ fn executable(text: &mut String, it: &ExecutableChange, max: usize) {
         let FunctionChange { kind, name, ordinal, changes: fields, .. } = function;
         let name = if name.is_empty() { format!("{ordinal}") } else { name.escape_ascii().to_string() };
         let _ = writeln!(text, "    {} function {name}", kind.name());
+        if function.is_code_changed == Some(true) {
+            let _ = writeln!(text, "      other code or constants");
+        }
         changes(text, fields, "      ");
     }
     if it.functions.len() > max {
         let _ = writeln!(text, "    ... and {} more functions", it.functions.len() - max);
+    }
+    if let Some(reason) = it.undetermined {
+        let others = if it.functions.is_empty() { "" } else { " other" };
+        let _ = writeln!(text, "    cannot tell which{others} functions differ: {reason}");
     }
 }
 

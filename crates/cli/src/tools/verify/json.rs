@@ -32,6 +32,7 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "omitted_stray_writes": outcome.omitted_stray_writes,
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
         "omitted_differences": outcome.omitted_differences,
+        "is_with_captured": outcome.is_with_captured,
         "is_unreproduced": outcome.is_unreproduced,
     })
 }
@@ -87,6 +88,7 @@ fn difference(it: &Difference) -> Value {
         "digest_length": it.digest_bytes.map(|bytes| bytes.length),
         "unexpected_bytes": it.unexpected_bytes,
         "element_type": it.element_type.map(|element_type| element_type.to_string()),
+        "is_type_inferred": it.is_type_inferred,
         "elements": it.elements.as_ref().map(elements),
         "expected": it.expected.map(numbers),
         "actual": it.actual.map(numbers),

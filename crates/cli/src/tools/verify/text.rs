@@ -21,6 +21,9 @@ pub(super) fn text(outcome: &Verification) -> String {
         Outcome::Undecided => format!("undecided: {} compared\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
+    if outcome.is_with_captured {
+        text.push_str("expected: a replay with the captured executables, which agrees with the ledger\n");
+    }
     if outcome.is_unreproduced {
         text.push_str("not deterministic: a second replay was the same\n");
     }
@@ -181,7 +184,10 @@ fn add(text: &mut String, difference: &Difference) {
     }
     match &difference.elements {
         Some(elements) => {
-            let element_type = difference.element_type.map_or("byte".into(), |it| it.to_string());
+            let mut element_type = difference.element_type.map_or("byte".into(), |it| it.to_string());
+            if difference.is_type_inferred {
+                element_type.push_str(" (as the function's name says)");
+            }
             add_elements(text, elements, &element_type);
             if let Some(bytes) = difference.digest_bytes {
                 let (start, end) = (bytes.offset, bytes.end());

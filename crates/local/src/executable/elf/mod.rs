@@ -15,6 +15,7 @@
 #![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 
 mod constants;
+mod contents;
 mod dynamic;
 mod fat;
 mod header;
@@ -25,6 +26,7 @@ mod reader;
 mod relocate;
 mod strip;
 
+pub use contents::function_contents;
 pub(super) use fat::MAGIC as FAT_MAGIC;
 pub(super) use header::{MAGIC, architecture};
 pub use image::{Image, Segment};

@@ -53,19 +53,20 @@ pub fn strip(bytes: &[u8], kept: &[u32]) -> Option<Vec<u8>> {
 }
 
 /// What is known of an image's code. Addresses are those of the image.
-struct Code<'i, 'a> {
-    image: &'i Image<'a>,
+pub(super) struct Code<'i, 'a> {
+    pub image: &'i Image<'a>,
     /// The functions: their ends by their starts.
-    functions: BTreeMap<u64, u64>,
+    pub functions: BTreeMap<u64, u64>,
     /// The pointers in the image: where they point to, by their own addresses.
-    pointers: BTreeMap<u64, u64>,
+    pub pointers: BTreeMap<u64, u64>,
     /// Address of the pointers to the exported functions.
     table: u64,
-    exports: Vec<u64>,
+    /// The exported functions, by ordinal.
+    pub exports: Vec<u64>,
 }
 
 impl<'i, 'a> Code<'i, 'a> {
-    fn read(image: &'i Image<'a>) -> Option<Self> {
+    pub fn read(image: &'i Image<'a>) -> Option<Self> {
         let functions = functions(image)?;
         let pointers = pointers(image)?;
         let mut tables = pointers.iter().filter_map(|(at, table)| {
@@ -195,7 +196,7 @@ fn keep(removed: &mut BTreeMap<u64, u64>, address: u64) {
 }
 
 /// The 32 bits of the file at an address.
-fn word(image: &Image<'_>, address: u64) -> Option<u32> {
+pub(super) fn word(image: &Image<'_>, address: u64) -> Option<u32> {
     image.file.u32(file_offset(image.segments(), address, 4)?, "a word").ok()
 }
 
@@ -249,12 +250,30 @@ fn pointers(image: &Image<'_>) -> Option<BTreeMap<u64, u64>> {
     is_known.then_some(pointers)
 }
 
-/// The address and the bytes of a section of a loaded segment.
-fn section<'a>(file: Reader<'a>, name: &[u8]) -> Option<(u64, &'a [u8])> {
+/// A section in memory.
+pub(super) struct Section {
+    pub address: u64,
+    pub length: u64,
+}
+
+/// The sections in memory.
+pub(super) fn sections(file: Reader<'_>) -> Option<Vec<Section>> {
+    let loaded = entries(file)?.into_iter().filter(|entry| u64_at(entry, 16) != 0);
+    Some(loaded.map(|entry| Section { address: u64_at(entry, 16), length: u64_at(entry, 32) }).collect())
+}
+
+/// The table of sections.
+fn entries<'a>(file: Reader<'a>) -> Option<Vec<&'a [u8]>> {
     let header = file.take(0, EHDR_BYTES, "Elf64_Ehdr").ok()?;
     let count = u64::from(u16_at(header, 60));
     let table = file.take(u64_at(header, 40), count * SHDR_BYTES, "e_shoff").ok()?;
-    let entries: Vec<&[u8]> = table.chunks_exact(SHDR_BYTES as usize).collect();
+    Some(table.chunks_exact(SHDR_BYTES as usize).collect())
+}
+
+/// The address and the bytes of a section of a loaded segment.
+fn section<'a>(file: Reader<'a>, name: &[u8]) -> Option<(u64, &'a [u8])> {
+    let header = file.take(0, EHDR_BYTES, "Elf64_Ehdr").ok()?;
+    let entries = entries(file)?;
     let content = |entry: &[u8]| file.take(u64_at(entry, 24), u64_at(entry, 32), "sh_offset").ok();
     let names = content(entries.get(usize::from(u16_at(header, 62)))?)?;
     let is_named = |entry: &&&[u8]| {
@@ -356,11 +375,11 @@ fn traps(removed: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// The image in a capture of the fixtures.
-    fn captured(name: &str) -> Vec<u8> {
+    pub(in super::super) fn captured(name: &str) -> Vec<u8> {
         let bytes = std::fs::read(testing::fixtures().join("captures").join(name)).unwrap();
         let start = bytes.windows(6).position(|it| it == b"\x7FELF\x02\x01").unwrap();
         let header = Reader { bytes: &bytes[start..], origin: 0 };
