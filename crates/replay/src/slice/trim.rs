@@ -30,8 +30,8 @@ pub(super) struct Tested {
 }
 
 impl Shared<'_> {
-    /// Finds contents that the work does not read, by performing it with other bytes in their place. What is both changed and
-    /// bound more than once is tested only if that is cheap.
+    /// Finds contents that the work does not read, by performing it with other bytes in their place, and without them. What is
+    /// both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
         found: &Found,
@@ -103,7 +103,31 @@ impl Shared<'_> {
                 return Ok(None);
             }
         }
-        Ok(Some(written))
+        Ok(self.is_same_without(found, collected, which, &written)?.then_some(written))
+    }
+
+    /// Whether the work writes the same bytes if contents are left out. A kernel may tell what new memory has there, such as zeros,
+    /// from everything else. Of these contents, only the bytes that are `written` are read.
+    fn is_same_without(
+        &self,
+        found: &Found,
+        collected: &Collector<'_>,
+        which: &[bool],
+        written: &[Ranges],
+    ) -> Result<bool> {
+        let fill = |index: usize| if which[index] { Fill::Nothing } else { Fill::Captured };
+        let mut outputs = self.perform(found, collected, &fill)?;
+        for (index, content) in collected.contents.iter().enumerate().filter(|(at, _)| which[*at]) {
+            let Some((output, at)) = collected.output_of(content) else { return Ok(false) };
+            let (actual, after) = (&mut outputs[output][at.clone()], &collected.outputs[output].bytes[at]);
+            let mut from = 0;
+            let ends = written[index].iter().map(|it| content.span(it));
+            for span in ends.chain(std::iter::once(after.len()..after.len())) {
+                actual[from..span.start].copy_from_slice(&after[from..span.start]);
+                from = span.end;
+            }
+        }
+        Ok(outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)))
     }
 }
 

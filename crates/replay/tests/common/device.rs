@@ -76,7 +76,8 @@ pub struct Bound {
 }
 
 /// An executable of the device: functions that add a number to each byte of their first binding. A function named
-/// `fails` fails instead; `meets` first waits until another one runs.
+/// `fails` fails instead; `meets` first waits until another one runs; `resumes` fills the binding with 5s, or with 9s
+/// if its first byte is 0, and then sets that to 1.
 #[derive(Clone, Debug)]
 pub struct FakeCode {
     pub name: String,
@@ -483,8 +484,16 @@ impl Stored<'_> {
             .map(|it| Ok(Bound { offset: it.range.offset, bytes: it.bytes()? }))
             .collect::<Result<_>>()?;
         if let Some(first) = slices.first() {
-            let sums: Vec<_> = first.bytes()?.iter().map(|byte| byte.wrapping_add(code.adds)).collect();
-            first.write(&sums)?;
+            let mut written = first.bytes()?;
+            match function.name.as_str() {
+                "resumes" => {
+                    let byte = if written[0] == 0 { 9 } else { 5 };
+                    written.fill(byte);
+                    written[0] = 1;
+                }
+                _ => written.iter_mut().for_each(|byte| *byte = byte.wrapping_add(code.adds)),
+            }
+            first.write(&written)?;
         }
         self.log.lock().unwrap().push(Ran::Dispatch {
             executable: code.name.clone(),

@@ -102,6 +102,22 @@ fn bytes_that_are_written_first_are_not_stored() {
     assert_eq!(reads(&slice), [(source, 0, copied.as_slice()), (target, 0, &[7; 64])]);
 }
 
+/// A kernel that tells zeros, which new memory has, from everything else.
+#[test]
+fn bytes_that_matter_only_if_they_are_zero_are_stored() {
+    for size in [8, 6000] {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, cache) = (capture.buffer(size), capture.cache());
+        capture.write(buffer, 0, &vec![1; size as usize]);
+        let executable = capture.executable(cache, &code("module", 0, &[function("resumes", 0, 1)]));
+        capture.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), b"", &[whole(buffer)]);
+        let record = capture.place().ordinal;
+        let (slice, ..) = slice(&capture, &Cut::Dispatch { record, occurrence: 0 });
+        let [read] = &slice.reads[..] else { panic!("{slice:?}") };
+        assert!(slice.is_checked && slice.content_bytes > 0 && read.bytes.ends_with(&[5; 7]), "{size}");
+    }
+}
+
 #[test]
 fn a_scope_keeps_host_writes_files_and_deallocated_buffers() {
     let mut capture = CaptureBuilder::new();

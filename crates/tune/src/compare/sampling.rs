@@ -214,13 +214,17 @@ fn ratio_of(logarithms: &[f64]) -> f64 {
 }
 
 /// Moves outliers to the limit beyond which they are: three standard deviations from the median, as the median absolute deviation
-/// estimates them. Otherwise the batches that other processes interrupted would decide.
+/// estimates them. Otherwise the batches that other processes interrupted would decide. That deviation is 0 if most batches have the
+/// same ratio, as those of kernels do that take a few ticks of the clock: then it says nothing of the others, which stay.
 fn clipped(logarithms: &[f64]) -> Vec<f64> {
     /// Standard deviations of a normal distribution in a median absolute deviation.
     const DEVIATIONS: f64 = 1.4826;
     let median = stats::median(logarithms);
     let distances: Vec<f64> = logarithms.iter().map(|it| (it - median).abs()).collect();
     let limit = 3.0 * DEVIATIONS * stats::median(&distances);
+    if limit == 0.0 {
+        return logarithms.to_vec();
+    }
     logarithms.iter().map(|it| it.clamp(median - limit, median + limit)).collect()
 }
 
@@ -421,6 +425,21 @@ mod tests {
         assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
         timing.median_interval = Some(Interval { low: 0.99, high: 1.2 });
         assert_eq!(timing.verdict(), TimingVerdict::Faster);
+    }
+
+    /// The clock has few ticks while a kernel runs, so that most batches have the same ratio.
+    #[test]
+    fn batches_that_are_mostly_the_same_still_have_an_interval() {
+        let shapes = [shape(1)];
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        for batch in 0..8 {
+            let replaced_ns = if batch < 5 { 41.0 } else { 39.0 };
+            sampler.add(&[vec![Pair { captured_ns: 40.0, replaced_ns }]]);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        let Interval { low, high } = timing.interval.unwrap();
+        assert!(low < 1.0 && 1.0 < high, "{timing:?}");
+        assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
     }
 
     #[test]

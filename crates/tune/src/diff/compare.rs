@@ -13,7 +13,7 @@ use super::groups::{Change, Groups};
 use super::objects::Objects;
 use super::pairs::Pairs;
 use super::report::{ChangeKind, DiffOptions, ExecutableChange, FieldChange, FieldName, FieldValue};
-use super::side::{Role, Said, Side, name_of, said};
+use super::side::{Entry, Role, Said, Side, name_of, said};
 use super::{ObjectKind, data};
 
 /// Maximum number of submissions that are followed from one, to find what it waits for.
@@ -34,6 +34,8 @@ pub(super) struct Walk<'s, 'c> {
     pub executables: Vec<ExecutableChange>,
     pub same_count: u64,
     pub undetermined: BTreeSet<String>,
+    /// How far [`Walk::next_listed`] has come in each capture.
+    listed: [u32; 2],
     first: List<'c>,
     second: List<'c>,
 }
@@ -86,6 +88,7 @@ impl<'s, 'c> Walk<'s, 'c> {
             executables: Vec::new(),
             same_count: 0,
             undetermined: BTreeSet::new(),
+            listed: [0; 2],
             first: List::default(),
             second: List::default(),
         };
@@ -164,19 +167,29 @@ impl<'s, 'c> Walk<'s, 'c> {
     }
 
     /// The end of the scope that begins at `index`, if all of it is only in this capture and before `end`.
-    fn scope_end(&self, index: u32, end: u32, kind: ChangeKind) -> Option<u32> {
+    fn scope_end(&mut self, index: u32, end: u32, kind: ChangeKind) -> Option<u32> {
         let side = self.side(kind);
         if side.entries[index as usize].role != Role::ScopeBegin {
             return None;
         }
         let last = *side.scope_ends.get(&index)?;
-        let is_moved = |index: &u32| match kind {
-            ChangeKind::Inserted => self.pairs.moved_after.contains_key(index),
-            _ => self.pairs.moved.contains_key(index),
-        };
-        let is_listed = |index: u32| side.entries[index as usize].role == Role::Executable;
-        let is_whole = last < end && !(index..=last).any(|index| is_moved(&index) || is_listed(index));
-        is_whole.then_some(last)
+        (last < end && last < self.next_listed(index, kind)).then_some(last)
+    }
+
+    /// The first operation from `index` on that is listed by itself, in whatever scope: a moved one, or an executable. The walk asks in
+    /// the order of a capture, so that nested scopes do not make it pass the same operations again.
+    fn next_listed(&mut self, index: u32, kind: ChangeKind) -> u32 {
+        let (side, pairs) = (self.side(kind), self.pairs);
+        let moved = if kind == ChangeKind::Inserted { &pairs.moved_after } else { &pairs.moved };
+        let next = &mut self.listed[usize::from(kind == ChangeKind::Inserted)];
+        *next = index.max(*next);
+        let is_listed = |at: &u32, entry: &Entry| entry.role == Role::Executable || moved.contains_key(at);
+        *next += side.entries[*next as usize..]
+            .iter()
+            .zip(*next..)
+            .take_while(|(entry, at)| !is_listed(at, entry))
+            .count() as u32;
+        *next
     }
 
     fn side(&self, kind: ChangeKind) -> &'s Side<'c> {

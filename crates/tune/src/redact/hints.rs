@@ -1,6 +1,6 @@
 //! What the dispatches of a capture say about the data that it writes to buffers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rehal_base::{ElementType, Range, Result};
 use rehal_replay::Plan;
@@ -17,14 +17,15 @@ const MAX_RANGES: usize = 1 << 20;
 pub(crate) struct Hints {
     /// The candidates, and the kinds that rules name.
     pub kinds: Vec<Kind>,
-    /// By buffer.
+    /// By buffer, in order and without overlap.
     ranges: HashMap<u64, Vec<Hint>>,
-    /// Where workgroup counts are read from, by buffer.
+    /// Where workgroup counts are read from, by buffer, in order and without overlap.
     counts: HashMap<u64, Vec<Range>>,
     /// Of units of which nothing is known.
     pub otherwise: Choice,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Hint {
     range: Range,
     /// The kinds that names of functions mention, as bits by index.
@@ -43,14 +44,10 @@ impl Hints {
         if let Some(kind) = element_type_of(rules, None).and_then(|it| this.number(it)) {
             this.otherwise = Choice { allowed: 1 << kind, preferred: 0 };
         }
-        let mut seen = HashSet::new();
+        let (mut seen, mut counts) = (HashSet::new(), BTreeSet::new());
         plan.dispatches(|dispatch| {
-            if let Some(count) = dispatch.workgroup_count_ref {
-                let range = Range { offset: count.offset, length: count.length };
-                let ranges = this.counts.entry(count.buffer_id).or_default();
-                if !ranges.contains(&range) {
-                    ranges.push(range);
-                }
+            if let Some(count) = dispatch.workgroup_count_ref.filter(|it| it.length != 0) {
+                counts.insert((count.buffer_id, count.offset, count.length));
             }
             let mentioned = mentioned(dispatch.name);
             let stated = element_type_of(rules, Some(dispatch.name)).and_then(|it| this.number(it));
@@ -66,6 +63,10 @@ impl Hints {
             }
             Ok(())
         })?;
+        for (buffer, offset, length) in counts {
+            add(this.counts.entry(buffer).or_default(), Range { offset, length });
+        }
+        this.ranges.values_mut().for_each(|hints| *hints = flattened(hints));
         Ok(this)
     }
 
@@ -87,8 +88,9 @@ impl Hints {
     pub(crate) fn choices(&self, (buffer, offset): (u64, u64), length: usize) -> Vec<Choice> {
         let Some(hints) = self.ranges.get(&buffer) else { return Vec::new() };
         let mut choices = Vec::new();
-        for hint in hints {
-            let Some(part) = overlap(hint.range, offset, length) else { continue };
+        let first = hints.partition_point(|hint| hint.range.end() <= offset);
+        for hint in &hints[first..] {
+            let Some(part) = overlap(hint.range, offset, length) else { break };
             choices.resize(length.div_ceil(UNIT_BYTES), self.otherwise);
             for choice in &mut choices[part.start / UNIT_BYTES..part.end.div_ceil(UNIT_BYTES)] {
                 choice.preferred |= hint.mentioned;
@@ -107,7 +109,80 @@ impl Hints {
         length: usize,
     ) -> impl Iterator<Item = std::ops::Range<usize>> {
         let ranges = self.counts.get(&buffer).map_or(&[][..], Vec::as_slice);
-        ranges.iter().filter_map(move |range| overlap(*range, offset, length))
+        let first = ranges.partition_point(|range| range.end() <= offset);
+        ranges[first..].iter().map_while(move |range| overlap(*range, offset, length))
+    }
+}
+
+/// Adds a range that begins no earlier than the others.
+fn add(ranges: &mut Vec<Range>, range: Range) {
+    match ranges.last_mut() {
+        Some(last) if range.offset <= last.end() => {
+            last.length = last.end().max(range.offset.saturating_add(range.length)) - last.offset;
+        }
+        _ => ranges.push(Range { length: range.length.min(u64::MAX - range.offset), ..range }),
+    }
+}
+
+/// Hints that say the same, in order and without overlap: what any of them mentions, and what the last of them states. A search among
+/// them takes little time, however many ranges of a buffer are bound.
+fn flattened(hints: &[Hint]) -> Vec<Hint> {
+    let mut ends: Vec<(u64, usize)> = Vec::with_capacity(2 * hints.len());
+    for (index, Hint { range, .. }) in hints.iter().enumerate() {
+        ends.extend([(range.offset, index), (range.offset.saturating_add(range.length), index)]);
+    }
+    ends.sort_unstable();
+    let (mut flat, mut open): (Vec<Hint>, Open) = Default::default();
+    let mut at = 0;
+    for (end, index) in ends {
+        if at < end && !open.indices.is_empty() {
+            let (mentioned, stated) = (open.mentioned(), open.stated(hints));
+            match flat.last_mut() {
+                Some(last) if (last.range.end(), last.mentioned, last.stated) == (at, mentioned, stated) => {
+                    last.range.length = end - last.range.offset;
+                }
+                _ => flat.push(Hint { range: Range { offset: at, length: end - at }, mentioned, stated }),
+            }
+        }
+        at = end;
+        open.pass(index, &hints[index]);
+    }
+    flat
+}
+
+/// The hints that begin before a place and end after it.
+#[derive(Default)]
+struct Open {
+    indices: HashSet<usize>,
+    /// How many of them mention each kind.
+    mentions: [u32; CANDIDATES.len()],
+    /// Those that state a kind.
+    stating: BTreeSet<usize>,
+}
+
+impl Open {
+    /// Passes the begin or the end of a hint.
+    fn pass(&mut self, index: usize, hint: &Hint) {
+        let begins = self.indices.insert(index);
+        let mentioned = self.mentions.iter_mut().enumerate();
+        for (_, count) in mentioned.filter(|(kind, _)| hint.mentioned >> kind & 1 != 0) {
+            *count = if begins { *count + 1 } else { *count - 1 };
+        }
+        if !begins {
+            self.indices.remove(&index);
+            self.stating.remove(&index);
+        } else if hint.stated.is_some() {
+            self.stating.insert(index);
+        }
+    }
+
+    fn mentioned(&self) -> u32 {
+        let kinds = (0..).zip(&self.mentions).filter(|(_, count)| **count != 0);
+        kinds.fold(0, |mentioned, (kind, _): (u32, _)| mentioned | 1 << kind)
+    }
+
+    fn stated(&self, hints: &[Hint]) -> Option<usize> {
+        self.stating.last().and_then(|index| hints[*index].stated)
     }
 }
 
@@ -144,6 +219,41 @@ mod tests {
         assert_eq!(of("gather_10xi64"), "i64");
         assert_eq!(of("quantized_i8xi8xi32_bf16"), "bf16 i32 i8");
         assert_eq!(of("main_dispatch_17"), "");
+    }
+
+    #[test]
+    fn flattened_hints_say_of_each_byte_what_all_of_them_say() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..500 {
+            let hint = |random: &mut fastrand::Rng| Hint {
+                range: Range { offset: random.u64(..20), length: random.u64(..12) },
+                mentioned: random.u32(..4),
+                stated: Some(random.usize(..4)).filter(|it| *it != 0),
+            };
+            let hints: Vec<_> = (0..random.usize(..6)).map(|_| hint(&mut random)).collect();
+            let flat = flattened(&hints);
+            assert!(flat.windows(2).all(|it| it[0].range.end() <= it[1].range.offset), "{flat:?}");
+            for at in 0..40 {
+                let has = |hint: &&Hint| hint.range.offset <= at && at < hint.range.end();
+                let all = hints.iter().filter(has);
+                let mentioned = all.clone().fold(0, |mentioned, it| mentioned | it.mentioned);
+                let expected =
+                    (all.clone().count() != 0, mentioned, all.filter_map(|it| it.stated).next_back());
+                let one = flat.iter().find(has);
+                let found = (one.is_some(), one.map_or(0, |it| it.mentioned), one.and_then(|it| it.stated));
+                assert_eq!(found, expected, "byte {at}: {hints:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_are_joined() {
+        let mut ranges = Vec::new();
+        for (offset, length) in [(0, 4), (0, 8), (6, 4), (12, 1), (u64::MAX - 1, 9)] {
+            add(&mut ranges, Range { offset, length });
+        }
+        let ranges: Vec<_> = ranges.iter().map(|it| (it.offset, it.length)).collect();
+        assert_eq!(ranges, [(0, 10), (12, 1), (u64::MAX - 1, 1)]);
     }
 
     #[test]
