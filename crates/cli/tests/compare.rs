@@ -100,7 +100,8 @@ fn a_right_kernel_is_timed() {
     let timings = candidate["timings"].as_array().unwrap();
     assert_eq!((timings.len(), &timings[0]["cache"]), (1, &"warm".into()));
     assert_eq!((&timings[0]["timed_by"], &timings[0]["stopped"]), (&"device".into(), &"precision".into()));
-    assert!(timings[0]["batch_count"].as_u64() >= Some(8) && timings[0]["pair_count"].as_u64() >= Some(40));
+    assert!(timings[0]["batch_count"].as_u64() >= Some(16) && timings[0]["pair_count"].as_u64() >= Some(40));
+    assert_eq!(timings[0]["margin"], 0.25);
     let interval: Vec<f64> = serde_json::from_value(timings[0]["ratio_interval"].clone()).unwrap();
     let ratio = timings[0]["ratio"].as_f64().unwrap();
     assert!(interval[0] <= ratio && ratio <= interval[1], "{report}");
@@ -108,6 +109,42 @@ fn a_right_kernel_is_timed() {
         (&timings[0]["shapes"][0]["record"], &timings[0]["shapes"][0]["count"]),
         (&17.into(), &1.into())
     );
+}
+
+#[test]
+fn a_kernel_that_takes_most_of_the_time_is_told_or_has_status_1() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    let compare = |flags: &[&str]| {
+        let (function, path) = (format!("--function={ADD}"), capture("add4.add.local-sync"));
+        let fixed = ["rehal", "compare", "--device=local-sync", &function, &path];
+        run(&[&fixed[..], flags].concat())
+    };
+    // Four items of a fifth of a second or more, and a time in which there are not eight batches.
+    kernel(&source, &format!("for (volatile long j = 0; j < 100000000; ++j) {{}} {SUM}"));
+    let with = with(&source);
+    let slow = compare(&[&with, "--max_time=1s"]);
+    assert_eq!(slow.status, Some(3), "{slow:?}");
+    assert!(
+        slow.stdout.contains("\nwarm     slower: ") && slow.stdout.contains(" (95 % interval "),
+        "{slow:?}"
+    );
+    assert!(slow.stdout.contains("stopped because it takes many times as long after "), "{slow:?}");
+    assert!(!slow.stdout.contains("\ncold "), "{slow:?}");
+    // Compared with itself, nothing can be told in that time.
+    let baseline = format!("--baseline={}", source.display());
+    let flags = [with.as_str(), &baseline, "--cache=warm", "--max_time=1s"];
+    let unknown = compare(&flags);
+    assert_eq!(unknown.status, Some(1), "{unknown:?}");
+    assert!(
+        unknown.stdout.contains("\nright ") && unknown.stdout.contains("\nwarm     could not tell: "),
+        "{unknown:?}"
+    );
+    let unknown = compare(&[&flags[..], &["--format=json"]].concat());
+    let report: Value = serde_json::from_str(&unknown.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"right".into(), &Value::Null));
+    assert_eq!(candidate["timings"][0]["verdict"], "undecided");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct CompareOptions {
     pub caches: Vec<CacheState>,
     /// Sampling stops once half the interval is at most this fraction of the ratio.
     pub precision: f64,
-    /// Sampling stops after this time: with several states of caches after an equal share for each.
+    /// Sampling stops after this time, with several states of caches after an equal share for each, and once there is a pair.
     pub max_time: Duration,
     /// Seed of the order of the pairs.
     pub seed: u64,
@@ -110,7 +110,7 @@ pub struct Comparison {
     /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
     /// writes earlier results instead of computing them.
     pub not_reproduced: Option<String>,
-    /// By state of the caches, as in the options; empty if it was not timed.
+    /// By state of the caches, as in the options, up to one in which the replacement is far slower; empty if it was not timed.
     pub timings: Vec<Timing>,
 }
 
@@ -123,9 +123,14 @@ impl Comparison {
             && self.not_reproduced.is_none()
     }
 
-    /// Whether the replacement is slower in some state of the caches.
-    pub fn is_slower(&self) -> bool {
-        self.timings.iter().any(|timing| timing.verdict() == TimingVerdict::Slower)
+    /// Whether the replacement is slower in some state of the caches; `None` if that cannot be told, or if it was not timed.
+    pub fn is_slower(&self) -> Option<bool> {
+        let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
+        match has(TimingVerdict::Slower) {
+            true => Some(true),
+            false if self.timings.is_empty() || has(TimingVerdict::Undecided) => None,
+            false => Some(false),
+        }
     }
 
     /// The verification that found it wrong.

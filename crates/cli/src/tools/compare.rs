@@ -34,7 +34,7 @@ pub const COMPARE: Tool = Tool {
             in random order, with warm and with cold caches. What is printed is the time with the replacement as a fraction \
             of the captured, with a 95 % interval. Several replacements, or a directory of them, become a table, the best \
             first. Exit status 0 if one is right and not slower, 3 if those that are right are slower, 2 if all are wrong, \
-            1 for an error.\n\n\
+            1 for an error, or if it cannot be told whether one is slower.\n\n\
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
@@ -92,7 +92,7 @@ const PRECISION: Flag<f64> = Flag::parsed(
     "1%",
     "a percentage above 0, such as 1% or 0.5%",
     parse_precision,
-    "Sampling stops once half of the interval is at most this part of the ratio.",
+    "Sampling stops once half of the interval is at most this part of the ratio. A difference of less than half of it is not told.",
 )
 .unquoted();
 

@@ -14,15 +14,23 @@ pub(super) struct Pair {
     pub replaced_ns: f64,
 }
 
+impl From<[f64; 2]> for Pair {
+    fn from([captured_ns, replaced_ns]: [f64; 2]) -> Self {
+        Self { captured_ns, replaced_ns }
+    }
+}
+
 /// Whether a replacement is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimingVerdict {
-    /// The whole interval of the ratio is below 1.
+    /// The whole interval of the ratio is below 1, by more than the [margin](Timing::margin).
     Faster,
-    /// It is above 1.
+    /// It is above 1, by more than the margin.
     Slower,
-    /// It contains 1, or there are too few batches for an interval, or the medians say the opposite.
+    /// It contains 1 or is within the margin, or the medians say the opposite.
     NoDifference,
+    /// There are too few pairs for an interval, or for one that says more than that they are few.
+    Undecided,
 }
 
 /// What ended the sampling.
@@ -30,6 +38,8 @@ pub enum TimingVerdict {
 pub enum Stopped {
     /// The interval is narrow enough.
     Precise,
+    /// The replacement is so much slower that more precision is of no use.
+    FarSlower,
     /// The time is up.
     OutOfTime,
 }
@@ -42,8 +52,11 @@ pub struct Timing {
     pub cache: CacheState,
     /// The time of all dispatches of the function with the replacement, as a fraction of the captured.
     pub ratio: f64,
-    /// Its interval, at 95 % or more; `None` with too few batches.
+    /// Its interval; `None` with too few pairs. At 99 %, so that at least 95 % of all comparisons have no interval without the
+    /// ratio: two states of the caches, each of which is sampled until its interval is narrow.
     pub interval: Option<Interval>,
+    /// A difference of the ratio from 1 that is not told, as a fraction: half the precision.
+    pub margin: f64,
     /// The same from the medians of pairs, which include what disturbs most dispatches.
     pub median_ratio: f64,
     /// Its interval.
@@ -76,31 +89,57 @@ pub struct ShapeTiming {
     pub replaced_ns: f64,
     /// The mean over batches of the ratio of the shortest times.
     pub ratio: f64,
-    /// Its interval, at 95 % or more.
+    /// Its interval, at 99 %.
     pub interval: Option<Interval>,
 }
 
 impl Timing {
     /// Whether the replacement is faster.
     pub fn verdict(&self) -> TimingVerdict {
-        let verdict = verdict_of(self.interval);
-        if self.is_contradicted() { TimingVerdict::NoDifference } else { verdict }
+        match (self.interval, verdict_of(self.interval, self.margin)) {
+            _ if self.is_contradicted() => TimingVerdict::NoDifference,
+            (None, _) => TimingVerdict::Undecided,
+            (_, TimingVerdict::NoDifference) if self.batch_count < MIN_INTERVAL_SAMPLES as u64 => {
+                TimingVerdict::Undecided
+            }
+            (_, verdict) => verdict,
+        }
     }
 
     /// Whether one kernel has the shorter shortest times and the other the shorter medians.
     pub fn is_contradicted(&self) -> bool {
         use TimingVerdict::{Faster, Slower};
-        let both = (verdict_of(self.interval), verdict_of(self.median_interval));
-        matches!(both, (Faster, Slower) | (Slower, Faster))
+        let of = |interval| verdict_of(interval, self.margin);
+        matches!((of(self.interval), of(self.median_interval)), (Faster, Slower) | (Slower, Faster))
     }
 }
 
-fn verdict_of(interval: Option<Interval>) -> TimingVerdict {
+fn verdict_of(interval: Option<Interval>, margin: f64) -> TimingVerdict {
     match interval {
-        Some(Interval { high, .. }) if high < 1.0 => TimingVerdict::Faster,
-        Some(Interval { low, .. }) if low > 1.0 => TimingVerdict::Slower,
+        Some(Interval { high, .. }) if high < 1.0 / (1.0 + margin) => TimingVerdict::Faster,
+        Some(Interval { low, .. }) if low > 1.0 + margin => TimingVerdict::Slower,
         _ => TimingVerdict::NoDifference,
     }
+}
+
+/// The probability of a ratio outside of an interval.
+const OUTSIDE: f64 = 0.01;
+/// The same with fewer batches than [`MIN_INTERVAL_SAMPLES`], about whose distribution nothing is known.
+const OUTSIDE_OF_FEW: f64 = 0.001;
+/// Fewer samples have no interval at all.
+const MIN_FEW_SAMPLES: usize = 3;
+/// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other by chance.
+const MIN_BATCHES: usize = 16;
+/// A ratio that is told by a few pairs, and beyond which more precision is of no use.
+const FAR: f64 = 2.0;
+
+/// What is timed of a shape, with the same buffers and executables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShapeBatch {
+    /// At least one.
+    pub pairs: Vec<Pair>,
+    /// Dispatches with other states of the caches, such as the first. They only tell that one kernel takes many times as long.
+    pub others: Vec<Pair>,
 }
 
 /// Collects pairs in batches.
@@ -118,6 +157,8 @@ pub(super) struct Sampler<'s> {
     batches: Vec<f64>,
     /// The same from the medians of pairs.
     medians: Vec<f64>,
+    /// The logarithm of the ratio of all dispatches of pairs, and of other dispatches, of the first batches.
+    few: Vec<f64>,
     samples: Vec<Samples>,
     interval: Option<Interval>,
     /// Number of batches at which the interval is computed again.
@@ -141,20 +182,26 @@ impl<'s> Sampler<'s> {
             precision,
             batches: Vec::new(),
             medians: Vec::new(),
+            few: Vec::new(),
             samples,
             interval: None,
-            next_look: MIN_INTERVAL_SAMPLES,
+            next_look: MIN_BATCHES,
         }
     }
 
+    #[cfg(test)]
     pub(super) fn batch_count(&self) -> usize {
         self.batches.len()
     }
 
-    /// Adds a batch: the pairs of each shape, at least one. Returns whether the interval is narrow enough.
-    pub(super) fn add(&mut self, batch: &[Vec<Pair>]) -> bool {
+    /// Adds a batch: what was timed of each shape. Returns why sampling should stop. If it `is_late`, that one kernel is far slower
+    /// is a reason.
+    pub(super) fn add(&mut self, batch: &[ShapeBatch], is_late: bool) -> Option<Stopped> {
         let (mut captured_total, mut replaced_total, mut median_total) = (0.0, 0.0, 0.0);
-        for ((pairs, samples), shape) in batch.iter().zip(&mut self.samples).zip(self.shapes) {
+        self.add_few(batch);
+        for ((ShapeBatch { pairs, .. }, samples), shape) in
+            batch.iter().zip(&mut self.samples).zip(self.shapes)
+        {
             let shortest = |of: fn(&Pair) -> f64| pairs.iter().map(of).fold(f64::INFINITY, f64::min);
             let (captured_ns, replaced_ns) =
                 (shortest(|pair| pair.captured_ns), shortest(|pair| pair.replaced_ns));
@@ -169,16 +216,69 @@ impl<'s> Sampler<'s> {
         }
         self.batches.push((replaced_total / captured_total).ln());
         self.medians.push((median_total / captured_total).ln());
-        if self.batches.len() >= self.next_look {
-            self.next_look = self.batches.len() + (self.batches.len() / 8).max(1);
+        let is_due = self.batches.len() >= self.next_look;
+        if is_due || is_late {
             self.look();
-            return self.interval.is_some_and(|it| (it.high - it.low) / (it.high + it.low) <= self.precision);
         }
-        false
+        if is_due {
+            self.next_look = self.batches.len() + (self.batches.len() / 8).max(1);
+            if self.is_precise() {
+                return Some(Stopped::Precise);
+            }
+        }
+        (is_late && self.interval.is_some_and(|it| it.low > FAR)).then_some(Stopped::FarSlower)
+    }
+
+    /// Whether the interval is narrow enough: also for a verdict, if it does not contain 1.
+    fn is_precise(&self) -> bool {
+        let Some(interval) = self.interval else { return false };
+        let Interval { low, high } = interval;
+        let half = (high - low) / (high + low);
+        let is_clear = (low..=high).contains(&1.0)
+            || verdict_of(Some(interval), self.margin()) != TimingVerdict::NoDifference;
+        half <= if is_clear { self.precision } else { self.margin() }
+    }
+
+    fn margin(&self) -> f64 {
+        self.precision / 2.0
+    }
+
+    /// Keeps the ratios of single dispatches, as long as there are few.
+    fn add_few(&mut self, batch: &[ShapeBatch]) {
+        if self.batches.len() >= MIN_INTERVAL_SAMPLES {
+            return;
+        }
+        for of in [|it: &ShapeBatch| &it.others[..], |it: &ShapeBatch| &it.pairs[..]] as [fn(&_) -> &_; 2] {
+            let count = batch.iter().map(|it| of(it).len()).min().unwrap_or(0);
+            self.few.extend((0..count).map(|index| {
+                let (mut captured_ns, mut replaced_ns) = (0.0, 0.0);
+                for (it, shape) in batch.iter().zip(self.shapes) {
+                    captured_ns += of(it)[index].captured_ns * shape.count as f64;
+                    replaced_ns += of(it)[index].replaced_ns * shape.count as f64;
+                }
+                (replaced_ns / captured_ns).ln()
+            }));
+        }
     }
 
     fn look(&mut self) {
-        self.interval = interval_of(&self.batches);
+        self.interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
+    }
+
+    /// The interval with too few batches for a usual one: that of single dispatches, if one kernel takes many times as long, else that
+    /// of the batches.
+    fn interval_of_few(&self) -> Option<Interval> {
+        let of = |logarithms: &[f64], outside| {
+            let is_enough = logarithms.len() >= MIN_FEW_SAMPLES;
+            is_enough.then(|| exponential(stats::mean_interval(logarithms, outside)))
+        };
+        let is_far = |it: &Interval| it.low > FAR || it.high < 1.0 / FAR;
+        of(&self.few, OUTSIDE).filter(is_far).or_else(|| of(&self.batches, OUTSIDE_OF_FEW))
+    }
+
+    /// Whether there are enough dispatches to tell that one kernel takes many times as long.
+    pub(super) fn has_few(&self) -> bool {
+        self.few.len() >= MIN_FEW_SAMPLES
     }
 
     /// What the batches say, of which there is at least one.
@@ -195,6 +295,7 @@ impl<'s> Sampler<'s> {
             cache,
             ratio: ratio_of(&self.batches),
             interval: self.interval,
+            margin: self.margin(),
             median_ratio: ratio_of(&self.medians),
             median_interval: interval_of(&self.medians),
             shapes: self.samples.iter().zip(self.shapes).map(of_shape).collect(),
@@ -233,223 +334,19 @@ fn interval_of(logarithms: &[f64]) -> Option<Interval> {
     if logarithms.len() < MIN_INTERVAL_SAMPLES {
         return None;
     }
-    let Interval { low, high } = stats::bootstrap_mean(&clipped(logarithms));
-    Some(Interval { low: low.exp(), high: high.exp() })
+    let clipped = clipped(logarithms);
+    let Interval { low, high } = stats::mean_interval(&clipped, OUTSIDE);
+    // What is clipped no longer moves the mean, and the spread of the rest is that much too small for it (Tukey and McLaughlin,
+    // 1963).
+    let kept = logarithms.iter().zip(&clipped).filter(|(it, clipped)| it == clipped).count();
+    let (mean, widened) = (stats::mean(&clipped), logarithms.len() as f64 / kept.max(1) as f64);
+    let (low, high) = (mean - (mean - low) * widened, mean + (high - mean) * widened);
+    Some(exponential(Interval { low, high }))
+}
+
+fn exponential(Interval { low, high }: Interval) -> Interval {
+    Interval { low: low.exp(), high: high.exp() }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A simulated machine.
-    struct Machine {
-        random: fastrand::Rng,
-        /// The spread of times by the placement of code and buffers, of each side.
-        placement: f64,
-        /// The spread of the times of repetitions.
-        noise: f64,
-        /// The fraction of repetitions that something interrupts.
-        interrupted: f64,
-        /// By how much it becomes slower from each batch to the next.
-        drift: f64,
-    }
-
-    const QUIET: [f64; 4] = [0.002, 0.005, 0.01, 0.0];
-    const PLACED: [f64; 4] = [0.02, 0.005, 0.01, 0.0];
-    const NOISY: [f64; 4] = [0.01, 0.05, 0.2, 0.0];
-    const DRIFTING: [f64; 4] = [0.005, 0.01, 0.05, 0.01];
-
-    impl Machine {
-        fn new(seed: u64, [placement, noise, interrupted, drift]: [f64; 4]) -> Self {
-            Self { random: fastrand::Rng::with_seed(seed), placement, noise, interrupted, drift }
-        }
-
-        fn normal(&mut self) -> f64 {
-            (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
-        }
-
-        fn time(&mut self, mean_ns: f64) -> f64 {
-            let interruption = match self.random.f64() < self.interrupted {
-                true => 0.5 * -(1.0 - self.random.f64()).ln(),
-                false => 0.0,
-            };
-            // As clocks do, it counts nanoseconds.
-            (mean_ns * ((self.noise * self.normal()).exp() + interruption)).round()
-        }
-
-        /// Samples a replacement that takes `factor` times as long, for at most 200 batches.
-        fn compare(&mut self, factor: f64) -> Timing {
-            let shapes = [shape(1), shape(10)];
-            let mut sampler = Sampler::new(&shapes, 0.01);
-            let mut stopped = Stopped::OutOfTime;
-            while sampler.batch_count() < 200 {
-                let slower = (1.0 + self.drift).powi(sampler.batch_count() as i32);
-                let batch = [50_000.0, 8_000.0].map(|mean_ns| {
-                    let placed = [self.normal(), self.normal()].map(|it| (self.placement * it).exp());
-                    let pair = |_| Pair {
-                        captured_ns: self.time(mean_ns * slower * placed[0]),
-                        replaced_ns: self.time(mean_ns * slower * placed[1] * factor),
-                    };
-                    (0..10).map(pair).collect::<Vec<_>>()
-                });
-                if sampler.add(&batch) {
-                    stopped = Stopped::Precise;
-                    break;
-                }
-            }
-            sampler.finish(CacheState::Warm, stopped)
-        }
-    }
-
-    fn shape(count: u64) -> ComparedShape {
-        ComparedShape { count, ..ComparedShape::default() }
-    }
-
-    #[test]
-    fn a_kernel_is_rarely_different_from_itself() {
-        for (number, noise) in [QUIET, PLACED, NOISY, DRIFTING].into_iter().enumerate() {
-            let is_different = |run: &u64| {
-                let timing = Machine::new(1000 * number as u64 + run, noise).compare(1.0);
-                timing.verdict() != TimingVerdict::NoDifference
-            };
-            let count = (0..200).filter(is_different).count();
-            assert!(count <= 10, "{noise:?}: {count} of 200");
-        }
-    }
-
-    #[test]
-    fn a_slowdown_of_two_percent_is_found() {
-        for noise in [QUIET, PLACED, DRIFTING] {
-            let verdicts = |factor: f64, expected: TimingVerdict| {
-                (0..50).filter(|run| Machine::new(*run, noise).compare(factor).verdict() == expected).count()
-            };
-            let slower = verdicts(1.02, TimingVerdict::Slower);
-            let faster = verdicts(1.0 / 1.02, TimingVerdict::Faster);
-            assert!(slower >= 48 && faster >= 48, "{noise:?}: {slower} and {faster} of 50");
-        }
-    }
-
-    #[test]
-    fn the_interval_contains_the_ratio() {
-        let contains = |run: &u64| {
-            let Interval { low, high } = Machine::new(*run, PLACED).compare(1.3).interval.unwrap();
-            low <= 1.3 && 1.3 <= high
-        };
-        let count = (0..200).filter(contains).count();
-        assert!((190..=200).contains(&count), "{count} of 200");
-    }
-
-    #[test]
-    fn sampling_stops_once_the_interval_is_narrow() {
-        let quiet = Machine::new(1, QUIET).compare(1.0);
-        assert_eq!((quiet.stopped, quiet.batch_count, quiet.pair_count), (Stopped::Precise, 8, 8 * 10 * 2));
-        let placed = Machine::new(1, PLACED).compare(1.0);
-        assert!(placed.stopped == Stopped::Precise && placed.batch_count > 8, "{placed:?}");
-        let Interval { low, high } = placed.interval.unwrap();
-        assert!(high - low <= 0.02 * 1.01, "{placed:?}");
-        let very_noisy = Machine::new(1, [0.3, 0.0, 0.0, 0.0]).compare(1.0);
-        assert_eq!((very_noisy.stopped, very_noisy.batch_count), (Stopped::OutOfTime, 200));
-    }
-
-    #[test]
-    fn shapes_weigh_by_their_time() {
-        let shapes = [shape(1), shape(3)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        let pair = |captured_ns: f64, replaced_ns: f64| vec![Pair { captured_ns, replaced_ns }];
-        for _ in 0..8 {
-            sampler.add(&[pair(100.0, 200.0), pair(100.0, 100.0)]);
-        }
-        let timing = sampler.finish(CacheState::Cold, Stopped::Precise);
-        // 500 instead of 400.
-        assert!((timing.ratio - 1.25).abs() < 1e-9, "{timing:?}");
-        assert_eq!(timing.verdict(), TimingVerdict::Slower);
-        let ratios: Vec<f64> = timing.shapes.iter().map(|it| it.ratio).collect();
-        assert!((ratios[0] - 2.0).abs() < 1e-9 && (ratios[1] - 1.0).abs() < 1e-9, "{ratios:?}");
-        assert_eq!((timing.shapes[0].captured_ns, timing.shapes[0].replaced_ns), (100.0, 200.0));
-    }
-
-    /// Something that takes as long as the kernel interrupts a third of the batches of one side or the other.
-    #[test]
-    fn a_few_interrupted_batches_do_not_decide() {
-        let mut machine = Machine::new(5, QUIET);
-        let shapes = [shape(1)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        for batch in 0..60 {
-            let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
-            match batch % 6 {
-                2 => times[0] *= 1.9,
-                5 => times[1] *= 2.1,
-                _ => {}
-            }
-            sampler.add(&[vec![Pair { captured_ns: times[0], replaced_ns: times[1] }]]);
-        }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
-        let Interval { low, high } = timing.interval.unwrap();
-        assert!(low > 1.005 && high < 1.035, "{timing:?}");
-    }
-
-    /// Something disturbs most dispatches, of both kernels, by more than these differ.
-    #[test]
-    fn the_shortest_times_decide_on_a_machine_that_is_shared() {
-        let mut random = fastrand::Rng::with_seed(3);
-        let mut disturbed = |mean_ns: f64| match random.f64() {
-            0.0..0.3 => mean_ns * (1.0 + 0.002 * random.f64()),
-            _ => mean_ns * (1.5 + random.f64()),
-        };
-        let shapes = [shape(1)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        let mut is_precise = false;
-        while !is_precise && sampler.batch_count() < 200 {
-            let pair = |_| Pair { captured_ns: disturbed(1_000_000.0), replaced_ns: disturbed(1_020_000.0) };
-            is_precise = sampler.add(&[(0..10).map(pair).collect::<Vec<_>>()]);
-        }
-        let timing = sampler.finish(CacheState::Warm, Stopped::Precise);
-        assert!(is_precise && timing.batch_count < 40, "{timing:?}");
-        assert_eq!(timing.verdict(), TimingVerdict::Slower, "{timing:?}");
-        let Interval { low, high } = timing.median_interval.unwrap();
-        assert!(low < 1.0 && 1.02 < high, "the medians cannot tell: {timing:?}");
-    }
-
-    /// The replacement is faster at best and slower in most pairs.
-    #[test]
-    fn medians_that_say_the_opposite_make_no_verdict() {
-        let shapes = [shape(1)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        let pair = |replaced_ns| Pair { captured_ns: 1000.0, replaced_ns };
-        for _ in 0..8 {
-            sampler.add(&[vec![pair(900.0), pair(1200.0), pair(1200.0)]]);
-        }
-        let mut timing = sampler.finish(CacheState::Warm, Stopped::Precise);
-        assert!((timing.ratio - 0.9).abs() < 1e-9 && (timing.median_ratio - 1.2).abs() < 1e-9, "{timing:?}");
-        assert!(timing.is_contradicted());
-        assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
-        timing.median_interval = Some(Interval { low: 0.99, high: 1.2 });
-        assert_eq!(timing.verdict(), TimingVerdict::Faster);
-    }
-
-    /// The clock has few ticks while a kernel runs, so that most batches have the same ratio.
-    #[test]
-    fn batches_that_are_mostly_the_same_still_have_an_interval() {
-        let shapes = [shape(1)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        for batch in 0..8 {
-            let replaced_ns = if batch < 5 { 41.0 } else { 39.0 };
-            sampler.add(&[vec![Pair { captured_ns: 40.0, replaced_ns }]]);
-        }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
-        let Interval { low, high } = timing.interval.unwrap();
-        assert!(low < 1.0 && 1.0 < high, "{timing:?}");
-        assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
-    }
-
-    #[test]
-    fn few_batches_tell_nothing() {
-        let shapes = [shape(1)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
-        for _ in 0..7 {
-            assert!(!sampler.add(&[vec![Pair { captured_ns: 1.0, replaced_ns: 2.0 }]]));
-        }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
-        assert_eq!((timing.interval, timing.verdict()), (None, TimingVerdict::NoDifference));
-    }
-}
+mod tests;

@@ -7,17 +7,21 @@ use rehal_bench::Monitor;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
 use super::remembered;
-use super::sampling::{Pair, Sampler, Stopped};
+use super::sampling::{Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
 
-/// Minimum number of pairs of a batch, so that neither side is disturbed in all of them.
+/// Number of pairs of a batch, so that neither side is disturbed in all of them: fewer of kernels for which that takes too long.
 const MIN_PAIRS: usize = 10;
 /// Maximum number of pairs of a batch.
 const MAX_PAIRS: usize = 100;
+/// Batches for which there should be time. Those of long kernels have fewer pairs.
+const WANTED_BATCHES: u32 = 24;
+/// The part of the time after which a replacement that is far slower is not timed any longer.
+const LATE: u32 = 8;
 
-/// Times a replacement in each state of the caches.
+/// Times a replacement in each state of the caches, up to one in which it is far slower.
 pub(super) fn time(
     subject: &CompareSubject,
     slices: &[ShapeSlice],
@@ -39,12 +43,14 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
+            placed_first: None,
+            batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
         };
         let mut sampler = Sampler::new(&shapes, options.precision);
         let mut monitor = Monitor::begin();
         let stopped = loop {
-            let batch = match bench.batch(slices, sampler.batch_count() != 0)? {
+            let batch = match bench.batch(slices, sampler.has_few())? {
                 Batch::Pairs(pairs) => pairs,
                 Batch::OutOfTime => break Stopped::OutOfTime,
                 Batch::NotReproduced(why) => {
@@ -54,10 +60,10 @@ pub(super) fn time(
                 }
             };
             monitor.sample();
-            if sampler.add(&batch) {
-                break Stopped::Precise;
+            if let Some(stopped) = sampler.add(&batch, begun.elapsed() >= share / LATE) {
+                break stopped;
             }
-            if bench.is_out_of_time() {
+            if sampler.has_few() && bench.is_out_of_time() {
                 break Stopped::OutOfTime;
             }
         };
@@ -67,6 +73,9 @@ pub(super) fn time(
         timing.elapsed = begun.elapsed();
         bench.spans.end()?;
         comparison.timings.push(timing);
+        if stopped == Stopped::FarSlower {
+            break;
+        }
     }
     Ok(())
 }
@@ -74,7 +83,7 @@ pub(super) fn time(
 /// A batch of pairs.
 enum Batch {
     /// By shape.
-    Pairs(Vec<Vec<Pair>>),
+    Pairs(Vec<ShapeBatch>),
     /// The time is up.
     OutOfTime,
     /// The replacement computed something else when it was repeated, or remembered what it had computed.
@@ -90,6 +99,10 @@ struct Bench<'a> {
     spans: DispatchSpans,
     is_device_time: bool,
     random: fastrand::Rng,
+    /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
+    placed_first: Option<[usize; 2]>,
+    /// The time that a batch should take.
+    batch_time: Duration,
     deadline: Option<Instant>,
 }
 
@@ -98,12 +111,21 @@ impl Bench<'_> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Times pairs of each shape, with buffers and executables of their own. Without a batch before it, it is not ended early, so that
-    /// there is at least one.
+    /// Times pairs of each shape, with buffers and executables of their own. Unless it may end, it is not ended early.
     fn batch(&mut self, slices: &[ShapeSlice], may_end: bool) -> Result<Batch> {
+        // The side that is placed first may have the better place, so that either is in half of the batches.
+        let placed = match self.placed_first.take() {
+            Some([first, second]) => [second, first],
+            None => {
+                let order = self.order();
+                self.placed_first = Some(order);
+                order
+            }
+        };
+        let batch_time = self.batch_time / slices.len().max(1) as u32;
         let mut all = Vec::with_capacity(slices.len());
         for slice in slices {
-            match self.pairs(slice, may_end)? {
+            match self.pairs(slice, placed, batch_time, may_end)? {
                 Batch::Pairs(pairs) => all.extend(pairs),
                 other => return Ok(other),
             }
@@ -111,14 +133,27 @@ impl Bench<'_> {
         Ok(Batch::Pairs(all))
     }
 
-    fn pairs(&mut self, slice: &ShapeSlice, may_end: bool) -> Result<Batch> {
+    fn pairs(
+        &mut self,
+        slice: &ShapeSlice,
+        placed: [usize; 2],
+        batch_time: Duration,
+        may_end: bool,
+    ) -> Result<Batch> {
         let begun = Instant::now();
-        let replays = [self.replay(slice, &self.subject.replay)?, self.replay(slice, self.replaced)?];
-        let mut sides = self.sides(&replays)?;
+        let replays = self.replays(slice, placed)?;
+        let (mut sides, first) = self.sides(&replays, placed)?;
         let prepared = begun.elapsed();
+        // As long as preparing at least, which is not for the sake of a pair.
+        let longest = batch_time.saturating_sub(prepared).max(prepared);
         let begun = Instant::now();
+        let mut others = vec![first];
         let mut pairs = Vec::with_capacity(MAX_PAIRS);
-        while pairs.len() < MAX_PAIRS && (pairs.len() < MIN_PAIRS || begun.elapsed() < prepared) {
+        while pairs.len() < MAX_PAIRS {
+            let elapsed = begun.elapsed();
+            if !pairs.is_empty() && (elapsed >= longest || pairs.len() >= MIN_PAIRS && elapsed >= prepared) {
+                break;
+            }
             if self.is_out_of_time() {
                 if may_end {
                     return Ok(Batch::OutOfTime);
@@ -127,8 +162,11 @@ impl Bench<'_> {
                     break;
                 }
             }
-            let mut times = [0.0; 2];
+            let (mut times, mut warm_up) = ([0.0; 2], [0.0; 2]);
             for side in self.order() {
+                if self.cache == CacheState::Warm {
+                    warm_up[side] = self.repeat(&mut sides[side])?;
+                }
                 times[side] = self.repeat(&mut sides[side])?;
                 if !sides[side].is_reproduced()? {
                     match side {
@@ -138,7 +176,10 @@ impl Bench<'_> {
                     }
                 }
             }
-            pairs.push(Pair { captured_ns: times[0], replaced_ns: times[1] });
+            if self.cache == CacheState::Warm {
+                others.push(Pair::from(warm_up));
+            }
+            pairs.push(Pair::from(times));
         }
         let [captured, replaced] = &mut sides;
         captured.check_unchanged().context(|| "the captured kernel".into())?;
@@ -152,7 +193,7 @@ impl Bench<'_> {
                 ));
             }
         }
-        Ok(Batch::Pairs(vec![pairs]))
+        Ok(Batch::Pairs(vec![ShapeBatch { pairs, others }]))
     }
 
     fn replay(&self, slice: &ShapeSlice, options: &ReplayOptions) -> Result<Replay> {
@@ -160,14 +201,35 @@ impl Bench<'_> {
         slice.replay(&self.subject.devices, &ReplayOptions { cold_scope, ..options.clone() })
     }
 
-    /// Dispatches both sides once; which one first, and so which one has which memory, is random.
-    fn sides<'r>(&mut self, replays: &'r [Replay; 2]) -> Result<[FastForward<'r>; 2]> {
+    /// Prepares both sides, in the order in which they are placed in memory.
+    fn replays(&self, slice: &ShapeSlice, placed: [usize; 2]) -> Result<[Replay; 2]> {
+        let prepare = |side: usize| {
+            let options = if side == 0 { &self.subject.replay } else { self.replaced };
+            self.replay(slice, options)
+        };
+        let (one, other) = (prepare(placed[0])?, prepare(placed[1])?);
+        Ok(if placed[0] == 0 { [one, other] } else { [other, one] })
+    }
+
+    /// Dispatches both sides once, in the order in which their buffers are placed in memory. Returns the times too.
+    fn sides<'r>(
+        &mut self,
+        replays: &'r [Replay; 2],
+        placed: [usize; 2],
+    ) -> Result<([FastForward<'r>; 2], Pair)> {
         let subject = self.subject;
         let scope = subject.function.as_bytes();
-        let begin = |side: usize| replays[side].fast_forward(scope, &mut []);
-        let [first, second] = self.order();
-        let (one, other) = (begin(first)?, begin(second)?);
-        Ok(if first == 0 { [one, other] } else { [other, one] })
+        let mut times = [0.0; 2];
+        let mut begin = |side: usize| {
+            self.spans.take();
+            let mut timer = Timer::default();
+            let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
+            times[side] = self.time_of(&timer);
+            Ok::<_, Error>(begun)
+        };
+        let (one, other) = (begin(placed[0])?, begin(placed[1])?);
+        let sides = if placed[0] == 0 { [one, other] } else { [other, one] };
+        Ok((sides, Pair::from(times)))
     }
 
     /// The two sides in random order.
@@ -177,20 +239,21 @@ impl Bench<'_> {
 
     /// Restores the inputs and dispatches the kernel; returns its time in nanoseconds.
     fn repeat(&mut self, side: &mut FastForward<'_>) -> Result<f64> {
-        if self.cache == CacheState::Warm {
-            side.restore()?;
-            side.repeat(&mut [])?;
-        }
         side.restore()?;
         self.spans.take();
         let mut timer = Timer::default();
         side.repeat(&mut [&mut timer])?;
+        Ok(self.time_of(&timer))
+    }
+
+    /// The time of a dispatch: what the device reports since the last time, else the host's.
+    fn time_of(&mut self, timer: &Timer) -> f64 {
         let spans = self.spans.take();
         self.is_device_time = !spans.is_empty();
         let device_ns: i64 = spans.iter().map(|(start, end)| end.saturating_sub(*start)).sum();
         let time_ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
         // A clock may not advance during a very short kernel.
-        Ok(time_ns.max(1.0))
+        time_ns.max(1.0)
     }
 }
 

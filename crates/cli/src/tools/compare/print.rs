@@ -67,14 +67,14 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     };
     let interval = match timing.interval {
         Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
-        None => "too few batches for an interval".into(),
+        None => "too few pairs for an interval".into(),
     };
     line(
         text,
         cache(timing.cache),
         &format!(
             "{}: {:.4} of the {base} time ({interval}), {} instead of {}",
-            verdict(timing.verdict()).replace('_', " "),
+            told(timing.verdict()),
             timing.ratio,
             time(total(|it| it.captured_ns) * timing.ratio),
             time(total(|it| it.captured_ns))
@@ -82,6 +82,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     );
     let stopped = match timing.stopped {
         Stopped::Precise => format!("stopped at a precision of {} %", options.precision * 100.0),
+        Stopped::FarSlower => "stopped because it takes many times as long".into(),
         Stopped::OutOfTime => "stopped because the time was up".into(),
     };
     let measured = if timing.is_device_time { "" } else { "; times include the submission" };
@@ -167,7 +168,7 @@ pub(super) fn summary(comparison: &Comparison) -> String {
     let timings = comparison.timings.iter().map(|timing| {
         let interval =
             timing.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
-        let verdict = verdict(timing.verdict()).replace('_', " ");
+        let verdict = told(timing.verdict());
         format!("{} {:.3}{interval} {verdict}", cache(timing.cache), timing.ratio)
     });
     timings.collect::<Vec<_>>().join("; ")
@@ -193,7 +194,7 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
     json!({
         "path": name(candidate),
         "outcome": if comparison.is_right() { "right" } else { "wrong" },
-        "is_slower": comparison.is_slower(),
+        "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
         "verification": verify::object(&comparison.verification),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,
@@ -208,6 +209,7 @@ fn timing(it: &Timing) -> Value {
         "verdict": verdict(it.verdict()),
         "ratio": it.ratio,
         "ratio_interval": interval(it.interval),
+        "margin": it.margin,
         "median_ratio": it.median_ratio,
         "median_ratio_interval": interval(it.median_interval),
         "pair_count": it.pair_count,
@@ -215,6 +217,7 @@ fn timing(it: &Timing) -> Value {
         "timed_by": if it.is_device_time { "device" } else { "host" },
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
+            Stopped::FarSlower => "far_slower",
             Stopped::OutOfTime => "max_time",
         },
         "elapsed_ns": it.elapsed.as_nanos() as u64,
@@ -257,6 +260,17 @@ fn verdict(verdict: TimingVerdict) -> &'static str {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
         TimingVerdict::NoDifference => "no_difference",
+        TimingVerdict::Undecided => "undecided",
+    }
+}
+
+/// A verdict in the text.
+fn told(verdict: TimingVerdict) -> &'static str {
+    match verdict {
+        TimingVerdict::Faster => "faster",
+        TimingVerdict::Slower => "slower",
+        TimingVerdict::NoDifference => "no difference",
+        TimingVerdict::Undecided => "could not tell",
     }
 }
 

@@ -38,7 +38,8 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Report {
     pub outcome: Outcome,
-    pub is_slower: bool,
+    /// `None` if that cannot be told.
+    pub is_slower: Option<bool>,
     /// The ratio by which replacements are ranked.
     pub ratio: Option<f64>,
     pub name: String,
@@ -55,7 +56,7 @@ impl Report {
     pub(super) fn compared(candidate: &Candidate, comparison: &Comparison, text: String) -> Self {
         Self {
             outcome: if comparison.is_right() { Outcome::Right } else { Outcome::Wrong },
-            is_slower: comparison.is_slower(),
+            is_slower: if comparison.is_right() { comparison.is_slower() } else { None },
             ratio: comparison.ratio(),
             name: print::name(candidate),
             summary: print::summary(comparison),
@@ -79,7 +80,7 @@ impl Report {
         let name = print::name(candidate);
         let object = json!({ "path": name, "outcome": outcome.name(), "error": text });
         let summary = format!("{}: {why}", outcome.name());
-        Self { outcome, is_slower: false, ratio: None, name, summary, text, object }
+        Self { outcome, is_slower: None, ratio: None, name, summary, text, object }
     }
 
     /// Right ones by their ratio, then the others by outcome.
@@ -108,7 +109,7 @@ impl Report {
         let text = |name: &str| Some(value[name].as_str()?.to_owned());
         Some(Self {
             outcome: Outcome::ALL.into_iter().find(|it| value["outcome"] == it.name())?,
-            is_slower: value["is_slower"].as_bool()?,
+            is_slower: value.get("is_slower")?.as_bool(),
             ratio: value["ratio"].as_f64(),
             name: text("name")?,
             summary: text("summary")?,
@@ -120,18 +121,21 @@ impl Report {
 
 /// The exit status for several replacements.
 pub(super) fn status(reports: &[Report]) -> u8 {
-    /// No replacement could be compared.
+    /// No replacement could be compared, or it cannot be told whether it is slower.
     const FAILED: u8 = 1;
     /// No replacement is right.
     const WRONG: u8 = 2;
     /// The replacements that are right are slower.
     const SLOWER: u8 = 3;
     let has = |outcome: Outcome| reports.iter().any(|it| it.outcome == outcome);
-    match reports.iter().filter(|it| it.outcome == Outcome::Right).map(|it| it.is_slower).min() {
-        Some(false) => 0,
-        Some(true) => SLOWER,
-        None if has(Outcome::Wrong) => WRONG,
-        None => FAILED,
+    let right: Vec<_> =
+        reports.iter().filter(|it| it.outcome == Outcome::Right).map(|it| it.is_slower).collect();
+    match right.is_empty() {
+        _ if right.contains(&Some(false)) => 0,
+        _ if right.contains(&None) => FAILED,
+        false => SLOWER,
+        true if has(Outcome::Wrong) => WRONG,
+        true => FAILED,
     }
 }
 
@@ -139,7 +143,7 @@ pub(super) fn status(reports: &[Report]) -> u8 {
 mod tests {
     use super::*;
 
-    fn report(outcome: Outcome, is_slower: bool, ratio: Option<f64>) -> Report {
+    fn report(outcome: Outcome, is_slower: Option<bool>, ratio: Option<f64>) -> Report {
         let candidate = Candidate { path: "a \" b.c".into() };
         let mut report = Report::crashed(&candidate, "why", "two\nlines".into());
         (report.outcome, report.is_slower, report.ratio) = (outcome, is_slower, ratio);
@@ -150,7 +154,7 @@ mod tests {
     fn lines_are_read_again() {
         for ratio in [Some(0.1 + 0.2), None] {
             for outcome in Outcome::ALL {
-                let report = report(outcome, outcome == Outcome::Right, ratio);
+                let report = report(outcome, ratio.map(|_| outcome == Outcome::Right), ratio);
                 let line = report.to_line();
                 assert_eq!(line.lines().count(), 1);
                 assert_eq!(Report::from_line(line.as_bytes()), Some(report));
@@ -163,18 +167,18 @@ mod tests {
 
     #[test]
     fn the_best_is_first_and_decides() {
-        let [fast, slow] = [(false, 0.5), (true, 2.0)]
+        let [fast, unknown, slow] = [(Some(false), 0.5), (None, 1.0), (Some(true), 2.0)]
             .map(|(is_slower, ratio)| report(Outcome::Right, is_slower, Some(ratio)));
         // Timed although it is wrong.
-        let wrong = report(Outcome::Wrong, false, Some(0.1));
-        let crashed = report(Outcome::Crashed, false, None);
-        let failed = report(Outcome::Failed, false, None);
-        let ranked = [&fast, &slow, &wrong, &crashed, &failed];
+        let wrong = report(Outcome::Wrong, None, Some(0.1));
+        let crashed = report(Outcome::Crashed, None, None);
+        let failed = report(Outcome::Failed, None, None);
+        let ranked = [&fast, &unknown, &slow, &wrong, &crashed, &failed];
         let mut sorted = ranked.map(Clone::clone);
         sorted.reverse();
         sorted.sort_by(Report::rank);
         assert_eq!(sorted.each_ref(), ranked);
-        for (from, expected) in [(0, 0), (1, 3), (2, 2), (3, 1), (4, 1)] {
+        for (from, expected) in [(0, 0), (1, 1), (2, 3), (3, 2), (4, 1), (5, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");
         }
     }

@@ -1,0 +1,336 @@
+//! Simulated machines.
+
+use super::*;
+
+/// How a simulated machine disturbs measurements.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    /// The spread of times by the placement of code and buffers, of each side.
+    placement: f64,
+    /// How much the placement of a batch resembles that of the batch before: memory is used again.
+    same_placement: f64,
+    /// The spread of the times of repetitions.
+    repetition: f64,
+    /// The fraction of repetitions that something interrupts.
+    interrupted: f64,
+    /// By how much it becomes slower from each batch to the next.
+    drift: f64,
+    /// The spread of a speed that changes slowly: half of what it is comes from 14 dispatches before.
+    wander: f64,
+    /// The fraction of dispatches at which a burst of other work begins, which lasts for 30 of them and makes each up to three
+    /// times as long.
+    bursts: f64,
+    /// The fraction of dispatches at which the clock frequency steps to another one, of up to a third less.
+    steps: f64,
+}
+
+const SILENT: Noise = Noise {
+    placement: 0.0,
+    same_placement: 0.0,
+    repetition: 0.0,
+    interrupted: 0.0,
+    drift: 0.0,
+    wander: 0.0,
+    bursts: 0.0,
+    steps: 0.0,
+};
+const QUIET: Noise = Noise { placement: 0.002, repetition: 0.005, interrupted: 0.01, ..SILENT };
+const PLACED: Noise = Noise { placement: 0.02, ..QUIET };
+const DRIFTING: Noise =
+    Noise { placement: 0.005, repetition: 0.01, interrupted: 0.05, drift: 0.01, ..SILENT };
+const NOISY: Noise = Noise { placement: 0.01, repetition: 0.05, interrupted: 0.2, ..SILENT };
+const BURSTS: Noise = Noise { placement: 0.005, bursts: 0.01, ..QUIET };
+const WANDERING: Noise = Noise { placement: 0.005, wander: 0.1, ..QUIET };
+const STEPPING: Noise = Noise { placement: 0.005, steps: 0.005, ..QUIET };
+const REUSED: Noise = Noise { placement: 0.008, same_placement: 0.5, ..QUIET };
+const LOADED: Noise = Noise { wander: 0.05, bursts: 0.02, steps: 0.002, interrupted: 0.1, ..REUSED };
+const ALL: [Noise; 9] = [QUIET, PLACED, DRIFTING, NOISY, BURSTS, WANDERING, STEPPING, REUSED, LOADED];
+
+/// A simulated machine.
+struct Machine {
+    random: fastrand::Rng,
+    noise: Noise,
+    wandered: f64,
+    /// Dispatches until a burst ends.
+    burst: u32,
+    frequency: f64,
+}
+
+impl Machine {
+    fn new(seed: u64, noise: Noise) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        Self { random, noise, wandered: 0.0, burst: 0, frequency: 1.0 }
+    }
+
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
+    }
+
+    fn time(&mut self, mean_ns: f64) -> f64 {
+        let Noise { repetition, interrupted, wander, bursts, steps, .. } = self.noise;
+        self.wandered = 0.95 * self.wandered + wander * 0.3 * self.normal();
+        let mut disturbed = 0.0;
+        if self.random.f64() < interrupted {
+            disturbed += 0.5 * -(1.0 - self.random.f64()).ln();
+        }
+        if self.random.f64() < bursts {
+            self.burst = 30;
+        }
+        if self.burst != 0 {
+            self.burst -= 1;
+            disturbed += 2.0 * self.random.f64();
+        }
+        if self.random.f64() < steps {
+            self.frequency = 1.0 - self.random.f64() / 3.0;
+        }
+        let speed = self.frequency * self.wandered.exp();
+        // As clocks do, it counts nanoseconds.
+        (mean_ns * ((repetition * self.normal()).exp() + disturbed) / speed).round()
+    }
+
+    /// Samples a replacement that takes `factor` times as long, for at most so many batches of so many pairs.
+    fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Timing {
+        let Noise { placement, same_placement, drift, .. } = self.noise;
+        let shapes = [shape(1), shape(10)];
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        let mut stopped = None;
+        let fresh = (1.0 - same_placement * same_placement).sqrt();
+        let mut placed = [0.0; 4].map(|_: f64| placement * self.normal());
+        while sampler.batch_count() < batches && stopped.is_none() {
+            let slower = (1.0 + drift).powi(sampler.batch_count() as i32);
+            placed = placed.map(|it| same_placement * it + fresh * placement * self.normal());
+            let batch = [(50_000.0, 0), (8_000.0, 2)].map(|(mean_ns, side)| {
+                let pair = |_| {
+                    let first = self.random.bool();
+                    let mut times = [0.0; 2];
+                    for which in [usize::from(first), usize::from(!first)] {
+                        let factor = if which == 1 { factor } else { 1.0 };
+                        times[which] = self.time(mean_ns * slower * placed[side + which].exp() * factor);
+                    }
+                    Pair { captured_ns: times[0], replaced_ns: times[1] }
+                };
+                ShapeBatch { pairs: (0..pairs).map(pair).collect(), others: Vec::new() }
+            });
+            stopped = sampler.add(&batch, false);
+        }
+        sampler.finish(CacheState::Warm, stopped.unwrap_or(Stopped::OutOfTime))
+    }
+
+    fn compare(&mut self, factor: f64) -> Timing {
+        self.compare_batches(factor, 10, 200)
+    }
+}
+
+/// A batch of a shape with these times.
+fn batch(times: &[(f64, f64)]) -> ShapeBatch {
+    let pair = |&(captured_ns, replaced_ns): &(f64, f64)| Pair { captured_ns, replaced_ns };
+    ShapeBatch { pairs: times.iter().map(pair).collect(), others: Vec::new() }
+}
+
+fn shape(count: u64) -> ComparedShape {
+    ComparedShape { count, ..ComparedShape::default() }
+}
+
+/// Both states of the caches count, as a comparison has one outcome.
+#[test]
+fn a_kernel_is_rarely_different_from_itself() {
+    // Batches of long kernels have one pair, and there are few.
+    let long = [QUIET, LOADED].map(|noise| (noise, 1, 30));
+    let cases = ALL.map(|noise| (noise, 10, 80));
+    for (number, (noise, pairs, batches)) in (0..).zip(cases.into_iter().chain(long)) {
+        let is_different = |run: &u64| {
+            let mut machine = Machine::new(1000 * number + run, noise);
+            let mut verdict = || machine.compare_batches(1.0, pairs, batches).verdict();
+            (0..2).any(|_| verdict() != TimingVerdict::NoDifference)
+        };
+        let count = (0..200).filter(is_different).count();
+        assert!(count <= 6, "{noise:?} with {pairs} pairs: {count} of 200");
+    }
+}
+
+#[test]
+fn a_slowdown_of_two_percent_is_found() {
+    for noise in [QUIET, PLACED, DRIFTING, BURSTS, WANDERING, STEPPING] {
+        let verdicts = |factor: f64, expected: TimingVerdict| {
+            (0..50).filter(|run| Machine::new(*run, noise).compare(factor).verdict() == expected).count()
+        };
+        let slower = verdicts(1.02, TimingVerdict::Slower);
+        let faster = verdicts(1.0 / 1.02, TimingVerdict::Faster);
+        assert!(slower >= 48 && faster >= 48, "{noise:?}: {slower} and {faster} of 50");
+    }
+}
+
+#[test]
+fn the_interval_contains_the_ratio() {
+    // If batches resemble their neighbours, they say less of how much they do than of the ratio.
+    for (noise, at_least) in [(PLACED, 190), (DRIFTING, 190), (BURSTS, 190), (STEPPING, 190), (REUSED, 180)] {
+        let contains = |run: &u64| {
+            let mut machine = Machine::new(*run, noise);
+            (0..2).all(|_| {
+                let Interval { low, high } = machine.compare(1.3).interval.unwrap();
+                low <= 1.3 && 1.3 <= high
+            })
+        };
+        let count = (0..200).filter(contains).count();
+        assert!((at_least..=200).contains(&count), "{noise:?}: {count} of 200");
+    }
+}
+
+#[test]
+fn sampling_stops_once_the_interval_is_narrow() {
+    let quiet = Machine::new(1, QUIET).compare(1.0);
+    assert_eq!((quiet.stopped, quiet.batch_count, quiet.pair_count), (Stopped::Precise, 16, 16 * 10 * 2));
+    let placed = Machine::new(1, PLACED).compare(1.0);
+    assert!(placed.stopped == Stopped::Precise && placed.batch_count > 16, "{placed:?}");
+    let Interval { low, high } = placed.interval.unwrap();
+    assert!(high - low <= 0.02 * 1.01, "{placed:?}");
+    let very_noisy = Machine::new(1, Noise { placement: 0.3, ..SILENT }).compare(1.0);
+    assert_eq!((very_noisy.stopped, very_noisy.batch_count), (Stopped::OutOfTime, 200));
+}
+
+/// What sampling with a precision of 1 % cannot tell, it does not tell, however quiet the machine is.
+#[test]
+fn differences_below_half_the_precision_are_not_told() {
+    for (factor, expected) in [
+        (1.004, TimingVerdict::NoDifference),
+        (1.007, TimingVerdict::Slower),
+        (1.0 / 1.004, TimingVerdict::NoDifference),
+        (1.0 / 1.007, TimingVerdict::Faster),
+    ] {
+        let timing = Machine::new(1, Noise { placement: 0.001, ..SILENT }).compare(factor);
+        assert_eq!(timing.verdict(), expected, "{factor}: {timing:?}");
+        assert!((timing.margin - 0.005).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn shapes_weigh_by_their_time() {
+    let shapes = [shape(1), shape(3)];
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    for _ in 0..8 {
+        sampler.add(&[batch(&[(100.0, 200.0)]), batch(&[(100.0, 100.0)])], false);
+    }
+    let timing = sampler.finish(CacheState::Cold, Stopped::Precise);
+    // 500 instead of 400.
+    assert!((timing.ratio - 1.25).abs() < 1e-9, "{timing:?}");
+    assert_eq!(timing.verdict(), TimingVerdict::Slower);
+    let ratios: Vec<f64> = timing.shapes.iter().map(|it| it.ratio).collect();
+    assert!((ratios[0] - 2.0).abs() < 1e-9 && (ratios[1] - 1.0).abs() < 1e-9, "{ratios:?}");
+    assert_eq!((timing.shapes[0].captured_ns, timing.shapes[0].replaced_ns), (100.0, 200.0));
+}
+
+/// Something that takes as long as the kernel interrupts a third of the batches of one side or the other.
+#[test]
+fn a_few_interrupted_batches_do_not_decide() {
+    let mut machine = Machine::new(5, QUIET);
+    let shapes = [shape(1)];
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    for number in 0..60 {
+        let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
+        match number % 6 {
+            2 => times[0] *= 1.9,
+            5 => times[1] *= 2.1,
+            _ => {}
+        }
+        sampler.add(&[batch(&[times.into()])], false);
+    }
+    let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+    let Interval { low, high } = timing.interval.unwrap();
+    assert!(low > 1.005 && high < 1.035, "{timing:?}");
+}
+
+/// Something disturbs most dispatches, of both kernels, by more than these differ.
+#[test]
+fn the_shortest_times_decide_on_a_machine_that_is_shared() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut disturbed = |mean_ns: f64| match random.f64() {
+        0.0..0.3 => mean_ns * (1.0 + 0.002 * random.f64()),
+        _ => mean_ns * (1.5 + random.f64()),
+    };
+    let shapes = [shape(1)];
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut stopped = None;
+    while stopped.is_none() && sampler.batch_count() < 200 {
+        let pairs = [(); 10].map(|()| (disturbed(1_000_000.0), disturbed(1_020_000.0)));
+        stopped = sampler.add(&[batch(&pairs)], false);
+    }
+    let timing = sampler.finish(CacheState::Warm, Stopped::Precise);
+    assert!(stopped.is_some() && timing.batch_count < 80, "{timing:?}");
+    assert_eq!(timing.verdict(), TimingVerdict::Slower, "{timing:?}");
+    let Interval { low, high } = timing.median_interval.unwrap();
+    assert!(low < 1.0 && 1.02 < high, "the medians cannot tell: {timing:?}");
+}
+
+/// The replacement is faster at best and slower in most pairs.
+#[test]
+fn medians_that_say_the_opposite_make_no_verdict() {
+    let shapes = [shape(1)];
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    for _ in 0..8 {
+        sampler.add(&[batch(&[(1000.0, 900.0), (1000.0, 1200.0), (1000.0, 1200.0)])], false);
+    }
+    let mut timing = sampler.finish(CacheState::Warm, Stopped::Precise);
+    assert!((timing.ratio - 0.9).abs() < 1e-9 && (timing.median_ratio - 1.2).abs() < 1e-9, "{timing:?}");
+    assert!(timing.is_contradicted());
+    assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
+    timing.median_interval = Some(Interval { low: 0.99, high: 1.2 });
+    assert_eq!(timing.verdict(), TimingVerdict::Faster);
+}
+
+/// The clock has few ticks while a kernel runs, so that most batches have the same ratio.
+#[test]
+fn batches_that_are_mostly_the_same_still_have_an_interval() {
+    let shapes = [shape(1)];
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    for number in 0..8 {
+        let replaced_ns = if number < 5 { 41.0 } else { 39.0 };
+        sampler.add(&[batch(&[(40.0, replaced_ns)])], false);
+    }
+    let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+    let Interval { low, high } = timing.interval.unwrap();
+    assert!(low < 1.0 && 1.0 < high, "{timing:?}");
+    assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
+}
+
+/// As long as there are few pairs, nothing is told that takes more.
+#[test]
+fn few_pairs_tell_little() {
+    let shapes = [shape(1)];
+    let of = |times: &[(f64, f64)]| {
+        let mut sampler = Sampler::new(&shapes, 0.01);
+        for times in times {
+            assert_eq!(sampler.add(&[batch(&[*times])], false), None);
+        }
+        sampler.finish(CacheState::Warm, Stopped::OutOfTime)
+    };
+    for (times, expected) in [
+        (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::Undecided),
+        (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::Undecided),
+        (&[(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.0, 1.005)], TimingVerdict::Undecided),
+        (&[(1.0, 30.0), (1.0, 31.0), (1.0, 30.5)], TimingVerdict::Slower),
+        (&[(30.0, 1.0), (31.0, 1.0), (30.5, 1.0)], TimingVerdict::Faster),
+        // Something else interrupted them.
+        (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::Undecided),
+    ] {
+        let timing = of(times);
+        assert_eq!(timing.verdict(), expected, "{timing:?}");
+        assert_eq!(timing.interval.is_some(), times.len() > 2, "{timing:?}");
+    }
+}
+
+/// The first dispatch and one with warm caches count too.
+#[test]
+fn a_kernel_that_is_far_slower_is_told_by_a_batch() {
+    let shapes = [shape(1)];
+    let others = batch(&[(1.2, 900.0), (1.1, 800.0)]).pairs;
+    let batch = ShapeBatch { others, ..batch(&[(1.0, 850.0)]) };
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    assert_eq!(sampler.add(std::slice::from_ref(&batch), false), None);
+    let mut sampler = Sampler::new(&shapes, 0.01);
+    assert_eq!(sampler.add(&[batch], true), Some(Stopped::FarSlower));
+    let timing = sampler.finish(CacheState::Warm, Stopped::FarSlower);
+    assert_eq!(
+        (timing.verdict(), timing.batch_count, timing.ratio.round()),
+        (TimingVerdict::Slower, 1, 850.0)
+    );
+}
