@@ -1,0 +1,1 @@
+//! Executables: the formats of the pinned release, SPIR-V and what reflection says about it.
