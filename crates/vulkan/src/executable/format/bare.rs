@@ -49,12 +49,11 @@ fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, For
     })
 }
 
-/// Layouts that fit all entry points. Bindings that none uses are storage buffers, so that the number of a binding is its position.
+/// Layouts of what the module declares, used or not. Bindings between are storage buffers, so that the number of a binding is
+/// its position.
 fn with_descriptors(format: ExecutableFormat, shader: Shader) -> Result<Image, FormatError> {
     let sets = sets(&shader)?;
-    let push_constant_bytes =
-        shader.entry_points().iter().map(|entry| entry.push_constant_bytes).max().unwrap_or(0);
-    let constants = push_constant_bytes.div_ceil(4);
+    let constants = shader.declared_push_constant_bytes().div_ceil(4);
     let constant_count = u16::try_from(constants).map_err(|_| {
         let expected = format!("at most {} constants", u16::MAX);
         FormatError::new(FORMAT, Fault::Unsupported, 0, "push constants", expected, constants.to_string())
@@ -112,35 +111,22 @@ pub(super) fn slots(set: u32, layout: &DescriptorSetLayout) -> impl Iterator<Ite
 
 fn sets(shader: &Shader) -> Result<Vec<DescriptorSetLayout>, FormatError> {
     let mut used: BTreeMap<u32, BTreeMap<u32, DescriptorBinding>> = BTreeMap::new();
-    for entry in shader.entry_points() {
-        for resource in &entry.resources {
-            let place = || format!("set {}, binding {} of '{}'", resource.set, resource.binding, entry.name);
-            let error = |expected: String, found: String| {
-                FormatError::new(FORMAT, Fault::Unsupported, 0, "descriptors", expected, found)
-            };
-            let kind = match resource.kind {
-                ResourceKind::StorageBuffer => DescriptorKind::StorageBuffer,
-                ResourceKind::UniformBuffer => DescriptorKind::UniformBuffer,
-                ResourceKind::Other => {
-                    return Err(error("buffers".to_owned(), format!("another type at {}", place())));
-                }
-            };
-            let count = resource.count.unwrap_or(0);
-            let (set, binding) = (resource.set, resource.binding);
-            if count == 0 || [count, set, binding].iter().any(|number| *number >= MAX_BINDINGS) {
-                let expected = format!("sets, bindings and arrays of fixed size below {MAX_BINDINGS}");
-                return Err(error(expected, place()));
-            }
-            let binding = DescriptorBinding { binding, kind, count, stages: STAGE_COMPUTE };
-            let known = used.entry(set).or_default().entry(resource.binding).or_insert(binding);
-            if known.kind != kind {
-                return Err(error(
-                    "one type of descriptor at each place".to_owned(),
-                    format!("two at {}", place()),
-                ));
-            }
-            known.count = known.count.max(count);
+    for resource in shader.declared_resources() {
+        let (set, binding, count) = (resource.set, resource.binding, resource.count.unwrap_or(0));
+        let error = |expected: String| {
+            let found = format!("{:?} at binding {binding} of set {set}", resource.kind);
+            FormatError::new(FORMAT, Fault::Unsupported, 0, "descriptors", expected, found)
+        };
+        let kind = match resource.kind {
+            ResourceKind::StorageBuffer => DescriptorKind::StorageBuffer,
+            ResourceKind::UniformBuffer => DescriptorKind::UniformBuffer,
+            ResourceKind::Other => return Err(error("buffers".to_owned())),
+        };
+        if count == 0 || [count, set, binding].iter().any(|number| *number >= MAX_BINDINGS) {
+            return Err(error(format!("sets, bindings and arrays of fixed size below {MAX_BINDINGS}")));
         }
+        let descriptor = DescriptorBinding { binding, kind, count, stages: STAGE_COMPUTE };
+        used.entry(set).or_default().insert(binding, descriptor);
     }
     let total: u64 = used.values().map(filled_count).sum();
     if total > u64::from(MAX_BINDINGS) {

@@ -36,6 +36,8 @@ pub struct Shader {
     entry_points: Vec<EntryPoint>,
     /// Positions in `entry_points` by name.
     ordinals: HashMap<String, usize>,
+    /// All descriptors and bytes of push constants that it declares, used or not.
+    declared: (Vec<Resource>, u32),
     specialization_constants: Vec<SpecializationConstant>,
     processed: Vec<String>,
     push_constant_block: Option<types::Block>,
@@ -149,6 +151,17 @@ impl Shader {
     /// Its compute entry points; names are unique.
     pub fn entry_points(&self) -> &[EntryPoint] {
         &self.entry_points
+    }
+
+    /// The descriptors that the module declares, whether an entry point uses them or not, ordered like those of an entry point.
+    /// Their accesses are not known.
+    pub fn declared_resources(&self) -> &[Resource] {
+        &self.declared.0
+    }
+
+    /// Bytes of push constants that the module declares, from offset 0, whether an entry point uses them or not.
+    pub fn declared_push_constant_bytes(&self) -> u32 {
+        self.declared.1
     }
 
     /// The compute entry point with this name.

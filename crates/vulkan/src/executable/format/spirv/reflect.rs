@@ -35,6 +35,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         }
     }
     let entry_points = module.entry_points(&words, base)?;
+    let declared = module.declared();
     let (addressing_model, memory_model) = module.models.ok_or_else(|| {
         FormatError::new(FORMAT, Fault::Corrupt, base as u64, "memory model", "OpMemoryModel", "none")
     })?;
@@ -57,6 +58,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         extensions,
         ordinals: (0..).zip(&entry_points).map(|(ordinal, entry)| (entry.name.clone(), ordinal)).collect(),
         entry_points,
+        declared,
         processed,
     })
 }
@@ -332,28 +334,39 @@ impl Module {
     }
 
     fn entry_points(&mut self, words: &[u32], base: usize) -> Result<Vec<EntryPoint>, FormatError> {
-        let mut sizes = HashMap::new();
         let mut budget = words.len().saturating_mul(MAX_UNFOLDING);
         let entries = std::mem::take(&mut self.entries);
+        let sizes = self.push_constant_sizes();
         let read = |entry: Entry| {
             let used = self.uses(entry.id, &mut budget).ok_or_else(|| {
                 let expected =
                     format!("entry points that use at most {MAX_UNFOLDING} times the module's words");
                 FormatError::new(FORMAT, Fault::Unsupported, base as u64, "entry points", expected, "more")
             })?;
-            let pushed = self.push_constants.iter().filter(|(variable, _)| used.contains_key(variable));
-            let push_constant_bytes = pushed
-                .filter_map(|(_, block)| self.declarations.size(*block, MAX_TYPE_DEPTH, &mut sizes))
-                .max()
-                .unwrap_or(0);
+            let pushed = sizes.iter().filter(|(variable, _)| used.contains_key(variable));
             Ok(EntryPoint {
                 workgroup_size: self.workgroup_size_of(entry.id),
                 resources: self.resources(&used),
-                push_constant_bytes: u32::try_from(push_constant_bytes).unwrap_or(u32::MAX),
+                push_constant_bytes: pushed.map(|(_, bytes)| *bytes).max().unwrap_or(0),
                 name: entry.name,
             })
         };
         entries.into_iter().map(read).collect()
+    }
+
+    /// Variables of push constants and their sizes in bytes.
+    fn push_constant_sizes(&self) -> Vec<(u32, u32)> {
+        let mut sizes = HashMap::new();
+        let mut size = |block| self.declarations.size(block, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
+        let variables = self.push_constants.iter();
+        variables.map(|(id, block)| (*id, u32::try_from(size(*block)).unwrap_or(u32::MAX))).collect()
+    }
+
+    /// All descriptors and bytes of push constants.
+    fn declared(&self) -> (Vec<Resource>, u32) {
+        let variables = self.variables.keys().map(|id| (*id, Access::ANY)).collect();
+        let pushed = self.push_constant_sizes().into_iter().map(|(_, bytes)| bytes).max();
+        (self.resources(&variables), pushed.unwrap_or(0))
     }
 
     /// Accesses by variable, of the function and those that it calls. `None` if that exceeds the budget.
