@@ -98,7 +98,7 @@ pub use registration::{CallbackRegistry, Registration};
 pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
-pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
+pub use statistics::{CountedMemory, HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use stored_names::StoredNames;
 pub use timeline::Timeline;
