@@ -37,6 +37,12 @@ const TARGETS: &[Target] = &[
         endings: &[".elf", ".so", ".vmfb"],
         max_len_bytes: 32 << 10,
     },
+    Target {
+        name: "vulkan_executable",
+        seeds: "fixtures/vulkan/executables",
+        endings: &[".vk1", ".spv"],
+        max_len_bytes: 16 << 10,
+    },
     parameters("irpa", &[".irpa"]),
     parameters("gguf", &[".gguf"]),
     parameters("safetensors", &[".safetensors"]),

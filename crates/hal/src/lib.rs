@@ -74,7 +74,9 @@ pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
 pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
-pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter};
+pub use executable::{
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, other_driver,
+};
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
@@ -96,7 +98,7 @@ pub use registration::{CallbackRegistry, Registration};
 pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
-pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
+pub use statistics::{CountedMemory, HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use stored_names::StoredNames;
 pub use timeline::Timeline;

@@ -10,8 +10,8 @@ use super::sync::{Mutex, MutexGuard, Ordering};
 use crate::profile::ProfiledSubmission;
 use crate::stranded::{Claim, stranded};
 use crate::{
-    Indexed, Live, Promise, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission,
-    Timepoint, unwind,
+    Buffer, Indexed, Live, Promise, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store,
+    Submission, Timepoint, unwind,
 };
 
 /// The submissions of a device that wait for timepoints which the device cannot wait for itself.
@@ -74,6 +74,8 @@ pub struct Note {
     pub words: [u64; 2],
     /// The submission in a profile.
     pub profile: Option<Box<ProfiledSubmission>>,
+    /// The buffer of an alloca, as the driver created it: without its device.
+    pub created: Option<Buffer>,
 }
 
 struct Shared {
@@ -242,7 +244,7 @@ impl KeptSubmission {
         self.store.clear();
         self.submission.signals = Span::new(0, 0);
         self.submission.op = QueueOp::Barrier { flags: 0 };
-        self.note.profile = None;
+        (self.note.profile, self.note.created) = (None, None);
     }
 
     /// Drops the objects that the operation names, but not the signals.
@@ -278,6 +280,11 @@ impl KeptSubmission {
         self.note.profile.as_deref()
     }
 
+    /// The buffer of an alloca, if the driver noted it.
+    pub fn created(&self) -> Option<&Buffer> {
+        self.note.created.as_ref()
+    }
+
     /// The objects that the submission names.
     pub fn store(&self) -> &Store {
         &self.store
@@ -296,7 +303,7 @@ impl KeptSubmission {
 
 impl From<[u64; 2]> for Note {
     fn from(words: [u64; 2]) -> Self {
-        Self { words, profile: None }
+        Self { words, profile: None, created: None }
     }
 }
 

@@ -39,7 +39,7 @@ struct HeapCounters {
 }
 
 /// A counted allocation, counted as freed on drop.
-pub(crate) struct Counted {
+pub struct CountedMemory {
     counters: Arc<MemoryCounters>,
     is_host: bool,
     size: u64,
@@ -51,12 +51,13 @@ impl MemoryCounters {
         MemoryStatistics { host: self.host.statistics(), device: self.device.statistics() }
     }
 
-    pub(crate) fn count(self: &Arc<Self>, memory_type: MemoryType, size: u64) -> Counted {
+    /// Counts an allocation of `size` bytes until the result is dropped.
+    pub fn count(self: &Arc<Self>, memory_type: MemoryType, size: u64) -> CountedMemory {
         let is_host = memory_type.contains(MemoryType::HOST_LOCAL);
         let heap = self.heap(is_host);
         let allocated = heap.allocated.fetch_add(size, Ordering::Relaxed) + size;
         heap.peak.fetch_max(allocated.saturating_sub(heap.freed.load(Ordering::Relaxed)), Ordering::Relaxed);
-        Counted { counters: self.clone(), is_host, size }
+        CountedMemory { counters: self.clone(), is_host, size }
     }
 
     fn heap(&self, is_host: bool) -> &HeapCounters {
@@ -74,7 +75,7 @@ impl HeapCounters {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedMemory {
     fn drop(&mut self) {
         self.counters.heap(self.is_host).freed.fetch_add(self.size, Ordering::Relaxed);
     }

@@ -2,17 +2,31 @@ use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions};
+use rehal_vulkan::{VulkanDriver, VulkanDriverOptions};
 
 use crate::{NamedPath, Plan};
 
-/// All drivers of the reference, including those missing from this build.
+/// How drivers find devices.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct DriverOptions {
+    /// The Vulkan driver's loader, layers and messages.
+    pub vulkan: VulkanDriverOptions,
+}
+
+/// All drivers of the reference, including those missing from this build, with their defaults.
 pub fn drivers() -> DriverRegistry {
+    drivers_with(&DriverOptions::default())
+}
+
+/// All drivers of the reference, with these options.
+pub fn drivers_with(options: &DriverOptions) -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
         Driver::missing("hip", "AMD GPUs, through HIP"),
         Driver::new(LocalSyncDriver),
         Driver::new(LocalTaskDriver),
-        Driver::missing("vulkan", "GPUs, through Vulkan"),
+        Driver::new(VulkanDriver::new(options.vulkan.clone())),
     ];
     let mut registry = DriverRegistry::default();
     for driver in drivers {
@@ -48,7 +62,7 @@ impl DeviceSpec {
     /// use rehal_session::{DeviceSpec, StatusCode};
     ///
     /// assert_eq!(DeviceSpec::find("local-sync")?.uri(), "local-sync");
-    /// let error = DeviceSpec::find("vulkan").err().unwrap();
+    /// let error = DeviceSpec::find("cuda").err().unwrap();
     /// assert_eq!(error.code(), StatusCode::Unimplemented);
     /// # Ok::<_, rehal_session::Error>(())
     /// ```

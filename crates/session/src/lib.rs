@@ -61,7 +61,7 @@ mod verdict;
 pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
-pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
+pub use devices::{DeviceOptions, DeviceSpec, DriverOptions, drivers, drivers_with, find_driver};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,
@@ -144,6 +144,9 @@ pub use rehal_tune::{
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};
+pub use rehal_vulkan::{
+    DebugMessage, DebugSeverity, DebugSink, DispatchAbis, VulkanDriverOptions, VulkanOptions,
+};
 
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;

@@ -337,6 +337,11 @@ impl ProfiledSubmission {
         self.session.wants(ProfileData::HOST_EXECUTION) && self.is_selected()
     }
 
+    /// Whether dispatches, timed by the device, are reported: the filter selects the queue and the command buffer.
+    pub fn reports_dispatches(&self) -> bool {
+        self.session.wants(ProfileData::DISPATCH_EVENTS) && self.is_selected()
+    }
+
     /// Whether the regions of the command buffer are reported.
     pub fn reports_regions(&self) -> bool {
         self.session.wants(ProfileData::COMMAND_REGIONS) && self.is_selected()
@@ -407,7 +412,7 @@ impl ProfiledAllocation {
     }
 
     /// Notes that a dealloca frees the allocation.
-    pub(crate) fn deallocate(&self) {
+    pub fn deallocate(&self) {
         self.is_deallocated.store(true, Ordering::Relaxed);
     }
 }

@@ -88,7 +88,7 @@ impl Issue {
         aborts: bool,
     ) -> Result<()> {
         let mut content = self.content.write();
-        let note = Note { words: guard::record(), profile: profile.map(Box::new) };
+        let note = Note { words: guard::record(), profile: profile.map(Box::new), created: None };
         content.kept.keep(submission, note)?;
         self.make_ready(&mut content, aborts);
         Ok(())

@@ -152,7 +152,7 @@ fn unknown_devices_are_errors() {
     for (uri, code, words) in [
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
-        ("vulkan", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
+        ("cuda", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
         ("local-sync://7", StatusCode::NotFound, "local-sync"),
         ("local-sync://?x=1", StatusCode::InvalidArgument, "takes no parameters"),
     ] {

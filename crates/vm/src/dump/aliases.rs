@@ -1,5 +1,6 @@
+use rehal_base::flatbuffer::Tables;
+
 use crate::module_file::schema::id;
-use crate::module_file::table::Tables;
 use crate::module_file::{Export, ModuleFile};
 
 /// Index from functions to their exports, so that a dump takes linear time.

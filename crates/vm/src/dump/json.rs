@@ -5,9 +5,10 @@
 
 use std::io::{self, Write};
 
+use rehal_base::flatbuffer::{FieldType, FlagNames, StructSchema, Table, TableSchema, UnionSchema, Vector};
+
 use crate::ModuleFile;
-use crate::module_file::schema::{FieldType, FlagNames, MODULE, StructSchema, TableSchema, UnionSchema};
-use crate::module_file::table::{Table, Vector};
+use crate::module_file::schema::MODULE;
 
 /// Writes the flatbuffer as JSON; `pretty` adds line breaks and indentation. Accepts a module from
 /// [`ModuleFile::inspect`].
@@ -68,7 +69,7 @@ impl<W: Write> Printer<'_, W> {
                 FieldType::I32 => table.u32(id, 0) == 0,
                 FieldType::U32(default) | FieldType::Flags(_, default) => table.u32(id, default) == default,
                 FieldType::U64 => table.u64(id) == 0,
-                FieldType::Tag => table.u8(id) == 0,
+                FieldType::U8 | FieldType::Tag => table.u8(id) == 0,
                 _ => false,
             };
             if !at_default {
@@ -81,6 +82,7 @@ impl<W: Write> Printer<'_, W> {
 
     fn value(&mut self, table: Table<'_>, id: usize, schema: &'static TableSchema) -> io::Result<()> {
         match schema.fields[id].kind {
+            FieldType::U8 => write!(self.out, "{}", table.u8(id)),
             FieldType::I32 => write!(self.out, "{}", table.i32(id)),
             FieldType::U32(default) => write!(self.out, "{}", table.u32(id, default)),
             FieldType::Flags(names, default) => self.flags(table.u32(id, default), names),
@@ -95,6 +97,9 @@ impl<W: Write> Printer<'_, W> {
             }
             FieldType::I32s => self.scalars(table.vector(id), |printer, vector, index| {
                 write!(printer.out, "{}", i32::from_le_bytes(vector.element(index).unwrap_or_default()))
+            }),
+            FieldType::U32s => self.scalars(table.vector(id), |printer, vector, index| {
+                write!(printer.out, "{}", u32::from_le_bytes(vector.element(index).unwrap_or_default()))
             }),
             FieldType::Structs(schema) => {
                 self.scalars(table.vector(id), |printer, vector, index| printer.record(vector, index, schema))

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
+use rehal_base::flatbuffer::Table;
+
 use super::aliases::Aliases;
 use super::convention::write_types;
 use super::{Error, shown};
 use crate::ModuleFile;
 use crate::module_file::schema::id;
-use crate::module_file::table::Table;
 use crate::module_file::{Attribute, Features, Signature};
 
 /// A separator line of the release.

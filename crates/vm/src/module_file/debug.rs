@@ -1,5 +1,6 @@
+use rehal_base::flatbuffer::{Table, Tables, Vector};
+
 use super::schema::id;
-use super::table::{Table, Tables, Vector};
 
 /// The debug database of a module.
 #[derive(Clone, Copy, Debug)]

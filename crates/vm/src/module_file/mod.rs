@@ -7,14 +7,13 @@ mod archive;
 mod consistency;
 mod debug;
 pub mod schema;
-pub mod table;
-mod verify;
 mod views;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rehal_base::flatbuffer::{self, Envelope, Table};
 use rehal_base::{Fault, FormatError, HostMemory, MappedFile, Result};
 
 pub use debug::{DebugDatabase, FunctionSourceMap, Location};
@@ -26,10 +25,17 @@ pub use views::{
 
 use archive::Layout;
 use schema::id;
-use table::Table;
 
 /// The name of the format in errors.
 const FORMAT: &str = "module";
+
+/// The flatbuffer of a module.
+static ENVELOPE: Envelope = Envelope {
+    format: FORMAT,
+    identifier: b"IREE",
+    prefix_bytes: archive::PREFIX_BYTES,
+    root: &schema::MODULE,
+};
 
 /// A module whose tables have been verified.
 ///
@@ -78,7 +84,7 @@ impl ModuleFile {
             ));
         };
         let layout = Layout::read(bytes)?;
-        verify::verify(&bytes[layout.flatbuffer.clone()], layout.flatbuffer.start, &schema::MODULE)?;
+        flatbuffer::verify(&bytes[layout.flatbuffer.clone()], layout.flatbuffer.start, &ENVELOPE)?;
         Ok(Self { memory, layout })
     }
 

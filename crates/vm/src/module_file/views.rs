@@ -1,9 +1,10 @@
 use std::fmt;
 use std::ops::{BitOr, Range};
 
+use rehal_base::flatbuffer::Table;
+
 use super::archive::Layout;
 use super::schema::{FEATURES, FUNCTION_DESCRIPTOR, id};
-use super::table::Table;
 
 /// Bytes of a function descriptor.
 const DESCRIPTOR_BYTES: usize = FUNCTION_DESCRIPTOR.size_bytes();

@@ -1,12 +1,8 @@
 use std::collections::HashSet;
 
-use rehal_base::{Fault, FormatError};
-
 use super::schema::{Field, FieldType, TableSchema, UnionSchema};
-use super::{FORMAT, archive::PREFIX_BYTES};
+use crate::{Fault, FormatError};
 
-/// The file identifier at bytes 4..8 of every module's flatbuffer.
-const FILE_IDENTIFIER: &[u8; 4] = b"IREE";
 /// Bytes of the root offset and the identifier.
 const HEADER_BYTES: usize = 8;
 /// Limit on the bytes that verification reads, as a multiple of the flatbuffer's size. Builders share
@@ -16,15 +12,29 @@ const MAX_UNFOLDING: usize = 4;
 /// names read this much.
 const MAX_TEXT_UNFOLDING: usize = 64;
 
-/// Checks that everything reachable by `schema` from the root of `buffer` is in bounds, aligned and
+/// A file format that contains a flatbuffer.
+#[derive(Debug)]
+pub struct Envelope {
+    /// The name of the format in errors: `module`.
+    pub format: &'static str,
+    /// The file identifier at bytes 4..8 of the flatbuffer.
+    pub identifier: &'static [u8; 4],
+    /// Bytes of the size prefix before the flatbuffer, relative to which builders align: 4, or 0 if there is none.
+    pub prefix_bytes: usize,
+    /// The root table.
+    pub root: &'static TableSchema,
+}
+
+/// Checks that everything reachable from the root of `buffer` by the schema of its `envelope` is in bounds, aligned and
 /// well-formed: vtables, tables, vectors, text, unions.
 ///
-/// Offsets in errors count from the first byte of the archive, which contains the buffer at `base`. Takes
+/// Offsets in errors count from the first byte of the file, which contains the buffer at `base`. Takes
 /// time linear in the size of the buffer; allocates a set of text positions. The depth of recursion is
 /// bounded by the schema.
-pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Result<(), FormatError> {
+pub fn verify(buffer: &[u8], base: usize, envelope: &'static Envelope) -> Result<(), FormatError> {
     let mut verifier = Verifier {
         buffer,
+        envelope,
         base,
         texts: HashSet::new(),
         budget: buffer.len().saturating_mul(MAX_UNFOLDING),
@@ -35,17 +45,19 @@ pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Resul
         let found = format!("{} bytes", buffer.len());
         return Err(verifier.error(Fault::Truncated, 0, "flatbuffer", "at least 8 bytes", found));
     }
-    if &buffer[4..8] != FILE_IDENTIFIER {
+    if &buffer[4..8] != envelope.identifier {
+        let expected = format!("'{}'", envelope.identifier.escape_ascii());
         let found = format!("'{}'", buffer[4..8].escape_ascii());
-        return Err(verifier.error(Fault::Corrupt, 4, "file identifier", "'IREE'", found));
+        return Err(verifier.error(Fault::Corrupt, 4, "file identifier", expected, found));
     }
     let root = verifier.follow(0, "root table")?;
-    verifier.table(root, schema, "root table")
+    verifier.table(root, envelope.root, "root table")
 }
 
 struct Verifier<'a> {
     buffer: &'a [u8],
     base: usize,
+    envelope: &'static Envelope,
     /// Offsets of strings that have been verified.
     texts: HashSet<usize>,
     /// Bytes that may still be read.
@@ -74,22 +86,28 @@ impl Verifier<'_> {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> FormatError {
-        let error =
-            FormatError::new(FORMAT, fault, self.base.saturating_add(at) as u64, field, expected, found);
+        let error = FormatError::new(
+            self.envelope.format,
+            fault,
+            self.base.saturating_add(at) as u64,
+            field,
+            expected,
+            found,
+        );
         match self.index {
             Some(index) => error.in_record(index),
             None => error,
         }
     }
 
-    /// `at..at + length` must be in bounds and aligned. Builders align relative to the size prefix.
+    /// `at..at + length` must be in bounds and aligned. Builders align relative to the size prefix, if there is one.
     fn range(&self, at: usize, length: usize, align: usize, field: &'static str) -> Result<(), FormatError> {
         let size = self.buffer.len();
         if at.checked_add(length).is_none_or(|end| end > size) {
             let expected = format!("{length} bytes within the flatbuffer's {size}");
             return Err(self.error(Fault::Corrupt, at, field, expected, format!("offset {at}")));
         }
-        if !(at + PREFIX_BYTES).is_multiple_of(align) {
+        if !(at + self.envelope.prefix_bytes).is_multiple_of(align) {
             let expected = format!("a multiple of {align}");
             return Err(self.error(
                 Fault::Corrupt,
@@ -115,7 +133,7 @@ impl Verifier<'_> {
     }
 
     fn unfolds(&self, limit: usize, at: usize, field: &'static str) -> FormatError {
-        let expected = format!("a module that expands to at most {limit} times its size");
+        let expected = format!("a {} that expands to at most {limit} times its size", self.envelope.format);
         self.error(Fault::Corrupt, at, field, expected, "shared tables that expand to more")
     }
 
@@ -210,7 +228,7 @@ impl Verifier<'_> {
             return Ok(None);
         }
         let size = match field.kind {
-            FieldType::Tag => 1,
+            FieldType::Tag | FieldType::U8 => 1,
             FieldType::U64 => 8,
             _ => 4,
         };
@@ -231,10 +249,12 @@ impl Verifier<'_> {
         field: &'static Field,
     ) -> Result<(), FormatError> {
         match field.kind {
-            FieldType::I32 | FieldType::U32(_) | FieldType::Flags(..) | FieldType::U64 => Ok(()),
+            FieldType::U8 | FieldType::I32 | FieldType::U32(_) | FieldType::Flags(..) | FieldType::U64 => {
+                Ok(())
+            }
             FieldType::Text => self.text(at, field.path),
             FieldType::Bytes | FieldType::Tags => self.vector(at, 1, 1, field.path).map(drop),
-            FieldType::I32s => self.vector(at, 4, 4, field.path).map(drop),
+            FieldType::I32s | FieldType::U32s => self.vector(at, 4, 4, field.path).map(drop),
             FieldType::Structs(schema) => self.vector(at, schema.size_bytes(), 4, field.path).map(drop),
             FieldType::Table(schema) => {
                 let target = self.follow(at, field.path)?;

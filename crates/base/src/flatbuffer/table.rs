@@ -1,6 +1,3 @@
-//! In-place reading of flatbuffer tables (<https://flatbuffers.dev/internals/>). In a verified buffer every field is valid; in an unverified one, or
-//! one modified since, reads return the default instead: they cannot panic or leave the buffer.
-
 /// A table in a flatbuffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {

@@ -1,0 +1,216 @@
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rehal_base::{Context, Error, Result};
+use rehal_hal::profile::ProfiledSubmission;
+use rehal_hal::{
+    Command, CommandBuffer, CommandBufferBackend, CommandBufferMode, CommandBufferParams, Indexed, Live,
+    Store,
+};
+
+use super::instance::{Found, Instances, key_of, uses_of};
+use super::operations::{function_name, record_command};
+use super::recorder::Repeats;
+use super::{Instance, Place, Recorder};
+use crate::profile::{Timed, is_described};
+use crate::queue::{Core, Uses};
+
+/// A command buffer: its commands as the program recorded them, and as Vulkan executes them.
+///
+/// Commands are baked for Vulkan when they are first submitted, since the buffers that they name may not be allocated before,
+/// and again for each binding table with other memory.
+pub(crate) struct VulkanCommands {
+    is_one_shot: bool,
+    recording: Mutex<Option<Recording>>,
+    ready: OnceLock<Recording>,
+    instances: Mutex<Instances>,
+}
+
+/// The commands of the program.
+#[derive(Default)]
+pub(crate) struct Recording {
+    pub(crate) store: Store,
+    pub(crate) commands: Vec<Command<Indexed>>,
+    /// The buffers that queues allocate, and may have deallocated.
+    transients: Vec<u32>,
+}
+
+impl VulkanCommands {
+    /// An empty command buffer.
+    pub(crate) fn create(params: CommandBufferParams) -> CommandBuffer {
+        let is_one_shot = params.mode.contains(CommandBufferMode::ONE_SHOT);
+        let (recording, instances) = (Mutex::default(), Mutex::default());
+        CommandBuffer::new(params, Self { is_one_shot, recording, ready: OnceLock::new(), instances })
+    }
+
+    /// The backend of a command buffer of this driver.
+    pub(crate) fn of(command_buffer: &CommandBuffer) -> Result<&Self> {
+        command_buffer.backend().as_any().downcast_ref().ok_or_else(|| {
+            Error::invalid_argument("the command buffer belongs to a device of another driver")
+        })
+    }
+
+    /// The commands. Fails while they are being recorded.
+    pub(crate) fn recording(&self) -> Result<&Recording> {
+        self.ready.get().ok_or_else(|| {
+            Error::failed_precondition("cannot run: the command buffer is still being recorded")
+        })
+    }
+
+    /// Whether there is nothing to execute. Fails while it is being recorded.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        Ok(self.recording()?.commands.is_empty())
+    }
+
+    /// Executable commands for a binding table.
+    pub(crate) fn bake(
+        &self,
+        core: &Core,
+        table: &[Option<Place>],
+        profile: Option<&ProfiledSubmission>,
+    ) -> Found {
+        let recording = self.recording()?;
+        let family = core.gpu().families()[0];
+        let tools = core.tools();
+        let timed = profile.and_then(|profile| Some((profile, Timed::of(profile, core.gpu(), family)?)));
+        if let Some((profile, mut timed)) = timed {
+            let mut recorder = tools.take_recorder(family)?;
+            recording.record_timed(&mut recorder, core, table, profile, &mut timed)?;
+            let commands = recorder.commands();
+            let uses = Uses { recorder: Some(recorder), timed: Some(timed), ..Uses::default() };
+            return Ok((commands, uses));
+        }
+        if self.is_one_shot || recording.is_large(table) {
+            let mut recorder = tools.take_recorder(family)?;
+            recording.record(&mut recorder, core, table, Repeats::Never)?;
+            let commands = recorder.commands();
+            return Ok((commands, Uses { recorder: Some(recorder), ..Uses::default() }));
+        }
+        recording.check_transients()?;
+        let key = key_of(table);
+        let mut instances = self.instances.lock();
+        if let Some(instance) = instances.find(&key) {
+            return Ok((instance.commands(), uses_of(&instance)));
+        }
+        let mut recorder = match instances.take_idle() {
+            Some(recorder) => recorder,
+            None => tools.take_recorder(family)?,
+        };
+        recording.record(&mut recorder, core, table, Repeats::Always)?;
+        let instance = Arc::new(Instance::new(recorder, key));
+        instances.add(instance.clone());
+        Ok((instance.commands(), uses_of(&instance)))
+    }
+
+    /// The functions that it dispatches, for messages.
+    pub(super) fn function_names(&self) -> String {
+        let Some(recording) = self.ready.get() else { return String::new() };
+        let names = recording.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
+            _ => None,
+        });
+        let names: Vec<_> = names.take(4).collect();
+        names.join(", ")
+    }
+}
+
+impl Recording {
+    /// Whether a binding table has memory with a block of its own, which baked commands would keep.
+    fn is_large(&self, table: &[Option<Place>]) -> bool {
+        table.iter().flatten().any(|place| place.allocation().has_own_block())
+    }
+
+    /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
+    fn check_transients(&self) -> Result<()> {
+        for index in &self.transients {
+            Place::of(&self.store.buffers[*index as usize], 0, 0)?;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        core: &Core,
+        table: &[Option<Place>],
+        repeats: Repeats,
+    ) -> Result<()> {
+        recorder.begin(repeats)?;
+        for (index, command) in self.commands.iter().enumerate() {
+            record_command(recorder, core.tools(), &self.store, table, command)
+                .context(|| in_command(index))?;
+        }
+        recorder.end()
+    }
+
+    /// Records the commands once, with timestamps.
+    fn record_timed(
+        &self,
+        recorder: &mut Recorder,
+        core: &Core,
+        table: &[Option<Place>],
+        profile: &ProfiledSubmission,
+        timed: &mut Timed,
+    ) -> Result<()> {
+        recorder.begin(Repeats::Never)?;
+        timed.begin(recorder, self.commands.len())?;
+        let mut command_index = 0;
+        for (index, command) in self.commands.iter().enumerate() {
+            let record =
+                |recorder: &mut Recorder| record_command(recorder, core.tools(), &self.store, table, command);
+            let recorded = match command {
+                Command::Dispatch(dispatch) => {
+                    timed.dispatch(recorder, profile, &self.store, dispatch, Some(command_index), record)
+                }
+                _ => record(recorder),
+            };
+            recorded.context(|| in_command(index))?;
+            command_index += u32::from(is_described(command));
+        }
+        timed.end(recorder);
+        recorder.end()
+    }
+}
+
+fn in_command(index: usize) -> String {
+    format!("command {index} of the command buffer")
+}
+
+fn not_recording() -> Error {
+    Error::failed_precondition("the command buffer is not being recorded")
+}
+
+impl CommandBufferBackend for VulkanCommands {
+    fn begin(&self) -> Result<()> {
+        *self.recording.lock() = Some(Recording::default());
+        Ok(())
+    }
+
+    fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
+        if let Command::Collective { .. } = command {
+            return Err(Error::unimplemented("Vulkan devices do not support collectives"));
+        }
+        let mut recording = self.recording.lock();
+        let recording = recording.as_mut().ok_or_else(not_recording)?;
+        let kept = command.rename(&mut recording.store)?;
+        recording.commands.push(kept);
+        Ok(())
+    }
+
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
+
+    fn end(&self) -> Result<()> {
+        let mut recording = self.recording.lock().take().ok_or_else(not_recording)?;
+        let buffers = (0..).zip(&recording.store.buffers);
+        recording.transients =
+            buffers.filter(|(_, buffer)| buffer.is_queue_ordered()).map(|(index, _)| index).collect();
+        // The handle ensures that a command buffer is recorded once, so this is the first value.
+        let _ = self.ready.set(recording);
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

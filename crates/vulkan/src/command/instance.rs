@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use rehal_base::Result;
+use smallvec::SmallVec;
+
+use super::{Place, Recorder};
+use crate::queue::Uses;
+
+/// Baked commands of a command buffer for one binding table, which are submitted any number of times.
+pub(crate) struct Instance {
+    recorder: Box<Recorder>,
+    key: Key,
+}
+
+/// The memory of a binding table.
+pub(super) type Key = SmallVec<[[u64; 3]; 8]>;
+
+/// The key of a binding table.
+pub(super) fn key_of(table: &[Option<Place>]) -> Key {
+    table.iter().map(|place| place.as_ref().map_or([0; 3], Place::key)).collect()
+}
+
+impl Instance {
+    /// Baked commands.
+    pub(super) fn new(recorder: Box<Recorder>, key: Key) -> Self {
+        Self { recorder, key }
+    }
+
+    /// The commands, for a submission that owns the instance.
+    pub(crate) fn commands(&self) -> ash::vk::CommandBuffer {
+        self.recorder.commands()
+    }
+}
+
+/// The instances of a command buffer, the most recently used last.
+#[derive(Default)]
+pub(super) struct Instances(Vec<Arc<Instance>>);
+
+/// Limit on the binding tables for which commands are kept.
+const LIMIT: usize = 8;
+
+impl Instances {
+    /// The commands for a binding table, if they are kept.
+    pub(super) fn find(&mut self, key: &Key) -> Option<Arc<Instance>> {
+        let index = self.0.iter().rposition(|instance| instance.key == *key)?;
+        let found = self.0.remove(index);
+        self.0.push(found.clone());
+        Some(found)
+    }
+
+    /// Keeps commands. Those that were not used for the longest time are dropped; work in flight keeps them.
+    pub(super) fn add(&mut self, instance: Arc<Instance>) {
+        if self.0.len() == LIMIT {
+            self.0.remove(0);
+        }
+        self.0.push(instance);
+    }
+
+    /// A recorder of commands that no work in flight uses.
+    pub(super) fn take_idle(&mut self) -> Option<Box<Recorder>> {
+        if self.0.len() < LIMIT {
+            return None;
+        }
+        // Work in flight owns the instance of its commands.
+        let index = self.0.iter().position(|instance| Arc::strong_count(instance) == 1)?;
+        let instance = Arc::into_inner(self.0.remove(index))?;
+        let mut recorder = instance.recorder;
+        recorder.reset().ok()?;
+        Some(recorder)
+    }
+}
+
+/// What a submission of baked commands uses.
+pub(super) fn uses_of(instance: &Arc<Instance>) -> Uses {
+    Uses { _instance: Some(instance.clone()), ..Uses::default() }
+}
+
+/// The outcome of looking for baked commands.
+pub(super) type Found = Result<(ash::vk::CommandBuffer, Uses)>;

@@ -1,0 +1,153 @@
+//! What operations of queues and commands of command buffers are in Vulkan.
+
+use rehal_base::{Context, Error, Result};
+use rehal_hal::{
+    Command, Dispatch, DispatchFlags, Indexed, KeptSubmission, QueueOp, Store, WorkgroupCount,
+    transfer_checks,
+};
+use smallvec::SmallVec;
+
+use super::barriers::Barrier;
+use super::{Place, Recorder, Tools};
+use crate::executable::VulkanExecutable;
+
+/// Records an operation that the device executes. Fails if its arguments, which the binding table completes, are wrong.
+pub(crate) fn record_operation(
+    recorder: &mut Recorder,
+    tools: &Tools,
+    store: &Store,
+    table: &[Option<Place>],
+    operation: &QueueOp<Indexed>,
+) -> Result<()> {
+    let place = |reference| Place::resolve(store, table, reference);
+    match operation {
+        QueueOp::Fill { target, pattern, .. } => {
+            let (target, pattern) = (place(target)?, pattern.of(&store.bytes));
+            transfer_checks::check_fill(target.range().offset, target.length(), pattern)?;
+            recorder.fill(tools, &target, pattern);
+            Ok(())
+        }
+        QueueOp::Update { source, target, .. } => {
+            let (bytes, target) = (source.of(&store.bytes), place(target)?);
+            transfer_checks::check_update(bytes, target.length())?;
+            recorder.update(tools, &target, bytes)
+        }
+        QueueOp::Copy { source, target, .. } => {
+            let (source, target) = (place(source)?, place(target)?);
+            transfer_checks::check_copy(source.length(), target.length())?;
+            if source.overlaps(&target) {
+                return Err(Error::invalid_argument("the source and the target of a copy overlap"));
+            }
+            recorder.copy(&source, &target);
+            Ok(())
+        }
+        QueueOp::Dispatch(dispatch) => record_dispatch(recorder, tools, store, table, dispatch),
+        // The others are not the device's.
+        _ => Ok(()),
+    }
+}
+
+fn record_dispatch(
+    recorder: &mut Recorder,
+    tools: &Tools,
+    store: &Store,
+    table: &[Option<Place>],
+    dispatch: &Dispatch<Indexed>,
+) -> Result<()> {
+    check_arguments(dispatch.flags)?;
+    let executable = &store.executables[dispatch.executable as usize];
+    let pipeline = VulkanExecutable::of(executable, recorder.gpu())?.pipeline(dispatch.function)?;
+    pipeline.check_local_memory(dispatch.dynamic_local_memory)?;
+    let mut bindings: SmallVec<[Place; 8]> = SmallVec::new();
+    for (ordinal, binding) in dispatch.bindings.of(&store.lists.buffer_refs).iter().enumerate() {
+        let bound = Place::resolve(store, table, binding).context(|| format!("binding {ordinal}"))?;
+        bindings.push(bound);
+    }
+    let constants = dispatch.constants.of(&store.bytes);
+    recorder.bind(tools, executable, pipeline, constants, &bindings)?;
+    match &dispatch.workgroup_count {
+        WorkgroupCount::Static(count) => recorder.dispatch(*count),
+        WorkgroupCount::Indirect(count) => recorder.dispatch_indirect(&Place::resolve(store, table, count)?),
+    }
+}
+
+/// Fails if a dispatch passes its arguments in a driver-specific form.
+fn check_arguments(flags: DispatchFlags) -> Result<()> {
+    let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
+        | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
+        | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
+    if flags.intersects(other) {
+        return Err(Error::unimplemented(format!(
+            "Vulkan devices support only constants and bindings as kernel arguments (flags 0x{:x})",
+            flags.bits()
+        )));
+    }
+    Ok(())
+}
+
+/// Records a command of a command buffer. Errors name its index.
+pub(super) fn record_command(
+    recorder: &mut Recorder,
+    tools: &Tools,
+    store: &Store,
+    table: &[Option<Place>],
+    command: &Command<Indexed>,
+) -> Result<()> {
+    match command {
+        Command::ExecutionBarrier {
+            source_stages, target_stages, memory_barriers, buffer_barriers, ..
+        } => {
+            let memory = memory_barriers.of(&store.lists.memory_barriers);
+            let buffers = buffer_barriers.of(&store.lists.buffer_barriers);
+            let scopes = memory.iter().chain(buffers.iter().map(|it| &it.barrier));
+            recorder.barrier(&Barrier::of(*source_stages, *target_stages, scopes));
+            Ok(())
+        }
+        // The signal of an event precedes the waits for it in the order of commands, and a barrier orders all that does. Events of
+        // Vulkan would have to be reset between submissions that may execute at once.
+        Command::WaitEvents { source_stages, target_stages, memory_barriers, buffer_barriers, .. } => {
+            let memory = memory_barriers.of(&store.lists.memory_barriers);
+            let buffers = buffer_barriers.of(&store.lists.buffer_barriers);
+            let scopes = memory.iter().chain(buffers.iter().map(|it| &it.barrier));
+            recorder.barrier(&Barrier::of(*source_stages, *target_stages, scopes));
+            Ok(())
+        }
+        Command::SignalEvent { .. } | Command::ResetEvent { .. } | Command::Advise { .. } => Ok(()),
+        Command::BeginDebugGroup { label, color } => {
+            recorder.begin_label(label.of(&store.bytes), *color);
+            Ok(())
+        }
+        Command::EndDebugGroup => {
+            recorder.end_label();
+            Ok(())
+        }
+        Command::Collective { .. } => Err(Error::unimplemented("Vulkan devices do not support collectives")),
+        command => match command.as_queue_op() {
+            Some(operation) => record_operation(recorder, tools, store, table, &operation),
+            None => Ok(()),
+        },
+    }
+}
+
+/// What a submission does, for messages: its operation, and the functions that it dispatches.
+pub(crate) fn describe(kept: &KeptSubmission) -> String {
+    let store = kept.store();
+    match kept.op() {
+        QueueOp::Dispatch(dispatch) => format!("dispatch of {}", function_name(store, dispatch)),
+        QueueOp::Execute { command_buffer, .. } => {
+            let commands = &store.command_buffers[*command_buffer as usize];
+            super::VulkanCommands::of(commands).map_or_else(
+                |_| "a command buffer".into(),
+                |commands| format!("a command buffer with dispatches of {}", commands.function_names()),
+            )
+        }
+        operation => operation.name().into(),
+    }
+}
+
+/// The name of the function that a dispatch runs.
+pub(super) fn function_name(store: &Store, dispatch: &Dispatch<Indexed>) -> String {
+    let executable = store.executables.get(dispatch.executable as usize);
+    let function = executable.and_then(|it| it.functions().get(dispatch.function as usize));
+    function.map_or_else(|| format!("function {}", dispatch.function), |it| format!("'{}'", it.name))
+}

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Range, Result};
+use rehal_hal::{Binding, Buffer, BufferRef, Store, WHOLE_BUFFER};
+use smallvec::SmallVec;
+
+use crate::buffer::VulkanBuffer;
+use crate::memory::Allocation;
+
+/// A range of a buffer's memory.
+#[derive(Clone)]
+pub(crate) struct Place {
+    allocation: Arc<Allocation>,
+    /// In the allocation.
+    range: Range,
+}
+
+/// The binding table of a submission; `None` for empty slots.
+pub(crate) type Table = SmallVec<[Option<Place>; 8]>;
+
+impl Place {
+    /// A range of a buffer. Fails if the buffer is of another driver or has no memory, or the range exceeds it.
+    pub(crate) fn of(buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
+        let range = buffer.resolve(offset, length)?;
+        Ok(Self { allocation: VulkanBuffer::of(buffer)?.allocation()?, range })
+    }
+
+    /// A range of an allocation.
+    pub(crate) fn within(allocation: &Arc<Allocation>, range: Range) -> Self {
+        Self { allocation: allocation.clone(), range }
+    }
+
+    /// The range that stored operations refer to.
+    pub(crate) fn resolve(store: &Store, table: &[Option<Self>], reference: &BufferRef<u32>) -> Result<Self> {
+        match reference.binding {
+            Binding::Direct(index) => {
+                Self::of(&store.buffers[index as usize], reference.offset, reference.length)
+            }
+            Binding::Slot(slot) => match table.get(slot as usize).and_then(Option::as_ref) {
+                Some(place) => place.part(reference.offset, reference.length),
+                None => {
+                    Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")))
+                }
+            },
+        }
+    }
+
+    /// The binding table of a submission.
+    pub(crate) fn table(store: &Store, bindings: &[BufferRef<u32>]) -> Result<Table> {
+        let place = |(slot, binding): (usize, &BufferRef<u32>)| match binding.binding {
+            Binding::Direct(_) => {
+                Self::resolve(store, &[], binding).map(Some).context(|| format!("binding slot {slot}"))
+            }
+            Binding::Slot(_) => Ok(None),
+        };
+        bindings.iter().enumerate().map(place).collect()
+    }
+
+    /// A part of it.
+    pub(crate) fn piece(&self, part: Range) -> Result<Self> {
+        self.part(part.offset, part.length)
+    }
+
+    fn part(&self, offset: u64, length: u64) -> Result<Self> {
+        let length = if length == WHOLE_BUFFER { self.range.length.saturating_sub(offset) } else { length };
+        match Range::new(offset, length) {
+            Some(range) if range.fits(self.range.length) => {
+                let range = Range { offset: self.range.offset + offset, length };
+                Ok(Self { allocation: self.allocation.clone(), range })
+            }
+            _ => Err(Error::out_of_range(format!(
+                "{length} bytes at offset {offset} exceed a binding of {} bytes",
+                self.range.length
+            ))),
+        }
+    }
+
+    /// The memory.
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.allocation
+    }
+
+    /// The range in the allocation.
+    pub(crate) fn range(&self) -> Range {
+        self.range
+    }
+
+    /// Bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.range.length
+    }
+
+    /// The first byte in the block.
+    pub(crate) fn offset(&self) -> u64 {
+        self.allocation.offset() + self.range.offset
+    }
+
+    /// The device's address of the first byte.
+    pub(crate) fn address(&self) -> u64 {
+        self.allocation.block().address() + self.offset()
+    }
+
+    /// Whether both share bytes.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.allocation, &other.allocation) && self.range.overlaps(other.range)
+    }
+
+    /// What it is, for comparisons: memory may be reused, blocks never have the same id.
+    pub(crate) fn key(&self) -> [u64; 3] {
+        [self.allocation.block().id(), self.offset(), self.range.length]
+    }
+}

@@ -1,0 +1,546 @@
+//! Records commands of Vulkan. What they use stays alive with the recorder.
+#![allow(unsafe_code, reason = "calls the Vulkan driver")]
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ash::vk;
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_hal::Executable;
+
+use super::barriers::Barrier;
+use super::staging::Staging;
+use super::{Place, Tools};
+use crate::error::failure;
+use crate::executable::{Pipeline, Slot, Slots};
+use crate::gpu::Gpu;
+use crate::memory::Block;
+
+/// A command buffer with a pool of its own, so that recording takes no lock.
+pub(crate) struct Recorder {
+    gpu: Arc<Gpu>,
+    family: u32,
+    pool: vk::CommandPool,
+    commands: vk::CommandBuffer,
+    descriptors: Vec<vk::DescriptorPool>,
+    staging: Staging,
+    /// The memory that the commands use.
+    blocks: Vec<Arc<Block>>,
+    /// The code that the commands run.
+    executables: Vec<Executable>,
+    /// The pipeline that is bound.
+    bound: vk::Pipeline,
+    /// Timestamps: the pool, how many it has, and how many are written.
+    queries: (vk::QueryPool, u32, u32),
+    /// Labels that are not ended.
+    open_labels: u32,
+}
+
+/// Descriptor sets of a pool.
+const SETS_PER_POOL: u32 = 64;
+/// The largest update whose bytes are in the command buffer.
+const INLINE_UPDATE: usize = 4096;
+
+/// How often commands are submitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeats {
+    /// Once.
+    Never,
+    /// Any number of times, also before an earlier submission is complete.
+    Always,
+}
+
+impl Recorder {
+    /// An empty command buffer.
+    pub(crate) fn create(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .queue_family_index(family)
+            .flags(vk::CommandPoolCreateFlags::TRANSIENT);
+        // SAFETY: the family is one of the device's.
+        let pool = unsafe { gpu.functions().create_command_pool(&info, None) }
+            .map_err(|error| failure("creating a command pool", error))?;
+        let mut recorder = Box::new(Self {
+            gpu: gpu.clone(),
+            family,
+            pool,
+            commands: vk::CommandBuffer::null(),
+            descriptors: Vec::new(),
+            staging: Staging::default(),
+            blocks: Vec::new(),
+            executables: Vec::new(),
+            bound: vk::Pipeline::null(),
+            queries: (vk::QueryPool::null(), 0, 0),
+            open_labels: 0,
+        });
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool was just created, and no other thread uses it.
+        let commands = unsafe { gpu.functions().allocate_command_buffers(&info) }
+            .map_err(|error| failure("allocating a command buffer", error))?;
+        recorder.commands = commands.first().copied().unwrap_or_default();
+        Ok(recorder)
+    }
+
+    /// A barrier after which everything sees all that is before.
+    pub(crate) fn of_barrier(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
+        Self::of_one(
+            gpu,
+            family,
+            &Barrier {
+                source_stages: vk::PipelineStageFlags::ALL_COMMANDS,
+                target_stages: vk::PipelineStageFlags::ALL_COMMANDS,
+                source_access: vk::AccessFlags::MEMORY_WRITE,
+                target_access: vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
+            },
+        )
+    }
+
+    /// A barrier after which the host sees all that is before.
+    pub(crate) fn of_tail(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
+        Self::of_one(
+            gpu,
+            family,
+            &Barrier {
+                source_stages: vk::PipelineStageFlags::ALL_COMMANDS,
+                target_stages: vk::PipelineStageFlags::HOST,
+                source_access: vk::AccessFlags::MEMORY_WRITE,
+                target_access: vk::AccessFlags::HOST_READ | vk::AccessFlags::HOST_WRITE,
+            },
+        )
+    }
+
+    fn of_one(gpu: &Arc<Gpu>, family: u32, barrier: &Barrier) -> Result<Box<Self>> {
+        let mut recorder = Self::create(gpu, family)?;
+        recorder.begin(Repeats::Always)?;
+        recorder.barrier(barrier);
+        recorder.end()?;
+        Ok(recorder)
+    }
+
+    /// The queue family whose queues execute the commands.
+    pub(crate) fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// The commands, for a submission that owns the recorder.
+    pub(crate) fn commands(&self) -> vk::CommandBuffer {
+        self.commands
+    }
+
+    /// The device.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Begins recording; the command buffer is empty.
+    pub(crate) fn begin(&mut self, repeats: Repeats) -> Result<()> {
+        let info = vk::CommandBufferBeginInfo::default().flags(match repeats {
+            Repeats::Never => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
+            Repeats::Always => vk::CommandBufferUsageFlags::SIMULTANEOUS_USE,
+        });
+        self.bound = vk::Pipeline::null();
+        // SAFETY: the command buffer is new or was reset, and its pool is this thread's while `self` is borrowed.
+        unsafe { self.gpu.functions().begin_command_buffer(self.commands, &info) }
+            .map_err(|error| failure("recording commands", error))
+    }
+
+    /// Ends recording: the commands can be submitted.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        while self.open_labels != 0 {
+            self.end_label();
+        }
+        // SAFETY: recording has begun.
+        unsafe { self.gpu.functions().end_command_buffer(self.commands) }
+            .map_err(|error| failure("recording commands", error))
+    }
+
+    /// Forgets the commands, which the device does not execute any more, and what they used.
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        let functions = self.gpu.functions();
+        // SAFETY: the caller owns the recorder, and work in flight owns the recorder of its commands: there is none.
+        unsafe {
+            functions
+                .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
+                .map_err(|error| failure("resetting a command pool", error))?;
+            for pool in &self.descriptors {
+                functions
+                    .reset_descriptor_pool(*pool, vk::DescriptorPoolResetFlags::empty())
+                    .map_err(|error| failure("resetting a descriptor pool", error))?;
+            }
+        }
+        self.staging.clear();
+        self.blocks.clear();
+        self.executables.clear();
+        Ok(())
+    }
+
+    /// Keeps memory alive with the commands.
+    pub(crate) fn keep(&mut self, place: &Place) {
+        let block = place.allocation().block();
+        if !self.blocks.iter().any(|kept| Arc::ptr_eq(kept, block)) {
+            self.blocks.push(block.clone());
+        }
+    }
+
+    /// Keeps code alive with the commands.
+    pub(crate) fn keep_executable(&mut self, executable: &Executable) {
+        if !self.executables.iter().any(|kept| kept.is_same(executable)) {
+            self.executables.push(executable.clone());
+        }
+    }
+
+    /// Orders what was recorded before what is recorded after.
+    pub(crate) fn barrier(&mut self, barrier: &Barrier) {
+        let memory = [vk::MemoryBarrier::default()
+            .src_access_mask(barrier.source_access)
+            .dst_access_mask(barrier.target_access)];
+        // SAFETY: recording has begun; the masks have stages that the queue has.
+        unsafe {
+            self.gpu.functions().cmd_pipeline_barrier(
+                self.commands,
+                barrier.source_stages,
+                barrier.target_stages,
+                vk::DependencyFlags::empty(),
+                &memory,
+                &[],
+                &[],
+            );
+        }
+    }
+
+    /// Fills with a pattern of 1, 2 or 4 bytes, to which the range is aligned.
+    pub(crate) fn fill(&mut self, tools: &Tools, target: &Place, pattern: &[u8]) {
+        let (start, end) = (target.offset(), target.offset() + target.length());
+        if start == end {
+            return;
+        }
+        self.keep(target);
+        let buffer = target.allocation().block().buffer();
+        let (first, last) = (start.next_multiple_of(4).min(end), (end / 4 * 4).max(start));
+        let at = |offset: u64| pattern[((offset - start) % pattern.len() as u64) as usize];
+        if first < last {
+            let word = u32::from_le_bytes(std::array::from_fn(|index| at(first + index as u64)));
+            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
+            unsafe { self.gpu.functions().cmd_fill_buffer(self.commands, buffer, first, last - first, word) };
+        }
+        // Vulkan fills words; the bytes around them are copied.
+        let edges = (start..first).chain(last.max(first)..end);
+        let mut regions: smallvec::SmallVec<[vk::BufferCopy; 6]> = smallvec::SmallVec::new();
+        let mut source = vk::Buffer::null();
+        for offset in edges {
+            let byte = tools.byte(at(offset));
+            self.keep(&byte);
+            source = byte.allocation().block().buffer();
+            regions.push(vk::BufferCopy { src_offset: byte.offset(), dst_offset: offset, size: 1 });
+        }
+        if !regions.is_empty() {
+            // SAFETY: recording has begun; the ranges are within the buffers, which `self` keeps.
+            unsafe { self.gpu.functions().cmd_copy_buffer(self.commands, source, buffer, &regions) };
+        }
+    }
+
+    /// Writes bytes, as many as the range has.
+    pub(crate) fn update(&mut self, tools: &Tools, target: &Place, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let is_inline = bytes.len() <= INLINE_UPDATE && bytes.len().is_multiple_of(4);
+        if is_inline && target.offset().is_multiple_of(4) {
+            self.keep(target);
+            let buffer = target.allocation().block().buffer();
+            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
+            unsafe {
+                self.gpu.functions().cmd_update_buffer(self.commands, buffer, target.offset(), bytes);
+            }
+            return Ok(());
+        }
+        let staged = self.staging.write(tools, bytes, 4)?;
+        self.copy(&staged, target);
+        Ok(())
+    }
+
+    /// Copies a range to another of the same length, which it does not overlap.
+    pub(crate) fn copy(&mut self, source: &Place, target: &Place) {
+        if target.length() == 0 {
+            return;
+        }
+        self.keep(source);
+        self.keep(target);
+        let region = [vk::BufferCopy {
+            src_offset: source.offset(),
+            dst_offset: target.offset(),
+            size: target.length(),
+        }];
+        let (from, to) = (source.allocation().block().buffer(), target.allocation().block().buffer());
+        // SAFETY: recording has begun; the ranges are within the buffers, which `self` keeps.
+        unsafe { self.gpu.functions().cmd_copy_buffer(self.commands, from, to, &region) };
+    }
+
+    /// Begins a group of commands with a label, for debuggers.
+    pub(crate) fn begin_label(&mut self, label: &[u8], color: u32) {
+        let Some(labels) = self.gpu.labels() else { return };
+        // A label ends with its first zero byte.
+        let text: Vec<u8> = label.iter().copied().take_while(|byte| *byte != 0).collect();
+        let Ok(text) = CString::new(text) else { return };
+        let [red, green, blue, alpha] = color.to_le_bytes().map(|part| f32::from(part) / 255.0);
+        let info = vk::DebugUtilsLabelEXT::default().label_name(&text).color([red, green, blue, alpha]);
+        // SAFETY: recording has begun; the extension is enabled, and the text lives until the call returns.
+        unsafe { labels.cmd_begin_debug_utils_label(self.commands, &info) };
+        self.open_labels += 1;
+    }
+
+    /// Ends the group that was begun last, if there is one.
+    pub(crate) fn end_label(&mut self) {
+        if let (Some(labels), Some(left)) = (self.gpu.labels(), self.open_labels.checked_sub(1)) {
+            // SAFETY: recording has begun, and these commands have begun the group.
+            unsafe { labels.cmd_end_debug_utils_label(self.commands) };
+            self.open_labels = left;
+        }
+    }
+
+    /// Begins with at most `count` timestamps.
+    pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
+        let functions = self.gpu.functions();
+        let (pool, capacity, written) = &mut self.queries;
+        *written = 0;
+        if *capacity < count {
+            let count = count.next_power_of_two().max(64);
+            let info =
+                vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
+            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
+            unsafe {
+                functions.destroy_query_pool(*pool, None);
+                (*pool, *capacity) = (vk::QueryPool::null(), 0);
+                *pool = functions
+                    .create_query_pool(&info, None)
+                    .map_err(|error| failure("creating a query pool", error))?;
+            }
+            *capacity = count;
+        }
+        // SAFETY: recording has begun.
+        unsafe { functions.cmd_reset_query_pool(self.commands, *pool, 0, *capacity) };
+        Ok(())
+    }
+
+    /// Writes a timestamp when what is before it has passed a stage.
+    pub(crate) fn timestamp(&mut self, stage: vk::PipelineStageFlags) {
+        let (pool, capacity, written) = &mut self.queries;
+        if *written < *capacity {
+            // SAFETY: recording has begun; the query was reset by these commands and is written once.
+            unsafe { self.gpu.functions().cmd_write_timestamp(self.commands, stage, *pool, *written) };
+            *written += 1;
+        }
+    }
+
+    /// The timestamps of commands that are complete.
+    pub(crate) fn read_timestamps(&self) -> Result<Vec<u64>> {
+        let (pool, _, written) = self.queries;
+        let mut ticks = vec![0_u64; written as usize];
+        if ticks.is_empty() {
+            return Ok(ticks);
+        }
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: the commands have written as many queries.
+        unsafe { self.gpu.functions().get_query_pool_results(pool, 0, &mut ticks, flags) }
+            .map_err(|error| failure("reading timestamps", error))?;
+        Ok(ticks)
+    }
+
+    /// Binds a pipeline with its constants and bindings. `executable`, whose pipeline it is, is kept.
+    pub(crate) fn bind(
+        &mut self,
+        tools: &Tools,
+        executable: &Executable,
+        pipeline: &Pipeline,
+        constants: &[u8],
+        bindings: &[Place],
+    ) -> Result<()> {
+        self.keep_executable(executable);
+        bindings.iter().for_each(|place| self.keep(place));
+        match pipeline.slots() {
+            Slots::Descriptors(slots) => self.bind_descriptors(pipeline, slots, bindings)?,
+            Slots::Addresses(layout) => {
+                let mut table = Vec::with_capacity(8 * bindings.len());
+                for (ordinal, place) in bindings.iter().enumerate() {
+                    layout
+                        .check(ordinal, place.address(), place.length())
+                        .context(|| format!("binding {ordinal}"))?;
+                    table.extend(place.address().to_le_bytes());
+                }
+                let mut root = layout.root(0);
+                if !table.is_empty() {
+                    let staged = self.staging.write(tools, &table, 16)?;
+                    self.keep(&staged);
+                    root = layout.root(staged.address());
+                }
+                self.push_constants(pipeline, layout.root_offset(), &root);
+            }
+        }
+        self.push_constants(pipeline, pipeline.constant_offset(), constants);
+        if self.bound != pipeline.handle() {
+            self.bound = pipeline.handle();
+            // SAFETY: recording has begun; `self` keeps the pipeline's executable.
+            unsafe {
+                self.gpu.functions().cmd_bind_pipeline(
+                    self.commands,
+                    vk::PipelineBindPoint::COMPUTE,
+                    pipeline.handle(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn push_constants(&mut self, pipeline: &Pipeline, offset: u32, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        // SAFETY: recording has begun; the executable's reader has checked that the layout has the range.
+        unsafe {
+            self.gpu.functions().cmd_push_constants(
+                self.commands,
+                pipeline.layout(),
+                vk::ShaderStageFlags::COMPUTE,
+                offset,
+                bytes,
+            );
+        }
+    }
+
+    fn bind_descriptors(&mut self, pipeline: &Pipeline, slots: &[Slot], bindings: &[Place]) -> Result<()> {
+        if slots.is_empty() && pipeline.set_layouts().is_empty() {
+            return Ok(());
+        }
+        let buffers: smallvec::SmallVec<[vk::DescriptorBufferInfo; 8]> = bindings
+            .iter()
+            .map(|place| {
+                // Kernels access whole words, and allocations have them; a range of nothing is not allowed.
+                let is_empty = place.length() == 0;
+                vk::DescriptorBufferInfo {
+                    buffer: place.allocation().block().buffer(),
+                    offset: if is_empty { place.allocation().offset() } else { place.offset() },
+                    range: place.length().max(4).next_multiple_of(4),
+                }
+            })
+            .collect();
+        for (place, slot) in bindings.iter().zip(slots) {
+            slot.check(place.offset(), place.length())?;
+        }
+        let pushed = self.gpu.push_descriptors().zip(pipeline.pushed_set()).map(|(_, set)| set);
+        let sets = match pushed {
+            Some(_) => smallvec::SmallVec::<[vk::DescriptorSet; 2]>::new(),
+            None => self.allocate_sets(pipeline)?,
+        };
+        let writes: smallvec::SmallVec<[vk::WriteDescriptorSet<'_>; 8]> = slots
+            .iter()
+            .zip(&buffers)
+            .map(|(slot, buffer)| {
+                vk::WriteDescriptorSet::default()
+                    .dst_set(sets.get(slot.set as usize).copied().unwrap_or_default())
+                    .dst_binding(slot.binding)
+                    .dst_array_element(slot.element)
+                    .descriptor_type(slot.kind)
+                    .buffer_info(std::slice::from_ref(buffer))
+            })
+            .collect();
+        let (functions, layout, point) =
+            (self.gpu.functions(), pipeline.layout(), vk::PipelineBindPoint::COMPUTE);
+        if let (Some(push), Some(set)) = (self.gpu.push_descriptors(), pushed) {
+            // SAFETY: recording has begun; the writes name slots of the pipeline's layout and buffers that `self` keeps.
+            unsafe { push.cmd_push_descriptor_set(self.commands, point, layout, set, &writes) };
+            return Ok(());
+        }
+        // SAFETY: as above; the sets are new, so that no commands use them.
+        unsafe {
+            functions.update_descriptor_sets(&writes, &[]);
+            functions.cmd_bind_descriptor_sets(self.commands, point, layout, 0, &sets, &[]);
+        }
+        Ok(())
+    }
+
+    fn allocate_sets(&mut self, pipeline: &Pipeline) -> Result<smallvec::SmallVec<[vk::DescriptorSet; 2]>> {
+        let layouts = pipeline.set_layouts();
+        for pool in self.descriptors.iter().rev() {
+            let info = vk::DescriptorSetAllocateInfo::default().descriptor_pool(*pool).set_layouts(layouts);
+            // SAFETY: the pool is this recorder's, and the layouts are kept by the pipeline's executable.
+            match unsafe { self.gpu.functions().allocate_descriptor_sets(&info) } {
+                Ok(sets) => return Ok(sets.into()),
+                Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL) => {}
+                Err(error) => return Err(failure("allocating descriptors", error)),
+            }
+        }
+        let pool = self.create_descriptor_pool(pipeline)?;
+        let info = vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool).set_layouts(layouts);
+        // SAFETY: as above; the new pool has room for the sets.
+        unsafe { self.gpu.functions().allocate_descriptor_sets(&info) }
+            .map(Into::into)
+            .map_err(|error| failure("allocating descriptors", error))
+    }
+
+    fn create_descriptor_pool(&mut self, pipeline: &Pipeline) -> Result<vk::DescriptorPool> {
+        let count = |kind| pipeline.descriptor_count(kind).max(4) * SETS_PER_POOL;
+        let sizes = [vk::DescriptorType::STORAGE_BUFFER, vk::DescriptorType::UNIFORM_BUFFER]
+            .map(|kind| vk::DescriptorPoolSize { ty: kind, descriptor_count: count(kind) });
+        let sets = SETS_PER_POOL.max(pipeline.set_layouts().len() as u32);
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(sets).pool_sizes(&sizes);
+        // SAFETY: the sizes live until the call returns.
+        let pool = unsafe { self.gpu.functions().create_descriptor_pool(&info, None) }
+            .map_err(|error| failure("creating a descriptor pool", error))?;
+        self.descriptors.push(pool);
+        Ok(pool)
+    }
+
+    /// Runs workgroups of what is bound. Fails if the device cannot run as many.
+    pub(crate) fn dispatch(&mut self, count: [u32; 3]) -> Result<()> {
+        let limits = self.gpu.limits().max_compute_work_group_count;
+        if count.iter().zip(limits).any(|(count, limit)| *count > limit) && !count.contains(&0) {
+            return Err(Error::new(
+                StatusCode::OutOfRange,
+                format!("the device runs at most {limits:?} workgroups, not {count:?}"),
+            ));
+        }
+        if !count.contains(&0) {
+            let [x, y, z] = count;
+            // SAFETY: recording has begun; a pipeline with all it needs is bound.
+            unsafe { self.gpu.functions().cmd_dispatch(self.commands, x, y, z) };
+        }
+        Ok(())
+    }
+
+    /// Runs as many workgroups of what is bound as three words in a buffer say then.
+    pub(crate) fn dispatch_indirect(&mut self, count: &Place) -> Result<()> {
+        if count.length() < 12 {
+            return Err(Error::out_of_range(format!(
+                "a workgroup count has 12 bytes, not {}",
+                count.length()
+            )));
+        }
+        if !count.offset().is_multiple_of(4) {
+            return Err(Error::invalid_argument("a workgroup count is not aligned to 4 bytes"));
+        }
+        self.keep(count);
+        let buffer = count.allocation().block().buffer();
+        // SAFETY: recording has begun; a pipeline with all it needs is bound; the words are in the buffer, which `self` keeps.
+        unsafe { self.gpu.functions().cmd_dispatch_indirect(self.commands, buffer, count.offset()) };
+        Ok(())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if self.gpu.is_stuck() {
+            return;
+        }
+        let functions = self.gpu.functions();
+        // SAFETY: work in flight owns its recorder, so the device does not use it any more.
+        unsafe {
+            for pool in &self.descriptors {
+                functions.destroy_descriptor_pool(*pool, None);
+            }
+            functions.destroy_query_pool(self.queries.0, None);
+            functions.destroy_command_pool(self.pool, None);
+        }
+    }
+}

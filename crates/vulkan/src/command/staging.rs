@@ -1,0 +1,60 @@
+use std::sync::Arc;
+
+use rehal_base::{Error, HostMemory, Range, Result};
+
+use super::{Place, Tools};
+use crate::memory::Allocation;
+
+/// The size of a chunk.
+const CHUNK: u64 = 64 << 10;
+
+/// Memory that the host writes and commands read: data of updates, and tables of addresses.
+#[derive(Default)]
+pub(crate) struct Staging {
+    /// The last one is used.
+    chunks: Vec<Chunk>,
+    used: u64,
+}
+
+struct Chunk {
+    allocation: Arc<Allocation>,
+    memory: HostMemory,
+    length: u64,
+}
+
+impl Staging {
+    /// Writes bytes at a multiple of `alignment`, and returns where they are.
+    pub(crate) fn write(&mut self, tools: &Tools, bytes: &[u8], alignment: u64) -> Result<Place> {
+        let length = bytes.len() as u64;
+        let fits = |chunk: &Chunk, used: u64| used.next_multiple_of(alignment) + length <= chunk.length;
+        if !self.chunks.last().is_some_and(|chunk| fits(chunk, self.used)) {
+            self.chunks.push(Chunk::allocate(tools, length.max(CHUNK))?);
+            self.used = 0;
+        }
+        let Some(chunk) = self.chunks.last() else {
+            return Err(Error::resource_exhausted("no staging memory"));
+        };
+        let range = Range { offset: self.used.next_multiple_of(alignment), length };
+        chunk.memory.write(range.offset, bytes)?;
+        chunk.allocation.flush(range)?;
+        self.used = range.offset + length;
+        Ok(Place::within(&chunk.allocation, range))
+    }
+
+    /// Forgets what was written; the device does not use it any more.
+    pub(crate) fn clear(&mut self) {
+        self.chunks.truncate(1);
+        self.chunks.retain(|chunk| chunk.length == CHUNK);
+        self.used = 0;
+    }
+}
+
+impl Chunk {
+    fn allocate(tools: &Tools, length: u64) -> Result<Self> {
+        let allocation = Arc::new(tools.allocate_staging(length)?);
+        let memory = allocation
+            .map(Range { offset: 0, length })
+            .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
+        Ok(Self { allocation, memory, length })
+    }
+}

@@ -1,0 +1,154 @@
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rehal_base::{Error, Result};
+use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
+
+use crate::describe::describe;
+use crate::instance::{DebugSeverity, DebugSink, Instance};
+use crate::physical::Physical;
+use crate::{device, loader};
+
+/// The name of the driver.
+pub const VULKAN: &str = "vulkan";
+
+/// How the driver finds devices: the loader, its layers and messages.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct VulkanDriverOptions {
+    /// Where the loader is looked for first: directories, or files. Default: none, so that the system finds it.
+    pub search_paths: Vec<PathBuf>,
+    /// Whether calls are checked by the Khronos validation layer, which has to be installed. Default: no.
+    pub validation: bool,
+    /// Whether objects and commands have names for debuggers, and messages of the driver are received. Default: no.
+    pub debug_utils: bool,
+    /// The least severe messages that are received. Default: warnings.
+    pub least_severity: DebugSeverity,
+    /// Receives messages. Default: they are printed to standard error.
+    pub messages: Option<DebugSink>,
+}
+
+impl Default for VulkanDriverOptions {
+    fn default() -> Self {
+        Self {
+            search_paths: Vec::new(),
+            validation: false,
+            debug_utils: false,
+            least_severity: DebugSeverity::Warning,
+            messages: None,
+        }
+    }
+}
+
+/// The ways in which kernels receive their buffers that a device accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DispatchAbis {
+    /// All that the device supports.
+    #[default]
+    All,
+    /// Descriptor sets.
+    Descriptor,
+    /// Buffer device addresses, in a table whose address is a push constant.
+    BufferDeviceAddress,
+}
+
+/// Options of a `vulkan` device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VulkanOptions {
+    /// The kinds of executables that it prepares. Default: all.
+    pub dispatch_abis: DispatchAbis,
+    /// Whether kernels and descriptors may use buffer device addresses. Default: if the device has them.
+    pub buffer_device_addresses: bool,
+    /// Whether descriptors are pushed into command buffers where the device can. Default: yes.
+    pub push_descriptors: bool,
+    /// Whether accesses of kernels outside of their bindings are bounded by the driver. Default: no.
+    pub robust_buffer_access: bool,
+    /// Whether a queue family without graphics is preferred. Default: yes.
+    pub prefers_dedicated_queue: bool,
+    /// Whether the host maps device-local memory where it can, and reads and writes files there without staging. Default: yes.
+    pub maps_device_memory: bool,
+    /// Fails the device if a batch of work takes longer. Default: never.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for VulkanOptions {
+    fn default() -> Self {
+        Self {
+            dispatch_abis: DispatchAbis::All,
+            buffer_device_addresses: true,
+            push_descriptors: true,
+            robust_buffer_access: false,
+            prefers_dedicated_queue: true,
+            maps_device_memory: true,
+            timeout: None,
+        }
+    }
+}
+
+impl DeviceOptions for VulkanOptions {}
+
+/// The driver of Vulkan devices. The loader is opened when it is first asked for its availability.
+#[derive(Default)]
+pub struct VulkanDriver {
+    options: VulkanDriverOptions,
+    loader: OnceLock<Result<ash::Entry>>,
+    /// Created with the first enumeration, and shared by all devices.
+    instance: OnceLock<Result<Arc<Instance>>>,
+}
+
+impl VulkanDriver {
+    /// A driver with these options.
+    pub fn new(options: VulkanDriverOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    fn entry(&self) -> Result<&ash::Entry> {
+        self.loader.get_or_init(|| loader::load(&self.options.search_paths)).as_ref().map_err(Error::clone)
+    }
+
+    fn instance(&self) -> Result<&Arc<Instance>> {
+        let create = || Ok(Arc::new(Instance::create(self.entry()?.clone(), &self.options)?));
+        self.instance.get_or_init(create).as_ref().map_err(Error::clone)
+    }
+
+    fn devices(&self) -> Result<Vec<Physical>> {
+        let instance = self.instance()?;
+        instance.physical_devices()?.into_iter().map(|handle| Physical::query(instance, handle)).collect()
+    }
+}
+
+impl DriverBackend for VulkanDriver {
+    fn name(&self) -> &str {
+        VULKAN
+    }
+
+    fn description(&self) -> &str {
+        "GPUs, through Vulkan"
+    }
+
+    fn availability(&self) -> Result<()> {
+        self.entry().map(drop)
+    }
+
+    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+        Ok(self.devices()?.iter().map(describe).collect())
+    }
+
+    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
+        let options: VulkanOptions = options.get();
+        let devices = self.devices()?;
+        let mut found = devices.into_iter().filter(|it| path.is_empty() || it.path() == path);
+        let chosen = if path.is_empty() {
+            // The first device that works, or else the first, for its error.
+            let mut all: Vec<_> = found.collect();
+            let index = all.iter().position(|it| it.missing().is_empty()).unwrap_or(0);
+            (index < all.len()).then(|| all.swap_remove(index))
+        } else {
+            found.next()
+        };
+        let physical = chosen.ok_or_else(|| Error::not_found(format!("no Vulkan device '{path}'")))?;
+        device::create(physical, &options)
+    }
+}

@@ -1,0 +1,27 @@
+//! Executables as data: the formats of the pinned release, read and checked without a device.
+//!
+//! ```text
+//! bytes --format--> flatbuffer | bare SPIR-V --spirv--> Shader --layouts--> Image
+//! ```
+//!
+//! [`Image::read`] accepts any bytes. An image's parts are consistent: ordinals are in range, every entry point is in its
+//! shader, and what a shader binds is in the pipeline's layout. What the device must support is in
+//! [`Image::check_device`]; limits of a device, such as its number of descriptors, are not checked here.
+
+#![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
+
+mod address;
+mod bare;
+pub mod check;
+mod flatbuffer;
+mod layouts;
+mod name;
+pub mod spirv;
+
+pub use address::{AddressLayout, BindingRequirement, ROOT_BYTES, Root};
+pub use layouts::{
+    DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout, DescriptorSlot, Dispatch, Image,
+    Pipeline, PipelineLayout, PushConstantRange, SourceFile, SourceLocation,
+};
+pub use name::{DispatchAbi, ExecutableFormat, infer};
+pub use spirv::{Feature, Shader, ShaderSupport};

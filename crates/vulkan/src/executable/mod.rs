@@ -1,0 +1,9 @@
+//! Executables: the formats of the pinned release, SPIR-V and what reflection says about it, and pipelines of a device.
+
+pub mod format;
+mod pipeline;
+mod prepared;
+mod support;
+
+pub(crate) use pipeline::{Pipeline, Slot, Slots};
+pub(crate) use prepared::{VulkanExecutable, is_supported};

@@ -1,0 +1,149 @@
+use ash::vk;
+use rehal_base::{Error, Result};
+
+use super::format::{AddressLayout, ROOT_BYTES, Root};
+
+/// A compute pipeline, which an executable owns.
+pub(crate) struct Pipeline {
+    pub(super) handle: vk::Pipeline,
+    pub(super) layout: vk::PipelineLayout,
+    pub(super) slots: Slots,
+    /// The layouts of its descriptor sets, by set.
+    pub(super) set_layouts: Vec<vk::DescriptorSetLayout>,
+    /// The set whose descriptors are pushed, if they are.
+    pub(super) pushed_set: Option<u32>,
+    pub(super) workgroup_size: [u32; 3],
+    pub(super) name: String,
+}
+
+/// Where a pipeline expects its bindings.
+pub(crate) enum Slots {
+    /// A descriptor for each binding.
+    Descriptors(Vec<Slot>),
+    /// A table of addresses.
+    Addresses(Addresses),
+}
+
+/// The descriptor of a binding.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) set: u32,
+    pub(crate) binding: u32,
+    pub(crate) element: u32,
+    pub(crate) kind: vk::DescriptorType,
+    /// What the offset of its buffer is a multiple of.
+    pub(crate) alignment: u64,
+    /// The most bytes that it can have.
+    pub(crate) largest_range: u64,
+}
+
+/// Where a pipeline expects addresses.
+pub(crate) struct Addresses(pub(super) AddressLayout);
+
+impl Pipeline {
+    /// The pipeline.
+    pub(crate) fn handle(&self) -> vk::Pipeline {
+        self.handle
+    }
+
+    /// Its layout.
+    pub(crate) fn layout(&self) -> vk::PipelineLayout {
+        self.layout
+    }
+
+    /// Where it expects its bindings.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The layouts of its descriptor sets.
+    pub(crate) fn set_layouts(&self) -> &[vk::DescriptorSetLayout] {
+        &self.set_layouts
+    }
+
+    /// The set whose descriptors are pushed into command buffers, if they are.
+    pub(crate) fn pushed_set(&self) -> Option<u32> {
+        self.pushed_set
+    }
+
+    /// The workgroup size, with specialization constants.
+    pub(crate) fn workgroup_size(&self) -> [u32; 3] {
+        self.workgroup_size
+    }
+
+    /// The offset of the first constant in push constants.
+    pub(crate) fn constant_offset(&self) -> u32 {
+        match &self.slots {
+            Slots::Descriptors(_) => 0,
+            Slots::Addresses(addresses) => addresses.0.constant_offset,
+        }
+    }
+
+    /// The number of descriptors of a kind.
+    pub(crate) fn descriptor_count(&self, kind: vk::DescriptorType) -> u32 {
+        match &self.slots {
+            Slots::Descriptors(slots) => slots.iter().filter(|slot| slot.kind == kind).count() as u32,
+            Slots::Addresses(_) => 0,
+        }
+    }
+
+    /// Fails if a dispatch asks for local memory of a size that the kernel does not know.
+    pub(crate) fn check_local_memory(&self, bytes: u32) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        Err(Error::unimplemented(format!(
+            "function '{}' was dispatched with {bytes} bytes of dynamic local memory, which Vulkan does not have",
+            self.name
+        )))
+    }
+}
+
+impl Slot {
+    /// Fails if a descriptor cannot have `length` bytes from `offset` of a buffer on.
+    pub(crate) fn check(&self, offset: u64, length: u64) -> Result<()> {
+        if length != 0 && !offset.is_multiple_of(self.alignment) {
+            return Err(Error::invalid_argument(format!(
+                "binding {} of set {} begins at {offset}, which is not a multiple of {} bytes, as the device requires",
+                self.binding, self.set, self.alignment
+            )));
+        }
+        if length > self.largest_range {
+            return Err(Error::out_of_range(format!(
+                "binding {} of set {} has {length} bytes; descriptors of the device have at most {}",
+                self.binding, self.set, self.largest_range
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Addresses {
+    /// The offset of the root in push constants.
+    pub(crate) fn root_offset(&self) -> u32 {
+        self.0.root_offset
+    }
+
+    /// The root for a table of bindings.
+    pub(crate) fn root(&self, bindings: u64) -> [u8; ROOT_BYTES as usize] {
+        Root { bindings, ..Root::default() }.to_bytes()
+    }
+
+    /// Fails if the kernel does not accept this range for a binding.
+    pub(crate) fn check(&self, ordinal: usize, address: u64, length: u64) -> Result<()> {
+        let Some(requirement) = self.0.requirements.get(ordinal) else { return Ok(()) };
+        if !address.is_multiple_of(requirement.alignment.into()) {
+            return Err(Error::invalid_argument(format!(
+                "the address 0x{address:x} is not a multiple of {} bytes, as the kernel requires",
+                requirement.alignment
+            )));
+        }
+        if length < requirement.length {
+            return Err(Error::out_of_range(format!(
+                "{length} bytes are bound; the kernel requires {}",
+                requirement.length
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,361 @@
+#![allow(unsafe_code, reason = "calls the Vulkan driver")]
+
+use std::any::Any;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ash::vk;
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
+
+use super::format::{self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image};
+use super::pipeline::{Addresses, Pipeline, Slot, Slots};
+use crate::DispatchAbis;
+use crate::error::failure;
+use crate::gpu::Gpu;
+
+/// An executable that is prepared for a device: its pipelines.
+pub(crate) struct VulkanExecutable {
+    functions: Vec<FunctionInfo>,
+    pipelines: Vec<Pipeline>,
+    /// Owns what the pipelines are made of.
+    parts: Parts,
+}
+
+/// The objects of Vulkan; dropping them destroys them.
+struct Parts {
+    gpu: Arc<Gpu>,
+    modules: Vec<vk::ShaderModule>,
+    set_layouts: Vec<vk::DescriptorSetLayout>,
+    layouts: Vec<vk::PipelineLayout>,
+    pipelines: Vec<vk::Pipeline>,
+}
+
+/// Whether a device prepares executables of this format.
+pub(crate) fn is_supported(gpu: &Gpu, abis: DispatchAbis, format: &str) -> bool {
+    let Ok(format) = ExecutableFormat::of(format) else { return false };
+    let is_enabled = match format.dispatch_abi() {
+        DispatchAbi::Descriptors => abis != DispatchAbis::BufferDeviceAddress,
+        DispatchAbi::Addresses => abis != DispatchAbis::Descriptor,
+    };
+    is_enabled && (gpu.has_addresses() || !format.needs_addresses())
+}
+
+impl VulkanExecutable {
+    /// Prepares an executable. Fails, naming what is missing, if the device cannot run it.
+    pub(crate) fn prepare(gpu: &Arc<Gpu>, abis: DispatchAbis, params: &ExecutableParams<'_>) -> Result<Self> {
+        let image = Image::read(params.format, params.data)?;
+        if !is_supported(gpu, abis, params.format) {
+            image.check_device(&**gpu)?;
+            return Err(Error::not_found(format!(
+                "the device does not prepare executables of format '{}', by its options",
+                params.format
+            )));
+        }
+        image.check_device(&**gpu)?;
+        image.check_constants(params.constants)?;
+        check_limits(gpu, &image, params.constants)?;
+        let mut parts = Parts::new(gpu);
+        let is_pushed = pushes_descriptors(gpu, &image);
+        parts.create_modules(&image)?;
+        parts.create_set_layouts(&image, is_pushed)?;
+        parts.create_layouts(&image)?;
+        let mut pipelines = Vec::new();
+        for pipeline in &image.pipelines {
+            let place = || format!("function '{}'", pipeline.entry_point);
+            let made = parts.create_pipeline(&image, pipeline, params.constants, is_pushed);
+            pipelines.push(made.context(place)?);
+        }
+        parts.destroy_modules();
+        Ok(Self { functions: image.functions(), pipelines, parts })
+    }
+
+    /// The executable, if it was prepared for this device. Fails otherwise.
+    pub(crate) fn of<'e>(executable: &'e Executable, gpu: &Gpu) -> Result<&'e Self> {
+        match executable.backend().as_any().downcast_ref::<Self>() {
+            Some(mine) if std::ptr::eq(Arc::as_ptr(&mine.parts.gpu), gpu) => Ok(mine),
+            _ => Err(Error::invalid_argument("the executable was prepared for another device")),
+        }
+    }
+
+    /// A pipeline, by the function's ordinal.
+    pub(crate) fn pipeline(&self, function: u32) -> Result<&Pipeline> {
+        self.pipelines.get(function as usize).ok_or_else(|| {
+            Error::out_of_range(format!(
+                "function {function} does not exist: there are {}",
+                self.pipelines.len()
+            ))
+        })
+    }
+}
+
+impl ExecutableBackend for VulkanExecutable {
+    fn name(&self) -> &str {
+        ""
+    }
+
+    fn functions(&self) -> &[FunctionInfo] {
+        &self.functions
+    }
+
+    fn lookup(&self, name: &str) -> Option<u32> {
+        FunctionInfo::find(&self.functions, name)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Fails if a limit of the device does not allow a pipeline.
+fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
+    let limits = gpu.limits();
+    let exceeds = |limit: &str, most: &dyn std::fmt::Debug, found: String| {
+        let message = format!("it needs {found}; {limit} of the device is {most:?}");
+        Err(Error::new(StatusCode::Unavailable, message))
+    };
+    for pipeline in &image.pipelines {
+        let place = || format!("function '{}'", pipeline.entry_point);
+        let layout = &image.pipeline_layouts[pipeline.layout];
+        let bytes = layout.push_constant_bytes();
+        if bytes > limits.max_push_constants_size.into() {
+            let found = format!("{bytes} bytes of push constants");
+            exceeds("maxPushConstantsSize", &limits.max_push_constants_size, found).context(place)?;
+        }
+        if layout.sets.len() > limits.max_bound_descriptor_sets as usize {
+            let found = format!("{} descriptor sets", layout.sets.len());
+            exceeds("maxBoundDescriptorSets", &limits.max_bound_descriptor_sets, found).context(place)?;
+        }
+        let bindings = || layout.sets.iter().flat_map(|set| &image.set_layouts[*set].bindings);
+        let count = |kind| bindings().filter(|it| it.kind == kind).map(|it| u64::from(it.count)).sum::<u64>();
+        let kinds = [
+            (
+                DescriptorKind::StorageBuffer,
+                "maxPerStageDescriptorStorageBuffers",
+                limits.max_per_stage_descriptor_storage_buffers,
+            ),
+            (
+                DescriptorKind::UniformBuffer,
+                "maxPerStageDescriptorUniformBuffers",
+                limits.max_per_stage_descriptor_uniform_buffers,
+            ),
+        ];
+        for (kind, limit, most) in kinds {
+            if count(kind) > most.into() {
+                let found = format!("{} descriptors of kind {kind:?}", count(kind));
+                exceeds(limit, &most, found).context(place)?;
+            }
+        }
+        let Some(entry) = image.entry_point(pipeline) else { continue };
+        let size = entry.workgroup_size.value(constants);
+        let most = limits.max_compute_work_group_size;
+        if size.iter().zip(most).any(|(size, most)| *size > most) {
+            exceeds("maxComputeWorkGroupSize", &most, format!("workgroups of {size:?}")).context(place)?;
+        }
+        let total: u64 = size.iter().map(|size| u64::from((*size).max(1))).product();
+        if total > limits.max_compute_work_group_invocations.into() {
+            let most = limits.max_compute_work_group_invocations;
+            let found = format!("workgroups of {total} invocations");
+            exceeds("maxComputeWorkGroupInvocations", &most, found).context(place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the descriptors of all pipelines are pushed: each has one set with descriptors at most, and not too many.
+fn pushes_descriptors(gpu: &Gpu, image: &Image) -> bool {
+    gpu.push_descriptors().is_some()
+        && image.pipeline_layouts.iter().all(|layout| {
+            let counts =
+                layout.sets.iter().map(|set| descriptor_total(image, *set)).filter(|count| *count != 0);
+            let counts: Vec<_> = counts.collect();
+            counts.len() <= 1 && counts.iter().sum::<u64>() <= gpu.physical().max_push_descriptors.into()
+        })
+}
+
+fn descriptor_total(image: &Image, set: usize) -> u64 {
+    image.set_layouts[set].bindings.iter().map(|binding| u64::from(binding.count)).sum()
+}
+
+fn descriptor_type(kind: DescriptorKind) -> vk::DescriptorType {
+    match kind {
+        DescriptorKind::UniformBuffer => vk::DescriptorType::UNIFORM_BUFFER,
+        DescriptorKind::StorageBuffer => vk::DescriptorType::STORAGE_BUFFER,
+    }
+}
+
+impl Parts {
+    fn new(gpu: &Arc<Gpu>) -> Self {
+        let (modules, set_layouts, layouts, pipelines) = Default::default();
+        Self { gpu: gpu.clone(), modules, set_layouts, layouts, pipelines }
+    }
+
+    fn create_modules(&mut self, image: &Image) -> Result<()> {
+        for shader in &image.shaders {
+            let info = vk::ShaderModuleCreateInfo::default().code(shader.words());
+            // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has checked.
+            let module = unsafe { self.gpu.functions().create_shader_module(&info, None) }
+                .map_err(|error| failure("creating a shader module", error))?;
+            self.modules.push(module);
+        }
+        Ok(())
+    }
+
+    fn create_set_layouts(&mut self, image: &Image, is_pushed: bool) -> Result<()> {
+        for (index, layout) in image.set_layouts.iter().enumerate() {
+            let bindings: Vec<_> = layout
+                .bindings
+                .iter()
+                .map(|binding| {
+                    vk::DescriptorSetLayoutBinding::default()
+                        .binding(binding.binding)
+                        .descriptor_type(descriptor_type(binding.kind))
+                        .descriptor_count(binding.count)
+                        .stage_flags(vk::ShaderStageFlags::COMPUTE)
+                })
+                .collect();
+            let flags = match is_pushed && descriptor_total(image, index) != 0 {
+                true => vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR,
+                false => vk::DescriptorSetLayoutCreateFlags::empty(),
+            };
+            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings).flags(flags);
+            // SAFETY: the bindings live until the call returns; the flag's extension is enabled if it is used.
+            let layout = unsafe { self.gpu.functions().create_descriptor_set_layout(&info, None) }
+                .map_err(|error| failure("creating a descriptor set layout", error))?;
+            self.set_layouts.push(layout);
+        }
+        Ok(())
+    }
+
+    fn create_layouts(&mut self, image: &Image) -> Result<()> {
+        for layout in &image.pipeline_layouts {
+            let sets: Vec<_> = layout.sets.iter().map(|set| self.set_layouts[*set]).collect();
+            // One range has all: stages must not have several.
+            let bytes = u32::try_from(layout.push_constant_bytes()).unwrap_or(u32::MAX);
+            let ranges =
+                [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(bytes)];
+            let ranges = if bytes == 0 { &ranges[..0] } else { &ranges[..] };
+            let info =
+                vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(ranges);
+            // SAFETY: the lists live until the call returns; `check_limits` has checked the range.
+            let layout = unsafe { self.gpu.functions().create_pipeline_layout(&info, None) }
+                .map_err(|error| failure("creating a pipeline layout", error))?;
+            self.layouts.push(layout);
+        }
+        Ok(())
+    }
+
+    fn create_pipeline(
+        &mut self,
+        image: &Image,
+        pipeline: &format::Pipeline,
+        constants: &[u32],
+        is_pushed: bool,
+    ) -> Result<Pipeline> {
+        let name = CString::new(pipeline.entry_point.as_str())
+            .map_err(|_| Error::invalid_argument("the name of an entry point has a zero byte"))?;
+        let entries: Vec<_> = (0..constants.len() as u32)
+            .map(|id| vk::SpecializationMapEntry { constant_id: id, offset: 4 * id, size: 4 })
+            .collect();
+        let data: Vec<u8> = constants.iter().flat_map(|constant| constant.to_ne_bytes()).collect();
+        let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
+        let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(pipeline.subgroup_size.unwrap_or(0));
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(self.modules[pipeline.shader])
+            .name(&name);
+        if !constants.is_empty() {
+            stage = stage.specialization_info(&specialization);
+        }
+        if pipeline.subgroup_size.is_some() {
+            stage = stage.push_next(&mut size);
+        }
+        let layout = self.layouts[pipeline.layout];
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
+        // SAFETY: the structures live until the call returns. The caller of `prepare_executable` vouches for the code; the reader has
+        // checked that the entry point exists and that the layout has what it binds, and the device has its features.
+        let created =
+            unsafe { self.gpu.functions().create_compute_pipelines(self.gpu.pipeline_cache(), &info, None) };
+        let handles = match created {
+            Ok(handles) => handles,
+            Err((handles, error)) => {
+                self.pipelines.extend(handles);
+                return Err(failure("compiling a pipeline", error));
+            }
+        };
+        self.pipelines.extend(&handles);
+        let handle = handles.first().copied().unwrap_or_default();
+        let sets = &image.pipeline_layouts[pipeline.layout].sets;
+        let pushed = sets.iter().position(|set| descriptor_total(image, *set) != 0);
+        Ok(Pipeline {
+            handle,
+            layout,
+            slots: self.slots(pipeline),
+            set_layouts: sets.iter().map(|set| self.set_layouts[*set]).collect(),
+            pushed_set: pushed.filter(|_| is_pushed).map(|set| set as u32),
+            workgroup_size: image
+                .entry_point(pipeline)
+                .map_or([1; 3], |entry| entry.workgroup_size.value(constants).map(|size| size.max(1))),
+            name: pipeline.entry_point.clone(),
+        })
+    }
+
+    fn slots(&self, pipeline: &format::Pipeline) -> Slots {
+        let limits = self.gpu.limits();
+        match &pipeline.dispatch {
+            Dispatch::Addresses(layout) => Slots::Addresses(Addresses(layout.clone())),
+            Dispatch::Descriptors(slots) => {
+                let slot = |slot: &format::DescriptorSlot| {
+                    let (alignment, largest) = match slot.kind {
+                        DescriptorKind::UniformBuffer => {
+                            (limits.min_uniform_buffer_offset_alignment, limits.max_uniform_buffer_range)
+                        }
+                        DescriptorKind::StorageBuffer => {
+                            (limits.min_storage_buffer_offset_alignment, limits.max_storage_buffer_range)
+                        }
+                    };
+                    Slot {
+                        set: slot.set,
+                        binding: slot.binding,
+                        element: slot.element,
+                        kind: descriptor_type(slot.kind),
+                        alignment: alignment.max(1),
+                        largest_range: largest.into(),
+                    }
+                };
+                Slots::Descriptors(slots.iter().map(slot).collect())
+            }
+        }
+    }
+
+    /// Shader modules are only needed to create pipelines.
+    fn destroy_modules(&mut self) {
+        for module in self.modules.drain(..) {
+            // SAFETY: it was created by this device and is destroyed once.
+            unsafe { self.gpu.functions().destroy_shader_module(module, None) };
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if self.gpu.is_stuck() {
+            return;
+        }
+        self.destroy_modules();
+        let functions = self.gpu.functions();
+        // SAFETY: work in flight owns the executables that it uses, so the device does not use them any more.
+        unsafe {
+            for pipeline in &self.pipelines {
+                functions.destroy_pipeline(*pipeline, None);
+            }
+            for layout in &self.layouts {
+                functions.destroy_pipeline_layout(*layout, None);
+            }
+            for layout in &self.set_layouts {
+                functions.destroy_descriptor_set_layout(*layout, None);
+            }
+        }
+    }
+}

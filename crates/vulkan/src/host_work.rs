@@ -1,0 +1,212 @@
+//! What the host does in the order of queues.
+
+use std::sync::Arc;
+
+use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_hal::{HostCallFlags, HostMemory, KeptSubmission, QueueOp, Store};
+
+use crate::command::{Place, Repeats};
+use crate::memory::Allocation;
+use crate::queue::{Core, Frontier, Uses, Work};
+
+/// Bytes that are staged at once.
+const CHUNK: u64 = 4 << 20;
+/// Chunks that are in flight: while the device copies one, the file is read or written for another.
+const CHUNKS: usize = 2;
+
+/// Whether the host does this operation.
+pub(crate) fn is_for_host<N: rehal_hal::Names>(operation: &QueueOp<N>) -> bool {
+    matches!(operation, QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. })
+}
+
+/// Performs an operation whose waits are reached, and settles its signals.
+pub(crate) fn perform(core: &Arc<Core>, maps_device_memory: bool, kept: Box<KeptSubmission>) {
+    let store = kept.store();
+    if let Some(profile) = kept.profile() {
+        profile.ready();
+    }
+    match kept.op() {
+        QueueOp::HostCall { call, arguments, flags } => {
+            let call = &store.host_calls[*call as usize];
+            if flags.contains(HostCallFlags::NON_BLOCKING) {
+                kept.promise().settle(&Ok(()));
+                // Its outcome has no receiver.
+                let _ = (call.0)(*arguments);
+                return;
+            }
+            let promise = kept.promise();
+            match (call.0)(*arguments) {
+                Err(error) if error.code() == StatusCode::Deferred => promise.defer(),
+                outcome => promise.settle(&outcome.map_err(|error| error.context(kept.op().name()))),
+            }
+        }
+        QueueOp::Read { file, file_offset, target, .. } => {
+            let file = store.files[*file as usize].backend();
+            let read = |offset, memory: &HostMemory, range| file.read_at(file_offset + offset, memory, range);
+            let outcome = transfer(core, maps_device_memory, store, target, Direction::ToDevice, &read);
+            kept.promise().settle(&outcome.map_err(|error| error.context(kept.op().name())));
+        }
+        QueueOp::Write { source, file, file_offset, .. } => {
+            let file = store.files[*file as usize].backend();
+            let write =
+                |offset, memory: &HostMemory, range| file.write_at(file_offset + offset, memory, range);
+            let outcome = transfer(core, maps_device_memory, store, source, Direction::ToHost, &write);
+            kept.promise().settle(&outcome.map_err(|error| error.context(kept.op().name())));
+        }
+        operation => {
+            let error = Error::new(StatusCode::Internal, format!("{} is not the host's", operation.name()));
+            kept.promise().settle(&Err(error));
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToDevice,
+    ToHost,
+}
+
+/// Accesses a part of a file: offset in the transfer, memory and range.
+type Access<'a> = dyn Fn(u64, &HostMemory, Range) -> Result<()> + 'a;
+
+fn transfer(
+    core: &Arc<Core>,
+    maps_device_memory: bool,
+    store: &Store,
+    reference: &rehal_hal::BufferRef<u32>,
+    direction: Direction,
+    access: &Access<'_>,
+) -> Result<()> {
+    let place = Place::resolve(store, &[], reference)?;
+    let is_visible = match reference.binding {
+        rehal_hal::Binding::Direct(index) => {
+            let params = store.buffers[index as usize].params();
+            maps_device_memory || params.memory_type.contains(rehal_hal::MemoryType::HOST_VISIBLE)
+        }
+        rehal_hal::Binding::Slot(_) => false,
+    };
+    if is_visible && let Some(memory) = place.allocation().map(place.range()) {
+        if direction == Direction::ToHost {
+            place.allocation().invalidate(place.range())?;
+        }
+        access(0, &memory, memory.whole())?;
+        if direction == Direction::ToDevice {
+            place.allocation().flush(place.range())?;
+        }
+        return Ok(());
+    }
+    match direction {
+        Direction::ToDevice => read_staged(core, &place, access),
+        Direction::ToHost => write_staged(core, &place, access),
+    }
+}
+
+/// A piece of staging memory.
+struct Chunk {
+    allocation: Arc<Allocation>,
+    memory: HostMemory,
+    /// The work that uses it.
+    until: Frontier,
+}
+
+impl Chunk {
+    fn allocate(core: &Core, length: u64) -> Result<Self> {
+        let allocation = Arc::new(core.tools().allocate_staging(length)?);
+        let memory = allocation
+            .map(Range { offset: 0, length })
+            .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
+        Ok(Self { allocation, memory, until: Frontier::default() })
+    }
+
+    fn part(&self, length: u64) -> Place {
+        Place::within(&self.allocation, Range { offset: 0, length })
+    }
+}
+
+fn chunks(core: &Core, length: u64) -> Result<Vec<Chunk>> {
+    let count = length.div_ceil(CHUNK).min(CHUNKS as u64);
+    (0..count).map(|_| Chunk::allocate(core, length.min(CHUNK))).collect()
+}
+
+/// Reads a file into memory that the host cannot map: while the device copies a piece, the next is read.
+fn read_staged(core: &Arc<Core>, target: &Place, access: &Access<'_>) -> Result<()> {
+    let mut chunks = chunks(core, target.length())?;
+    let outcome = pieces(target.length()).enumerate().try_for_each(|(index, piece)| {
+        let count = chunks.len();
+        let chunk = &mut chunks[index % count];
+        wait(core, &chunk.until)?;
+        let range = Range { offset: 0, length: piece.length };
+        access(piece.offset, &chunk.memory, range)?;
+        chunk.allocation.flush(range)?;
+        chunk.until = copy(core, &chunk.part(piece.length), &target.piece(piece)?)?;
+        Ok(())
+    });
+    wait_for_all(core, &chunks).and(outcome)
+}
+
+/// Writes memory that the host cannot map to a file: while a piece is written, the device copies the next.
+fn write_staged(core: &Arc<Core>, source: &Place, access: &Access<'_>) -> Result<()> {
+    let mut chunks = chunks(core, source.length())?;
+    let all: Vec<_> = pieces(source.length()).collect();
+    let count = chunks.len();
+    let mut outcome = Ok(());
+    for index in 0..all.len() + count {
+        if outcome.is_err() {
+            break;
+        }
+        outcome = (|| {
+            // The chunk of the piece that was copied first is written, and then used again.
+            if let Some(written) = index.checked_sub(count) {
+                let (chunk, piece) = (&chunks[written % count], all[written]);
+                let range = Range { offset: 0, length: piece.length };
+                wait(core, &chunk.until)?;
+                chunk.allocation.invalidate(range)?;
+                access(piece.offset, &chunk.memory, range)?;
+            }
+            if let Some(piece) = all.get(index) {
+                let chunk = &mut chunks[index % count];
+                chunk.until = copy(core, &source.piece(*piece)?, &chunk.part(piece.length))?;
+            }
+            Ok(())
+        })();
+    }
+    wait_for_all(core, &chunks).and(outcome)
+}
+
+fn pieces(length: u64) -> impl Iterator<Item = Range> {
+    (0..length.div_ceil(CHUNK)).map(move |index| {
+        let offset = index * CHUNK;
+        Range { offset, length: CHUNK.min(length - offset) }
+    })
+}
+
+fn wait(core: &Core, work: &Frontier) -> Result<()> {
+    while !core.wait(work, None) {}
+    core.settle();
+    match core.gpu().loss() {
+        Some(loss) if !work.is_empty() => Err(loss.clone()),
+        _ => Ok(()),
+    }
+}
+
+/// The device uses the chunks until its copies are complete.
+fn wait_for_all(core: &Core, chunks: &[Chunk]) -> Result<()> {
+    chunks.iter().try_for_each(|chunk| wait(core, &chunk.until))
+}
+
+/// Copies on the queue for transfers; returns the work.
+fn copy(core: &Arc<Core>, source: &Place, target: &Place) -> Result<Frontier> {
+    let lane = core.lane_count() - 1;
+    let mut recorder = core.tools().take_recorder(core.gpu().families()[lane])?;
+    recorder.begin(Repeats::Never)?;
+    recorder.copy(source, target);
+    recorder.end()?;
+    let work = Work {
+        lane,
+        commands: recorder.commands(),
+        uses: Uses { recorder: Some(recorder), ..Uses::default() },
+    };
+    let work = core.issue(core.take_spare(), Frontier::default(), Some(work))?;
+    core.flush()?;
+    Ok(work)
+}

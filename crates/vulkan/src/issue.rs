@@ -1,0 +1,139 @@
+//! Issues submissions whose waits are reached, or are going to be reached by work of the device.
+
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_hal::{Buffer, Indexed, KeptSubmission, MemoryCounters, QueueAffinity, QueueOp};
+
+use crate::buffer::VulkanBuffer;
+use crate::command::{Place, Recorder, Repeats, VulkanCommands, record_operation};
+use crate::profile::Timed;
+use crate::queue::{Core, Frontier, Uses, Work};
+
+/// The affinity of the queue for transfers.
+const TRANSFER_QUEUE: QueueAffinity = 1 << 1;
+
+/// Issues submissions of a device.
+pub(crate) struct Issuer {
+    core: Arc<Core>,
+    counters: Arc<MemoryCounters>,
+}
+
+impl Issuer {
+    /// For a device.
+    pub(crate) fn new(core: &Arc<Core>, counters: &Arc<MemoryCounters>) -> Self {
+        Self { core: core.clone(), counters: counters.clone() }
+    }
+
+    /// Issues a submission after the work of `after`. If it fails, so do the signals.
+    pub(crate) fn issue(&self, kept: Box<KeptSubmission>, after: Frontier) -> Result<()> {
+        if let Some(profile) = kept.profile() {
+            profile.ready();
+        }
+        let work = self.prepare(&kept, &after).map_err(|error| error.context(kept.op().name()));
+        match work {
+            Ok(work) => self.core.issue(kept, after, work).map(drop),
+            Err(error) => Err(self.core.fail(kept, error)),
+        }
+    }
+
+    /// Does what the host does of a submission, and records what the device does.
+    fn prepare(&self, kept: &KeptSubmission, after: &Frontier) -> Result<Option<Work>> {
+        let store = kept.store();
+        match kept.op() {
+            QueueOp::Barrier { .. } => Ok(None),
+            QueueOp::Alloca { .. } => {
+                let created = kept.created().ok_or_else(|| {
+                    Error::new(StatusCode::Internal, "an alloca without the buffer that it allocates")
+                })?;
+                self.alloca(created, after)?;
+                Ok(None)
+            }
+            QueueOp::Dealloca { buffer, .. } => {
+                let buffer = &store.buffers[*buffer as usize];
+                self.dealloca(buffer, after)?;
+                if let Some(profile) = kept.profile() {
+                    profile.dealloca(buffer);
+                }
+                Ok(None)
+            }
+            QueueOp::Execute { command_buffer, bindings, .. } => {
+                let table = Place::table(store, bindings.of(&store.lists.buffer_refs))?;
+                let commands = VulkanCommands::of(&store.command_buffers[*command_buffer as usize])?;
+                if commands.is_empty()? {
+                    return Ok(None);
+                }
+                let (commands, mut uses) = commands.bake(&self.core, &table, kept.profile())?;
+                for place in table.iter().flatten() {
+                    uses.blocks.push(place.allocation().block().clone());
+                }
+                Ok(Some(Work { lane: 0, commands, uses }))
+            }
+            operation => {
+                let lane = self.lane(kept, operation);
+                let mut recorder = self.core.tools().take_recorder(self.core.gpu().families()[lane])?;
+                recorder.begin(Repeats::Never)?;
+                let timed = self.record(&mut recorder, kept, operation)?;
+                recorder.end()?;
+                let commands = recorder.commands();
+                let uses = Uses { recorder: Some(recorder), timed, ..Uses::default() };
+                Ok(Some(Work { lane, commands, uses }))
+            }
+        }
+    }
+
+    /// Records an operation, with timestamps if a profile wants them.
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        kept: &KeptSubmission,
+        operation: &QueueOp<Indexed>,
+    ) -> Result<Option<Timed>> {
+        let (store, tools) = (kept.store(), self.core.tools());
+        let family = recorder.family();
+        let timed = kept.profile().and_then(|profile| Timed::of(profile, self.core.gpu(), family));
+        let (Some(mut timed), Some(profile)) = (timed, kept.profile()) else {
+            record_operation(recorder, tools, store, &[], operation)?;
+            return Ok(None);
+        };
+        timed.begin(recorder, 1)?;
+        let record = |recorder: &mut Recorder| record_operation(recorder, tools, store, &[], operation);
+        match operation {
+            QueueOp::Dispatch(dispatch) => {
+                timed.dispatch(recorder, profile, store, dispatch, None, record)?;
+            }
+            _ => record(recorder)?,
+        }
+        timed.end(recorder);
+        Ok(Some(timed))
+    }
+
+    /// Transfers run on the queue for transfers if they ask for it and there is one.
+    fn lane(&self, kept: &KeptSubmission, operation: &QueueOp<Indexed>) -> usize {
+        let is_transfer = !matches!(operation, QueueOp::Dispatch(_));
+        let asks = kept.submission().affinity == TRANSFER_QUEUE;
+        usize::from(is_transfer && asks && self.core.lane_count() > 1)
+    }
+
+    fn alloca(&self, created: &Buffer, after: &Frontier) -> Result<()> {
+        let params = *created.params();
+        let kind = self.core.memory().kind(&params)?;
+        let completed = self.core.completed();
+        let allocation = self
+            .core
+            .pool()
+            .allocate(self.core.memory(), kind, created.size(), params.min_alignment, after, &completed)
+            .context(|| format!("a transient buffer of {} bytes", created.size()))?;
+        let counted = self.counters.count(params.memory_type, created.size());
+        VulkanBuffer::of(created)?.allocate(allocation, counted)
+    }
+
+    fn dealloca(&self, buffer: &Buffer, after: &Frontier) -> Result<()> {
+        let alignment = buffer.params().min_alignment;
+        let allocation = VulkanBuffer::of(buffer)?.take()?;
+        if buffer.is_queue_ordered() {
+            self.core.pool().deallocate(allocation, alignment, *after, &self.core.completed());
+        }
+        Ok(())
+    }
+}

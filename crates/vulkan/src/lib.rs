@@ -1,0 +1,28 @@
+//! The Vulkan driver: devices with Vulkan 1.2 or later, through a loader that is opened at run time.
+//!
+//! It implements the backend traits of `hal`. It must not depend on a file format of rehal, a tool, or another driver.
+//! All work of a device reaches it through queues (`queue/`), whose progress is one timeline semaphore each.
+
+#![deny(unsafe_code)]
+
+mod buffer;
+mod command;
+mod describe;
+mod device;
+mod driver;
+mod error;
+pub mod executable;
+mod executor;
+mod gpu;
+mod host_work;
+mod instance;
+mod issue;
+mod loader;
+mod memory;
+mod physical;
+mod profile;
+mod queue;
+mod semaphore;
+
+pub use driver::{DispatchAbis, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+pub use instance::{DebugMessage, DebugSeverity, DebugSink};

@@ -1,0 +1,328 @@
+#![allow(unsafe_code, reason = "calls the Vulkan driver")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ash::vk;
+use parking_lot::Mutex;
+use rehal_base::{Error, HostMemory, Range, Result};
+
+use super::kinds::Kind;
+use super::ranges::{Alignment, Ranges};
+use crate::error::failure;
+use crate::gpu::Gpu;
+
+/// Memory of the device with one Vulkan buffer over all of it. It is mapped for its lifetime where the host can.
+pub(crate) struct Block {
+    gpu: Arc<Gpu>,
+    /// Unique in the process and never reused, as handles are.
+    id: u64,
+    kind: Kind,
+    length: u64,
+    memory: vk::DeviceMemory,
+    buffer: vk::Buffer,
+    /// The host's address of the first byte, or null.
+    mapped: *mut u8,
+    /// The device's address of the first byte, or 0.
+    address: u64,
+    free: Mutex<Ranges>,
+    /// Memory of the program that the block is made of.
+    _imported: Option<HostMemory>,
+}
+
+// SAFETY: the pointer is not dereferenced here; the memory that it points to is accessed only through `HostMemory`.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+/// The usage of every block, apart from device addresses.
+const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_DST.as_raw()
+        | vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
+        | vk::BufferUsageFlags::UNIFORM_BUFFER.as_raw()
+        | vk::BufferUsageFlags::INDIRECT_BUFFER.as_raw(),
+);
+
+/// What a block is made of.
+enum Source {
+    /// New memory of this type.
+    New(Kind),
+    /// Memory of the program, in these pages.
+    Imported(HostMemory, Pages),
+}
+
+/// Pages of the host that memory is in: as long as it is, all of them are mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages {
+    /// The first byte.
+    pub(crate) start: *mut u8,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Of the memory in the pages.
+    pub(crate) offset: u64,
+}
+
+impl Block {
+    /// Allocates `length` bytes.
+    pub(crate) fn allocate(gpu: &Arc<Gpu>, kind: Kind, length: u64) -> Result<Self> {
+        Parts::create(gpu, Source::New(kind), length)?.into_block()
+    }
+
+    /// A block over memory of the program, with the whole pages that it is in.
+    pub(crate) fn import(gpu: &Arc<Gpu>, memory: HostMemory, pages: Pages) -> Result<Self> {
+        Parts::create(gpu, Source::Imported(memory, pages), pages.length)?.into_block()
+    }
+
+    /// Takes a range; `None` if the block has none.
+    pub(crate) fn take(&self, length: u64, alignment: u64) -> Option<u64> {
+        let base = if self.mapped.is_null() { self.address } else { self.mapped.addr() as u64 };
+        let least = self.gpu.memory_alignment();
+        // Offsets are aligned for the device; the address too, if the block's allows both.
+        let phase = base & (alignment - 1);
+        let phase = if phase.is_multiple_of(least) { phase } else { 0 };
+        self.free.lock().take(length, Alignment { alignment: alignment.max(least), phase })
+    }
+
+    /// Returns a range.
+    pub(crate) fn give(&self, range: Range) {
+        self.free.lock().give(range.offset, range.length);
+    }
+
+    /// Whether nothing of it is allocated.
+    pub(crate) fn is_free(&self) -> bool {
+        self.free.lock().is_whole()
+    }
+
+    /// The Vulkan buffer over all of it.
+    pub(crate) fn buffer(&self) -> vk::Buffer {
+        self.buffer
+    }
+
+    /// Its id: unique in the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its memory type.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The device's address of the first byte, or 0 if the device has no addresses.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// A range for the host, which keeps `keeper`, and thereby the block, alive. `None` if the host cannot map it.
+    pub(crate) fn map(
+        self: &Arc<Self>,
+        range: Range,
+        keeper: impl Send + Sync + 'static,
+    ) -> Option<HostMemory> {
+        if self.mapped.is_null() || !range.fits(self.length) {
+            return None;
+        }
+        // SAFETY: the range is in the block, which is mapped as a whole.
+        let pointer = NonNull::new(unsafe { self.mapped.add(range.offset as usize) })?;
+        let keeper = Box::new((self.clone(), keeper));
+        // SAFETY: the keeper owns the block, which is mapped until it is dropped. The memory is the system's, which has
+        // initialized it; devices write it. Nothing here has references to it.
+        Some(unsafe { HostMemory::foreign(pointer, range.length as usize, true, keeper) })
+    }
+
+    /// Makes the host's writes to a range visible to the device.
+    pub(crate) fn flush(&self, range: Range) -> Result<()> {
+        match self.mapped_range(range) {
+            // SAFETY: the memory is mapped, and the range is as Vulkan requires.
+            Some(range) => unsafe { self.gpu.functions().flush_mapped_memory_ranges(&[range]) }
+                .map_err(|error| failure("flushing mapped memory", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the device's writes to a range visible to the host.
+    pub(crate) fn invalidate(&self, range: Range) -> Result<()> {
+        match self.mapped_range(range) {
+            // SAFETY: the memory is mapped, and the range is as Vulkan requires.
+            Some(range) => unsafe { self.gpu.functions().invalidate_mapped_memory_ranges(&[range]) }
+                .map_err(|error| failure("invalidating mapped memory", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// A range that has to be flushed or invalidated, rounded to what the device flushes at once. Allocations are aligned to
+    /// that, so none of another is touched.
+    fn mapped_range(&self, range: Range) -> Option<vk::MappedMemoryRange<'static>> {
+        if !self.kind.needs_flushes() || range.length == 0 {
+            return None;
+        }
+        let atom = self.gpu.limits().non_coherent_atom_size.max(1);
+        let start = range.offset / atom * atom;
+        let end = (range.offset + range.length).div_ceil(atom) * atom;
+        let size = if end >= self.length { vk::WHOLE_SIZE } else { end - start };
+        Some(vk::MappedMemoryRange::default().memory(self.memory).offset(start).size(size))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let functions = self.gpu.functions();
+        // SAFETY: work that uses the block owns it, so none is left. Freeing the memory unmaps it.
+        unsafe {
+            functions.destroy_buffer(self.buffer, None);
+            functions.free_memory(self.memory, None);
+        }
+        self.gpu.release_block(self.kind.heap, self.length);
+    }
+}
+
+/// The parts of a block while it is made; dropping them destroys what there is.
+struct Parts {
+    gpu: Arc<Gpu>,
+    kind: Kind,
+    length: u64,
+    buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    is_counted: bool,
+    imported: Option<(HostMemory, Pages)>,
+}
+
+impl Parts {
+    fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
+        let any = Kind { index: 0, heap: 0, flags: vk::MemoryPropertyFlags::empty() };
+        let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
+        let mut parts =
+            Self { gpu: gpu.clone(), kind: any, length, buffer, memory, is_counted: false, imported: None };
+        let types = match &source {
+            Source::New(kind) => 1 << kind.index,
+            Source::Imported(_, pages) => gpu.importable_types(pages)?,
+        };
+        parts.create_buffer(matches!(source, Source::Imported(..)))?;
+        // SAFETY: the buffer was just created.
+        let needs = unsafe { gpu.functions().get_buffer_memory_requirements(parts.buffer) };
+        let types = types & needs.memory_type_bits;
+        parts.kind = match &source {
+            Source::New(kind) => *kind,
+            Source::Imported(..) => gpu.kind_for_host(types)?,
+        };
+        if types & (1 << parts.kind.index) == 0 {
+            return Err(Error::invalid_argument("buffers cannot be in this type of memory"));
+        }
+        let length = match &source {
+            Source::New(_) => needs.size.max(length),
+            Source::Imported(..) => length,
+        };
+        if needs.size > length {
+            return Err(Error::out_of_range(format!(
+                "a buffer of {length} bytes needs {} bytes of memory",
+                needs.size
+            )));
+        }
+        gpu.reserve_block(parts.kind.heap, length)?;
+        (parts.length, parts.is_counted) = (length, true);
+        parts.allocate_memory(source)?;
+        // SAFETY: both were just created, and the memory has the size and the type that the buffer needs.
+        unsafe { gpu.functions().bind_buffer_memory(parts.buffer, parts.memory, 0) }
+            .map_err(|error| failure("binding memory to a buffer", error))?;
+        Ok(parts)
+    }
+
+    fn create_buffer(&mut self, is_imported: bool) -> Result<()> {
+        let mut usage = USAGE;
+        if self.gpu.has_addresses() {
+            usage |= vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+        }
+        let families = self.gpu.families();
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default()
+            .handle_types(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+        let mut info = vk::BufferCreateInfo::default().size(self.length).usage(usage);
+        if families.len() > 1 {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(families);
+        }
+        if is_imported {
+            info = info.push_next(&mut external);
+        }
+        // SAFETY: the structures live until the call returns, and the extension of the chain is enabled if it is used.
+        self.buffer = unsafe { self.gpu.functions().create_buffer(&info, None) }
+            .map_err(|error| failure(&format!("creating a buffer of {} bytes", self.length), error))?;
+        Ok(())
+    }
+
+    fn allocate_memory(&mut self, source: Source) -> Result<()> {
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
+        let mut import = vk::ImportMemoryHostPointerInfoEXT::default()
+            .handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+        let mut info =
+            vk::MemoryAllocateInfo::default().allocation_size(self.length).memory_type_index(self.kind.index);
+        if self.gpu.has_addresses() {
+            info = info.push_next(&mut flags);
+        }
+        if let Source::Imported(memory, pages) = source {
+            import.p_host_pointer = pages.start.cast();
+            self.imported = Some((memory, pages));
+            info = info.push_next(&mut import);
+        }
+        // SAFETY: the chain's structures live until the call returns. Imported memory is owned by `self`, and then by the block,
+        // which frees the device's memory first.
+        self.memory = unsafe { self.gpu.functions().allocate_memory(&info, None) }
+            .map_err(|error| failure(&format!("allocating {} bytes", self.length), error))?;
+        Ok(())
+    }
+
+    fn into_block(mut self) -> Result<Block> {
+        let functions = self.gpu.functions();
+        let mut mapped = std::ptr::null_mut();
+        if let Some((_, pages)) = &self.imported {
+            mapped = pages.start;
+        } else if self.kind.is_host_visible() {
+            let all = vk::MemoryMapFlags::empty();
+            // SAFETY: the memory is host-visible and not mapped yet.
+            mapped = unsafe { functions.map_memory(self.memory, 0, vk::WHOLE_SIZE, all) }
+                .map_err(|error| failure(&format!("mapping {} bytes", self.length), error))?
+                .cast();
+        }
+        let mut address = 0;
+        if self.gpu.has_addresses() {
+            let info = vk::BufferDeviceAddressInfo::default().buffer(self.buffer);
+            // SAFETY: the feature is enabled, and the buffer and its memory were created for it.
+            address = unsafe { functions.get_buffer_device_address(&info) };
+        }
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        let block = Block {
+            gpu: self.gpu.clone(),
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
+            kind: self.kind,
+            length: self.length,
+            memory: self.memory,
+            buffer: self.buffer,
+            mapped,
+            address,
+            free: Mutex::new(Ranges::new(self.length)),
+            _imported: self.imported.take().map(|(memory, _)| memory),
+        };
+        // The block owns them now.
+        (self.buffer, self.memory, self.is_counted) = (vk::Buffer::null(), vk::DeviceMemory::null(), false);
+        Ok(block)
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let functions = self.gpu.functions();
+        // SAFETY: both are null, or were created and are not used by any work.
+        unsafe {
+            functions.destroy_buffer(self.buffer, None);
+            functions.free_memory(self.memory, None);
+        }
+        if self.is_counted {
+            self.gpu.release_block(self.kind.heap, self.length);
+        }
+    }
+}

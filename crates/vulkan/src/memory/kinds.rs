@@ -1,0 +1,176 @@
+use ash::vk::{self, MemoryPropertyFlags as Flags};
+use rehal_base::{Error, Result};
+use rehal_hal::{BufferParams, BufferUsage, MemoryAccess, MemoryType};
+
+/// The bit of [`MemoryType::DEVICE_LOCAL`] alone, without visibility.
+const DEVICE_LOCAL: MemoryType = MemoryType::DEVICE_LOCAL.difference(MemoryType::DEVICE_VISIBLE);
+const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
+const MAPPING: BufferUsage = BufferUsage::MAPPING_SCOPED
+    .union(BufferUsage::MAPPING_PERSISTENT)
+    .union(BufferUsage::MAPPING_ACCESS_RANDOM);
+
+/// A memory type of a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Its index.
+    pub(crate) index: u32,
+    /// Its heap.
+    pub(crate) heap: u32,
+    /// Its properties.
+    pub(crate) flags: Flags,
+}
+
+impl Kind {
+    /// Whether the host can map it.
+    pub(crate) fn is_host_visible(self) -> bool {
+        self.flags.contains(Flags::HOST_VISIBLE)
+    }
+
+    /// Whether writes have to be flushed and reads invalidated.
+    pub(crate) fn needs_flushes(self) -> bool {
+        self.is_host_visible() && !self.flags.contains(Flags::HOST_COHERENT)
+    }
+}
+
+/// The memory type for buffers with these parameters, of those in `mask`. Fails if none is suitable.
+pub(crate) fn choose(
+    memory: &vk::PhysicalDeviceMemoryProperties,
+    params: &BufferParams,
+    mask: u32,
+) -> Result<Kind> {
+    let wanted = params.memory_type;
+    let is_optional =
+        wanted.contains(MemoryType::OPTIMAL) || params.usage.contains(BufferUsage::MAPPING_OPTIONAL);
+    let must_be_visible = wanted.contains(MemoryType::HOST_VISIBLE) && !is_optional;
+    let unusable = Flags::PROTECTED | Flags::LAZILY_ALLOCATED | Flags::DEVICE_COHERENT_AMD;
+    let kinds = (0..).zip(memory.memory_types_as_slice()).map(|(index, it)| Kind {
+        index,
+        heap: it.heap_index,
+        flags: it.property_flags,
+    });
+    kinds
+        .filter(|kind| {
+            mask & (1 << kind.index) != 0
+                && !kind.flags.intersects(unusable)
+                && (!must_be_visible || kind.is_host_visible())
+        })
+        // The first of the best, since drivers list faster memory first.
+        .first_max_by_key(|kind| score(*kind, params))
+        .ok_or_else(|| {
+            Error::invalid_argument(format!("the device has no memory of type {:?}", params.memory_type))
+        })
+}
+
+trait FirstMax: Iterator + Sized {
+    /// The first item with the largest key.
+    fn first_max_by_key<K: Ord>(self, key: impl Fn(&Self::Item) -> K) -> Option<Self::Item> {
+        self.fold(None, |best: Option<Self::Item>, item| match best {
+            Some(best) if key(&best) >= key(&item) => Some(best),
+            _ => Some(item),
+        })
+    }
+}
+
+impl<I: Iterator> FirstMax for I {}
+
+fn score(kind: Kind, params: &BufferParams) -> i32 {
+    let wanted = params.memory_type;
+    let has = |flag| kind.flags.contains(flag);
+    let is_for_host = wanted.intersects(MemoryType::HOST_VISIBLE) && !wanted.intersects(DEVICE_LOCAL);
+    let reads = !params.usage.contains(BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE);
+    let mut score = 0;
+    if is_for_host {
+        // Memory of the device that the host can see is often small, and slow to read.
+        score -= if has(Flags::DEVICE_LOCAL) { 8 } else { 0 };
+        score += if has(Flags::HOST_CACHED) && reads { 4 } else { 0 };
+    } else {
+        score += if has(Flags::DEVICE_LOCAL) { 16 } else { 0 };
+        let wants_host = wanted.intersects(MemoryType::HOST_VISIBLE);
+        score += if has(Flags::HOST_VISIBLE) == wants_host { 4 } else { 0 };
+    }
+    score + if has(Flags::HOST_COHERENT) { 1 } else { 0 }
+}
+
+/// What a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host cannot map memory that was
+/// requested for the device alone.
+pub(crate) fn grant(kind: Kind, params: BufferParams, maps_device_memory: bool) -> BufferParams {
+    let has = |flag| kind.flags.contains(flag);
+    let is_hidden = !maps_device_memory && !params.memory_type.intersects(MemoryType::HOST_VISIBLE);
+    let mut granted = params.memory_type - MemoryType::OPTIMAL;
+    // Where host and device share their memory, what was requested as local to the host is not the device's too.
+    let is_device_local = !granted.contains(MemoryType::HOST_LOCAL) || granted.contains(DEVICE_LOCAL);
+    granted.set(DEVICE_LOCAL, has(Flags::DEVICE_LOCAL) && is_device_local);
+    granted.set(MemoryType::HOST_VISIBLE, has(Flags::HOST_VISIBLE) && !is_hidden);
+    granted.set(MemoryType::HOST_COHERENT, has(Flags::HOST_COHERENT) && !is_hidden);
+    granted.set(MemoryType::HOST_CACHED, has(Flags::HOST_CACHED) && !is_hidden);
+    granted |= MemoryType::DEVICE_VISIBLE;
+    let mut usage = params.usage | BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET;
+    if granted.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_CACHED) {
+        usage |= MAPPING;
+    }
+    BufferParams {
+        memory_type: granted,
+        usage,
+        access: if params.access.is_empty() { ALL_ACCESS } else { params.access },
+        ..params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A discrete GPU: its own memory, memory of the host, cached memory of the host, and a window.
+    fn discrete() -> vk::PhysicalDeviceMemoryProperties {
+        let mut memory = vk::PhysicalDeviceMemoryProperties { memory_type_count: 4, ..Default::default() };
+        let host = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
+        let flags = [Flags::DEVICE_LOCAL, host, host | Flags::HOST_CACHED, Flags::DEVICE_LOCAL | host];
+        for (it, flags) in memory.memory_types.iter_mut().zip(flags) {
+            it.property_flags = flags;
+        }
+        memory
+    }
+
+    fn params(memory_type: MemoryType, usage: BufferUsage) -> BufferParams {
+        BufferParams { memory_type, usage, ..BufferParams::default() }
+    }
+
+    fn chosen(memory_type: MemoryType, usage: BufferUsage) -> u32 {
+        choose(&discrete(), &params(memory_type, usage), u32::MAX).unwrap().index
+    }
+
+    #[test]
+    fn memory_is_chosen_as_asked() {
+        let none = BufferUsage::empty();
+        assert_eq!(chosen(MemoryType::DEVICE_LOCAL, none), 0);
+        assert_eq!(chosen(MemoryType::OPTIMAL, none), 0);
+        assert_eq!(chosen(MemoryType::OPTIMAL | MemoryType::DEVICE_LOCAL, none), 0);
+        assert_eq!(chosen(MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE, none), 2);
+        let sequential = BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE;
+        assert_eq!(chosen(MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE, sequential), 1);
+        assert_eq!(chosen(MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE, none), 3);
+    }
+
+    #[test]
+    fn what_is_granted_is_true_of_the_memory() {
+        let memory = discrete();
+        let local = params(MemoryType::DEVICE_LOCAL, BufferUsage::empty());
+        let kind = choose(&memory, &local, u32::MAX).unwrap();
+        assert_eq!(grant(kind, local, true).memory_type, MemoryType::DEVICE_LOCAL);
+        let staging = params(MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE, BufferUsage::empty());
+        let granted = grant(choose(&memory, &staging, u32::MAX).unwrap(), staging, true);
+        assert!(granted.memory_type.contains(staging.memory_type | MemoryType::HOST_CACHED));
+        assert!(!granted.memory_type.contains(MemoryType::DEVICE_LOCAL));
+        assert!(granted.usage.contains(BufferUsage::MAPPING_SCOPED));
+    }
+
+    #[test]
+    fn a_device_without_suitable_memory_says_so() {
+        let mut memory = discrete();
+        memory.memory_type_count = 1;
+        let wanted = params(MemoryType::HOST_LOCAL, BufferUsage::empty());
+        let error = choose(&memory, &wanted, u32::MAX).err().unwrap();
+        assert!(error.message().contains("no memory of type"), "{error}");
+        assert!(choose(&memory, &params(MemoryType::DEVICE_LOCAL, BufferUsage::empty()), 0).is_err());
+    }
+}

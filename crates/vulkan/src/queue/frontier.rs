@@ -1,0 +1,44 @@
+/// Limit on the queues of a device: one for dispatches, one for transfers.
+pub(crate) const LANES: usize = 2;
+
+/// Work of a device: on each lane, everything up to a position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frontier([u64; LANES]);
+
+impl Frontier {
+    /// The work of one lane up to a position.
+    pub(crate) fn at(lane: usize, position: u64) -> Self {
+        let mut frontier = Self::default();
+        frontier.0[lane] = position;
+        frontier
+    }
+
+    /// The position on a lane; 0 for nothing.
+    pub(crate) fn on(&self, lane: usize) -> u64 {
+        self.0[lane]
+    }
+
+    /// Adds the work of `other`.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (mine, other) in self.0.iter_mut().zip(other.0) {
+            *mine = (*mine).max(other);
+        }
+    }
+
+    /// Whether it has no work.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; LANES]
+    }
+
+    /// Whether all of its work is part of `other`.
+    pub(crate) fn is_reached(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(mine, other)| *mine <= other)
+    }
+
+    /// Whether all of its work is part of one or the other.
+    pub(crate) fn is_within(&self, one: &Self, other: &Self) -> bool {
+        let mut both = *one;
+        both.join(other);
+        self.is_reached(&both)
+    }
+}

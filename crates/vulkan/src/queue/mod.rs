@@ -1,0 +1,309 @@
+//! Queues: how work reaches the device, and how it is known to be complete.
+//!
+//! A *lane* is a queue of Vulkan with one timeline semaphore, its progress. Work that is issued to a lane has a *position*, and
+//! the progress is the position of the last work that is complete. A [`Frontier`] is a position on each lane: what a submission
+//! needs, or what signals a semaphore. So submissions of one device never wait for the host: what they need is issued before
+//! them, and a dependency is a barrier on the same lane or a wait for the progress of another.
+//!
+//! Work that is issued while the lane is busy is collected, and submitted to Vulkan as one batch once a thread waits for it,
+//! the lane becomes idle, or enough has been collected.
+
+mod frontier;
+mod lane;
+mod progress;
+mod settle;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ash::vk;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rehal_base::{Error, Result};
+use rehal_hal::KeptSubmission;
+
+pub(crate) use frontier::{Frontier, LANES};
+pub(crate) use progress::Progress;
+
+use crate::command::{Instance, Recorder, Tools};
+use crate::gpu::Gpu;
+use crate::memory::{Block, Memory, Pool};
+use crate::profile::Timed;
+use crate::semaphore::VulkanSemaphore;
+use lane::{Lane, Track};
+use settle::Settling;
+
+/// The work of a device: what is issued, in flight and complete.
+pub(crate) struct Core {
+    gpu: Arc<Gpu>,
+    tools: Tools,
+    pool: Pool,
+    lanes: Vec<Lane>,
+    state: Mutex<State>,
+    /// Wakes the thread of [`Progress`].
+    work: Condvar,
+    settling: Mutex<Settling>,
+    completed: [AtomicU64; LANES],
+    #[allow(clippy::vec_box, reason = "boxes are moved to and from work in flight")]
+    spare: Mutex<Vec<Box<KeptSubmission>>>,
+    /// The longest that work may take without any progress of its lane.
+    timeout: Option<Duration>,
+    /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
+    turnstile: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    tracks: [Track; LANES],
+    /// Issued submissions that are not settled, in order.
+    entries: VecDeque<Entry>,
+    /// Whether a callback or another device waits, which does not watch the device.
+    is_demanded: bool,
+    /// Whether the thread of [`Progress`] waits for work.
+    is_asleep: bool,
+    is_closed: bool,
+}
+
+impl State {
+    /// Adds a submission behind those that need no more than it does. So those of a single lane are in the order in which they
+    /// are complete, and what a submission waits for is before it.
+    fn insert(&mut self, entry: Entry) {
+        let is_before = |it: &Entry| it.needs.is_reached(&entry.needs);
+        let index = self.entries.iter().rposition(is_before).map_or(0, |index| index + 1);
+        self.entries.insert(index, entry);
+    }
+}
+
+/// A submission that is issued.
+struct Entry {
+    kept: Box<KeptSubmission>,
+    /// The work after which its signals are settled.
+    needs: Frontier,
+    /// What the device uses meanwhile.
+    _uses: Uses,
+}
+
+/// What work of the device uses: none of it is destroyed before the work is complete.
+#[derive(Default)]
+pub(crate) struct Uses {
+    /// The commands, recorded for this submission.
+    pub(crate) recorder: Option<Box<Recorder>>,
+    /// The commands, recorded before.
+    pub(crate) _instance: Option<Arc<Instance>>,
+    /// Memory.
+    pub(crate) blocks: Vec<Arc<Block>>,
+    /// What the recorder times for a profile.
+    pub(crate) timed: Option<Timed>,
+    /// Receives the recorder's timestamp.
+    pub(crate) sampled: Option<Arc<AtomicU64>>,
+}
+
+/// Commands to issue.
+pub(crate) struct Work {
+    /// The lane, in [`Core::lane_count`].
+    pub(crate) lane: usize,
+    /// Executable commands.
+    pub(crate) commands: vk::CommandBuffer,
+    /// What they use, including the command buffer.
+    pub(crate) uses: Uses,
+}
+
+/// Limit on the submissions that are collected in a batch.
+const BATCH_LIMIT: usize = 128;
+/// Batches in flight above which submissions are collected.
+const BATCHES_IN_FLIGHT: usize = 2;
+/// Limit on the kept submissions whose memory is reused.
+const SPARE_LIMIT: usize = 64;
+
+impl Core {
+    /// The queues of a device.
+    pub(crate) fn create(gpu: &Arc<Gpu>, timeout: Option<Duration>) -> Result<Arc<Self>> {
+        let memory = Memory::new(gpu);
+        let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
+        Ok(Arc::new(Self {
+            gpu: gpu.clone(),
+            tools: Tools::create(&memory)?,
+            pool: Pool::default(),
+            lanes,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            settling: Mutex::default(),
+            completed: Default::default(),
+            spare: Mutex::default(),
+            timeout,
+            turnstile: Mutex::default(),
+        }))
+    }
+
+    /// The device.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        self.tools.memory()
+    }
+
+    /// What queues have deallocated.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What recording commands needs.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// The number of lanes: the first is for all work, the second, if there is one, for transfers.
+    pub(crate) fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The work that is known to be complete.
+    pub(crate) fn completed(&self) -> Frontier {
+        let mut completed = Frontier::default();
+        for (lane, position) in self.completed.iter().enumerate() {
+            completed.join(&Frontier::at(lane, position.load(Ordering::Acquire)));
+        }
+        completed
+    }
+
+    /// Memory for a submission, reused.
+    pub(crate) fn take_spare(&self) -> Box<KeptSubmission> {
+        self.spare.lock().pop().unwrap_or_else(|| Box::new(KeptSubmission::empty()))
+    }
+
+    /// Keeps the memory of a submission that is settled.
+    fn give_spare(&self, mut kept: Box<KeptSubmission>) {
+        kept.clear();
+        let mut spare = self.spare.lock();
+        if spare.len() < SPARE_LIMIT {
+            spare.push(kept);
+        }
+    }
+
+    /// Issues a submission, which has no commands, or those of `work`, after the work of `after`. Its signals are settled when
+    /// all of that is complete. Returns what signals them.
+    ///
+    /// If it fails, so do the signals.
+    pub(crate) fn issue(
+        &self,
+        kept: Box<KeptSubmission>,
+        after: Frontier,
+        work: Option<Work>,
+    ) -> Result<Frontier> {
+        if let Some(loss) = self.gpu.loss() {
+            return Err(self.fail(kept, loss.clone()));
+        }
+        if work.is_none() && after.is_empty() {
+            // Nothing of the device is involved.
+            kept.promise().settle(&Ok(()));
+            self.give_spare(kept);
+            return Ok(after);
+        }
+        let mut state = self.state.lock();
+        let mut needs = after;
+        let mut uses = Uses::default();
+        let mut is_flushed = Ok(());
+        if let Some(work) = work {
+            let position = match self.add(&mut state, &after, work.lane, work.commands) {
+                Ok(position) => position,
+                Err(error) => {
+                    drop(state);
+                    self.lose(error.clone());
+                    return Err(self.fail(kept, error));
+                }
+            };
+            needs.join(&Frontier::at(work.lane, position));
+            uses = work.uses;
+            let track = &state.tracks[work.lane];
+            if track.batches_in_flight() < BATCHES_IN_FLIGHT || track.open_count() >= BATCH_LIMIT {
+                // On failure the device is lost, and settling fails what is outstanding, this submission too.
+                is_flushed = self.flush_lane(&mut state, work.lane);
+            }
+        }
+        state.is_demanded |= self.schedule(&kept, needs);
+        state.insert(Entry { kept, needs, _uses: uses });
+        self.wake(&mut state);
+        drop(state);
+        if let Err(error) = is_flushed {
+            self.lose(error.clone());
+            return Err(error);
+        }
+        if let Some(loss) = self.gpu.loss() {
+            // It was lost meanwhile.
+            self.settle_lost(&loss.clone());
+        }
+        if needs.is_reached(&self.completed()) {
+            self.settle();
+        }
+        Ok(needs)
+    }
+
+    /// Fails the signals of a submission that cannot be issued.
+    pub(crate) fn fail(&self, kept: Box<KeptSubmission>, error: Error) -> Error {
+        kept.promise().settle(&Err(error.clone()));
+        self.give_spare(kept);
+        error
+    }
+
+    /// Notes in the semaphores that a submission signals what signals them. Returns whether a callback or another device waits for them, which does
+    /// not watch the device.
+    fn schedule(&self, kept: &KeptSubmission, needs: Frontier) -> bool {
+        let store = kept.store();
+        let signals = kept.submission().signals.of(&store.lists.timepoints);
+        let mut is_watched = false;
+        for signal in signals {
+            is_watched |= match VulkanSemaphore::of(&store.semaphores[signal.semaphore as usize], self) {
+                Some(semaphore) => semaphore.schedule(signal.value, needs),
+                None => true,
+            };
+        }
+        is_watched
+    }
+
+    /// A callback or another device waits, which does not watch the device.
+    pub(crate) fn demand(&self) {
+        let mut state = self.state.lock();
+        if !state.entries.is_empty() {
+            state.is_demanded = true;
+            self.wake(&mut state);
+        }
+    }
+
+    /// Wakes the thread of [`Progress`] if it has something to do.
+    fn wake(&self, state: &mut MutexGuard<'_, State>) {
+        if state.is_asleep || state.is_demanded {
+            state.is_asleep = false;
+            self.work.notify_one();
+        }
+    }
+
+    /// Submits to Vulkan what is collected.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let flushed = (0..self.lanes.len()).try_for_each(|lane| self.flush_lane(&mut state, lane));
+        drop(state);
+        if let Err(error) = &flushed {
+            self.lose(error.clone());
+        }
+        flushed
+    }
+
+    /// The device is lost: fails everything that is outstanding.
+    pub(crate) fn lose(&self, error: Error) {
+        let error = self.gpu.lose(error).clone();
+        self.settle_lost(&error);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Work in flight owns what it uses, and was completed, or failed, when the device was dropped.
+        for lane in &self.lanes {
+            lane.finish(&self.gpu);
+        }
+    }
+}

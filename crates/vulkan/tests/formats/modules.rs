@@ -1,0 +1,310 @@
+use std::ops::RangeInclusive;
+
+use rehal_base::StatusCode;
+use rehal_vulkan::executable::format::spirv::{Access, Component, ResourceKind};
+use rehal_vulkan::executable::format::{
+    BindingRequirement, Dispatch, Feature, Image, Root, Shader, ShaderSupport, infer,
+};
+use spirv::{BuiltIn, Capability, Decoration, ExecutionMode, Op, StorageClass};
+
+use crate::assembler::Module;
+
+fn shader(module: &Module) -> Shader {
+    Shader::read(module.words.clone(), 0).unwrap()
+}
+
+/// The accesses of an entry point by binding.
+fn accesses(module: &Module, entry: &str) -> Vec<(u32, Access)> {
+    let shader = shader(module);
+    shader.entry_point(entry).unwrap().resources.iter().map(|it| (it.binding, it.access)).collect()
+}
+
+fn access(reads: bool, writes: bool) -> Access {
+    Access { reads, writes }
+}
+
+#[test]
+fn accesses_follow_pointers_and_calls() {
+    let module = Module::for_descriptors()
+        .entry(20, "first")
+        .entry(21, "second")
+        .types()
+        .buffer(30, 0, 0)
+        .buffer(31, 0, 1)
+        .buffer(32, 0, 2)
+        .buffer(33, 0, 3)
+        .buffer(34, 0, 4)
+        .function(20, |body| body.load(40, 30).store(42, 31).op(Op::FunctionCall, &[1, 44, 22]))
+        .function(21, |body| body.op(Op::ArrayLength, &[3, 45, 34, 0]))
+        .function(22, |body| {
+            // An increment, and a pointer that is selected: not tracked, so anything may happen.
+            let atomic =
+                body.op(Op::AccessChain, &[7, 46, 32, 8, 8]).op(Op::AtomicIIncrement, &[3, 47, 46, 8, 8]);
+            atomic.op(Op::AccessChain, &[7, 48, 33, 8, 8]).op(Op::Select, &[7, 49, 8, 48, 48])
+        });
+    let expected = [
+        (0, access(true, false)),
+        (1, access(false, true)),
+        (2, access(true, true)),
+        (3, access(true, true)),
+    ];
+    assert_eq!(accesses(&module, "first"), expected);
+    assert_eq!(accesses(&module, "second"), [(4, access(false, false))]);
+}
+
+#[test]
+fn decorations_limit_accesses_and_aliases_join_them() {
+    let module = Module::for_descriptors()
+        .entry(20, "main")
+        .types()
+        .op(Op::Decorate, &[30, Decoration::NonWritable as u32])
+        .buffer(30, 0, 0)
+        .buffer(31, 0, 1)
+        .buffer(32, 0, 1)
+        .function(20, |body| body.op(Op::Select, &[7, 40, 8, 30, 30]).load(41, 31).store(43, 32));
+    assert_eq!(accesses(&module, "main"), [(0, access(true, false)), (1, access(true, true))]);
+}
+
+#[test]
+fn workgroup_sizes_may_be_specialized() {
+    let specialized = Module::for_descriptors()
+        .entry(20, "main")
+        .op(Op::Decorate, &[10, Decoration::SpecId as u32, 1])
+        .op(Op::Decorate, &[12, Decoration::BuiltIn as u32, BuiltIn::WorkgroupSize as u32])
+        .types()
+        .op(Op::SpecConstant, &[3, 10, 64])
+        .op(Op::Constant, &[3, 11, 2])
+        .op(Op::TypeVector, &[9, 3, 3])
+        .op(Op::SpecConstantComposite, &[9, 12, 10, 11, 11])
+        .function(20, |body| body);
+    let shader = shader(&specialized);
+    let size = shader.entry_point("main").unwrap().workgroup_size;
+    assert_eq!(size.0[0], Component::Specialized { id: 1, default: 64 });
+    assert_eq!(size.value(&[]), [64, 2, 2]);
+    assert_eq!(size.value(&[7, 8]), [8, 2, 2]);
+    assert_eq!(shader.specialization_constants().iter().map(|it| it.id).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn local_sizes_may_be_ids() {
+    let module = Module::for_descriptors()
+        .op_text(Op::EntryPoint, &[5, 20], "main")
+        .op(Op::ExecutionModeId, &[20, ExecutionMode::LocalSizeId as u32, 10, 11, 11])
+        .types()
+        .op(Op::Constant, &[3, 10, 32])
+        .op(Op::Constant, &[3, 11, 1])
+        .function(20, |body| body);
+    assert_eq!(shader(&module).entry_point("main").unwrap().workgroup_size.value(&[]), [32, 1, 1]);
+}
+
+#[test]
+fn a_bare_module_with_descriptors_has_the_layout_that_it_declares() {
+    let module = Module::for_descriptors()
+        .entry(20, "main")
+        .types()
+        .buffer(30, 0, 0)
+        .buffer(31, 0, 3)
+        .op(Op::MemberDecorate, &[9, 1, Decoration::Offset as u32, 8])
+        .op(Op::TypeStruct, &[9, 3, 3])
+        .op(Op::TypePointer, &[10, StorageClass::PushConstant as u32, 9])
+        .op(Op::Variable, &[10, 11, StorageClass::PushConstant as u32])
+        .function(20, |body| body.load(40, 30));
+    let bytes = module.bytes();
+    assert_eq!(infer(&bytes), Some("vulkan-spirv-raw"));
+    let image = Image::read("vulkan-spirv-raw", &bytes).unwrap();
+    let [function] = &image.functions()[..] else { panic!("one function") };
+    assert_eq!((function.name.as_str(), function.binding_count, function.constant_count), ("main", 4, 3));
+    assert_eq!(function.workgroup_size, [4, 2, 1]);
+    assert_eq!(image.set_layouts[0].bindings.len(), 4);
+    let Dispatch::Descriptors(slots) = &image.pipelines[0].dispatch else { panic!("descriptors") };
+    assert_eq!(slots.iter().map(|slot| slot.binding).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}
+
+/// A module whose push constants are the root and two constants.
+fn with_root(texts: &[&str]) -> Module {
+    let mut module = Module::for_addresses().entry(20, "main");
+    for text in texts {
+        module = module.processed(text);
+    }
+    for (member, offset) in [0, 8, 16, 20, 24, 28].into_iter().enumerate() {
+        module = module.op(Op::MemberDecorate, &[9, member as u32, Decoration::Offset as u32, offset]);
+    }
+    module
+        .op(Op::Decorate, &[9, Decoration::Block as u32])
+        .types()
+        .op(Op::TypeInt, &[12, 64, 0])
+        .op(Op::TypeStruct, &[9, 12, 12, 3, 3, 3, 3])
+        .op(Op::TypePointer, &[10, StorageClass::PushConstant as u32, 9])
+        .op(Op::Variable, &[10, 11, StorageClass::PushConstant as u32])
+        .function(20, |body| body)
+}
+
+#[test]
+fn metadata_describes_the_addresses_of_a_bare_module() {
+    let texts = [
+        "another tool's mark",
+        "iree.vulkan.bda.v1.bindings=2",
+        "iree.vulkan.bda.v1.constants=3",
+        "iree.vulkan.bda.v1.binding.1=16,1024",
+    ];
+    let bytes = with_root(&texts).bytes();
+    assert_eq!(infer(&bytes), Some("vulkan-spirv-bda-raw"));
+    let image = Image::read("vulkan-spirv-bda-raw", &bytes).unwrap();
+    let [function] = &image.functions()[..] else { panic!("one function") };
+    assert_eq!((function.binding_count, function.constant_count), (2, 3));
+    assert_eq!(image.pipeline_layouts[0].push_constant_bytes(), 44);
+    let Dispatch::Addresses(layout) = &image.pipelines[0].dispatch else { panic!("addresses") };
+    let none = BindingRequirement { alignment: 1, length: 0 };
+    assert_eq!(layout.requirements, [none, BindingRequirement { alignment: 16, length: 1024 }]);
+    let bare = Image::read("vulkan-spirv-bda-raw", &with_root(&[]).bytes()).unwrap();
+    let Dispatch::Addresses(layout) = &bare.pipelines[0].dispatch else { panic!("addresses") };
+    assert_eq!(layout.binding_count, None);
+}
+
+#[test]
+fn malformed_metadata_is_rejected() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["iree.vulkan.bda.v1.bindings=2", "iree.vulkan.bda.v1.bindings=2"], "each field once"),
+        (&["iree.vulkan.bda.v1.bindings=70000"], "a decimal number in range"),
+        (&["iree.vulkan.bda.v1.bindings=+2"], "a decimal number in range"),
+        (&["iree.vulkan.bda.v1.root=4,32"], "a root of 32 bytes at 0"),
+        (
+            &["iree.vulkan.bda.v1.constants=1", "iree.vulkan.bda.v1.constant_offset=28"],
+            "constants after the root",
+        ),
+        (&["iree.vulkan.bda.v1.binding.0=3,0", "iree.vulkan.bda.v1.bindings=1"], "a power of two"),
+        (
+            &["iree.vulkan.bda.v1.binding.1=4,0", "iree.vulkan.bda.v1.bindings=1"],
+            "a binding below the number",
+        ),
+        (&["iree.vulkan.bda.v1.colour=blue"], "expected root, constant_offset"),
+    ];
+    for (texts, expected) in cases {
+        let error = Image::read("vulkan-spirv-bda-raw", &with_root(texts).bytes()).unwrap_err();
+        assert!(error.message().contains(expected), "{texts:?}: {}", error.message());
+    }
+}
+
+#[test]
+fn a_module_without_a_root_takes_no_addresses() {
+    let module = Module::for_addresses().entry(20, "main").types().function(20, |body| body);
+    let error = Image::read("vulkan-spirv-bda-raw", &module.bytes()).unwrap_err();
+    assert!(error.message().contains("one variable with the root"), "{}", error.message());
+    let descriptors = Module::for_descriptors().entry(20, "main").types().function(20, |body| body);
+    let error = Image::read("vulkan-spirv-bda-raw", &descriptors.bytes()).unwrap_err();
+    assert!(error.message().contains("PhysicalStorageBufferAddresses"), "{}", error.message());
+}
+
+#[test]
+fn the_root_has_the_layout_of_the_abi() {
+    let root = Root { bindings: 0x1122_3344_5566_7788, constants: 2, binding_base: 3, constant_base: 4 };
+    let bytes = root.to_bytes();
+    assert_eq!(bytes[..8], 0x1122_3344_5566_7788_u64.to_le_bytes());
+    assert_eq!((bytes[8], bytes[16], bytes[20]), (2, 3, 4));
+    assert_eq!(bytes[24..], [0; 8]);
+}
+
+/// A device that supports what a function says.
+struct Device<F>(F);
+
+impl<F: Fn(Feature) -> bool> ShaderSupport for Device<F> {
+    fn supports(&self, feature: Feature) -> bool {
+        (self.0)(feature)
+    }
+
+    fn spirv_version(&self) -> (u8, u8) {
+        (1, 5)
+    }
+
+    fn subgroup_sizes(&self) -> Option<RangeInclusive<u32>> {
+        None
+    }
+}
+
+#[test]
+fn a_device_is_refused_by_the_name_of_what_it_lacks() {
+    let lacks = |module: &Module, missing: Feature| {
+        let shader = shader(module);
+        let error = shader.check_device(&Device(|feature| feature != missing)).err();
+        error.map(|error| {
+            assert_eq!(error.code(), StatusCode::Unavailable);
+            error.message().to_owned()
+        })
+    };
+    let plain = Module::for_descriptors();
+    let with = |capability: Capability| Module::for_descriptors().op(Op::Capability, &[capability as u32]);
+    assert_eq!(lacks(&plain, Feature::ShaderInt64), None);
+    assert_eq!(
+        lacks(&with(Capability::Int64), Feature::ShaderInt64).unwrap(),
+        "the device lacks shaderInt64"
+    );
+    assert_eq!(
+        lacks(&with(Capability::GroupNonUniformArithmetic), Feature::SubgroupArithmetic).unwrap(),
+        "the device lacks VK_SUBGROUP_FEATURE_ARITHMETIC_BIT"
+    );
+    assert_eq!(
+        lacks(&with(Capability::StorageBuffer16BitAccess), Feature::StorageBuffer16BitAccess).unwrap(),
+        "the device lacks storageBuffer16BitAccess"
+    );
+    // One of two suffices.
+    assert_eq!(lacks(&with(Capability::Int64Atomics), Feature::ShaderBufferInt64Atomics), None);
+    // Nothing of the driver enables these.
+    assert_eq!(
+        lacks(&with(Capability::RayTracingKHR), Feature::ShaderInt64).unwrap(),
+        "the device lacks SPIR-V capability RayTracingKHR"
+    );
+    let unknown = Module::for_descriptors().op(Op::Capability, &[9_999_999]);
+    assert_eq!(lacks(&unknown, Feature::ShaderInt64).unwrap(), "the device lacks SPIR-V capability 9999999");
+    let extension = Module::for_descriptors().op_text(Op::Extension, &[], "SPV_NV_mesh_shader");
+    assert_eq!(
+        lacks(&extension, Feature::ShaderInt64).unwrap(),
+        "the device lacks SPIR-V extension SPV_NV_mesh_shader"
+    );
+    let mut newer = Module::for_descriptors();
+    newer.words[1] = 0x0001_0600;
+    assert_eq!(lacks(&newer, Feature::ShaderInt64).unwrap(), "the device lacks SPIR-V 1.6 (it has 1.5)");
+    let mode = plain.op(Op::ExecutionMode, &[20, ExecutionMode::DenormPreserve as u32, 64]);
+    assert_eq!(
+        lacks(&mode, Feature::DenormPreserveFloat64).unwrap(),
+        "the device lacks shaderDenormPreserveFloat64"
+    );
+}
+
+#[test]
+fn names_of_features_are_unique() {
+    let mut names: Vec<_> = Feature::ALL.iter().map(|feature| feature.name()).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn images_are_not_buffers() {
+    let module = Module::for_descriptors()
+        .entry(20, "main")
+        .types()
+        .op(Op::TypeSampler, &[9])
+        .op(Op::TypePointer, &[10, StorageClass::UniformConstant as u32, 9])
+        .place(30, 0, 0)
+        .op(Op::Variable, &[10, 30, StorageClass::UniformConstant as u32])
+        .function(20, |body| body.op(Op::Load, &[9, 40, 30]));
+    assert_eq!(shader(&module).entry_point("main").unwrap().resources[0].kind, ResourceKind::Other);
+    let error = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap_err();
+    assert!(error.message().contains("expected buffers"), "{}", error.message());
+}
+
+#[test]
+fn constants_must_fit_what_they_specialize() {
+    let module = Module::for_descriptors()
+        .entry(20, "main")
+        .op(Op::Decorate, &[10, Decoration::SpecId as u32, 0])
+        .types()
+        .op(Op::TypeInt, &[9, 64, 0])
+        .op(Op::SpecConstant, &[9, 10, 1, 0])
+        .function(20, |body| body);
+    let image = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap();
+    assert!(image.check_constants(&[]).is_ok());
+    let error = image.check_constants(&[1]).unwrap_err();
+    assert_eq!(error.message(), "specialization constant 0 of the executable has 64 bits; constants have 32");
+}
