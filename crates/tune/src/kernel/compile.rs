@@ -142,6 +142,20 @@ pub fn build_substitutes(
     options: &CompilerOptions,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
+    substitute_sources(substitutions, |source| {
+        let KernelLibrary { bytes, messages: printed } = build_kernel(source, options)?;
+        if !printed.trim().is_empty() {
+            messages(source, printed.trim_end());
+        }
+        Ok(Some(bytes))
+    })
+}
+
+/// The same with libraries that have been compiled before, by source; `None` leaves a source as it is.
+pub fn substitute_sources(
+    substitutions: &mut [Substitution],
+    mut library: impl FnMut(&Path) -> Result<Option<Vec<u8>>>,
+) -> Result<()> {
     for substitution in substitutions {
         let replacement = &mut substitution.replacement;
         let Code::File(path) = &replacement.code else { continue };
@@ -149,12 +163,8 @@ pub fn build_substitutes(
             continue;
         }
         let source: PathBuf = path.clone();
-        let built = build_kernel(&source, options);
-        let KernelLibrary { bytes, messages: printed } =
-            built.context(|| format!("the substitute for {}", substitution.selector))?;
-        if !printed.trim().is_empty() {
-            messages(&source, printed.trim_end());
-        }
+        let library = library(&source).context(|| format!("the substitute for {}", substitution.selector))?;
+        let Some(bytes) = library else { continue };
         replacement.code = Code::Bytes(bytes.into());
         replacement.name = Some(source.display().to_string());
         replacement.keeps_missing = true;
