@@ -372,3 +372,21 @@ fn an_interrupted_replay_leaves_no_part_of_a_ledger() {
         assert_eq!(count(), 0, "signal {signal}");
     }
 }
+
+#[test]
+fn a_full_directory_for_temporary_files_is_not_blamed_on_the_source() {
+    let scratch = Scratch::new();
+    let source = scratch.file("kernel.c", "");
+    let output = scratch.path("kernel.so");
+    for (message, advice) in [
+        ("ld: final link failed: No space left on device", "try: make room for temporary files, "),
+        ("kernel.c:1:1: error: expected an expression", "try: correct the source"),
+    ] {
+        let script = scratch.file("compiler", format!("echo '{message}' >&2\nexit 1\n"));
+        let mut tool = common::command("rehal");
+        tool.args(["kernel", "build", &source, "-o", output.to_str().unwrap()]);
+        let ran = common::ran(tool.env("CC", format!("sh {script}")).output().unwrap());
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(message) && ran.stderr.contains(advice), "{ran:?}");
+    }
+}

@@ -64,6 +64,31 @@ fn a_crash_is_reduced_to_its_dispatch_and_the_byte_that_causes_it() {
     assert!(ran.stderr.contains("a replay of the capture does not crash"), "{ran:?}");
 }
 
+#[test]
+fn a_source_is_compiled_once() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let function = "add_dispatch_0_elementwise_4_f32";
+    let source = scratch.path("kernel.c").to_str().unwrap().to_string();
+    let selected = format!("--function={function}");
+    run(&["rehal", "kernel", "stub", "--no_run", &selected, &path, "-o", &source]);
+    let text = fs::read_to_string(&source).unwrap();
+    let place = "// Compute item i here.\n";
+    let text = text.replacen(place, &format!("{place}__builtin_trap();\n"), 1);
+    fs::write(&source, text.replacen("return 1;", "return 0;", 1)).unwrap();
+    let count = scratch.path("count");
+    let compiler = format!("echo . >> {}\nexec cc \"$@\"\n", count.display());
+    let compiler = format!("sh {}", scratch.file("compiler", compiler));
+    let substitution = format!("--replay_executable_substitution={function}={source}");
+    let mut tool = common::command("rehal");
+    tool.args(["reduce", "--device=local-sync", "--check=crash", "--format=json", &substitution, &path]);
+    let ran = common::ran(tool.args(["-o", &output(&scratch)]).env("CC", compiler).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["after"]["dispatches"], 1, "{report}");
+    assert_eq!(fs::read_to_string(&count).unwrap(), ".\n");
+}
+
 /// The kernels of the chain with a fault.
 fn faulty(scratch: &Scratch, number: u8) -> String {
     const MARK: &[u8] = b"REHAL-FAULT\0";

@@ -81,6 +81,8 @@ pub struct SlicedExecutable {
     pub captured_bytes: u64,
     /// Size in bytes in the slice, if functions were removed.
     pub stripped_bytes: Option<u64>,
+    /// Number of functions that the work does not dispatch.
+    pub unused_function_count: u64,
 }
 
 /// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it writes the same

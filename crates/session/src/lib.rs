@@ -123,7 +123,7 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, build_kernel, build_substitutes,
+    TemporaryDirectory, build_kernel, build_substitutes, substitute_sources,
 };
 pub use rehal_tune::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions,

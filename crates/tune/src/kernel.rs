@@ -11,7 +11,7 @@ use std::path::Path;
 use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
-pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes};
+pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes, substitute_sources};
 pub use temporary::TemporaryDirectory;
 
 /// The language of a kernel's source.

@@ -154,13 +154,17 @@ fn write(
         );
     }
     for it in &slice.executables {
-        output::note(&match it.stripped_bytes {
-            Some(bytes) => {
-                format!("note: executable {}: {} of {} bytes are left", it.id, bytes, it.captured_bytes)
+        let id = it.id;
+        output::note(&match (it.stripped_bytes, it.unused_function_count) {
+            (Some(bytes), _) => {
+                format!("note: executable {id}: {bytes} of {} bytes are left", it.captured_bytes)
             }
-            None => format!(
-                "note: executable {} stays whole: it is not known to be safe to remove functions, or there is nothing to remove",
-                it.id
+            (None, 0) => {
+                format!("note: executable {id} stays whole: the work dispatches all of its functions")
+            }
+            (None, count) => format!(
+                "note: executable {id} stays whole: it is not known to be safe to remove the functions that are not dispatched, \
+                 {count} of them"
             ),
         });
     }

@@ -85,7 +85,9 @@ impl Shared<'_> {
             let stripped_bytes = self.stripped(op, used)?.map(|it| it.bytes);
             let id = self.plan.executables[op.created as usize].record(self.plan.bytes()).id;
             let captured_bytes = op.data.of(self.plan.bytes()).len() as u64;
-            Ok(SlicedExecutable { id, captured_bytes, stripped_bytes })
+            let functions = u64::from(self.plan.executables[op.created as usize].function_count);
+            let unused_function_count = functions.saturating_sub(used.len() as u64);
+            Ok(SlicedExecutable { id, captured_bytes, stripped_bytes, unused_function_count })
         })
         .collect()
     }

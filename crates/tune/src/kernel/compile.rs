@@ -1,6 +1,7 @@
 //! Compiles the source of a kernel with the system's compiler.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -88,8 +89,11 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
             message.push('\n');
             message.push_str(messages.trim_end());
         }
-        let advice = "correct the source";
-        return Err(Error::invalid_argument(message).advise(advice));
+        if is_full(directory.path(), &messages) {
+            let error = Error::resource_exhausted(message);
+            return Err(error.advise("make room for temporary files, or name another directory: TMPDIR=PATH"));
+        }
+        return Err(Error::invalid_argument(message).advise("correct the source"));
     }
     let other_output = || "leave out flags that change what the compiler writes";
     let bytes = std::fs::read(&library)
@@ -102,6 +106,25 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         return Err(Error::invalid_argument(message).advise(other_output()));
     }
     Ok(KernelLibrary { bytes, messages })
+}
+
+/// Whether a compiler failed because there is no room for what it writes: it says so, or there still is none.
+fn is_full(directory: &Path, messages: &str) -> bool {
+    /// More than a file system keeps in the record of a file.
+    const PROBE_BYTES: usize = 64 << 10;
+    let probe = || -> std::io::Result<()> {
+        let path = directory.join("probe");
+        let written = std::fs::write(&path, vec![1; PROBE_BYTES]);
+        std::fs::remove_file(path)?;
+        written
+    };
+    let is_full =
+        |error: std::io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    let said = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT].map(|errno| {
+        let text = std::io::Error::from(errno).to_string();
+        text.split(" (os error").next().unwrap_or_default().to_owned()
+    });
+    said.iter().any(|text| messages.contains(text)) || probe().is_err_and(is_full)
 }
 
 /// Whether a file is an ELF image of type `ET_DYN`; an object file, assembly or preprocessed source is not.
@@ -119,6 +142,20 @@ pub fn build_substitutes(
     options: &CompilerOptions,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
+    substitute_sources(substitutions, |source| {
+        let KernelLibrary { bytes, messages: printed } = build_kernel(source, options)?;
+        if !printed.trim().is_empty() {
+            messages(source, printed.trim_end());
+        }
+        Ok(Some(bytes))
+    })
+}
+
+/// The same with libraries that have been compiled before, by source; `None` leaves a source as it is.
+pub fn substitute_sources(
+    substitutions: &mut [Substitution],
+    mut library: impl FnMut(&Path) -> Result<Option<Vec<u8>>>,
+) -> Result<()> {
     for substitution in substitutions {
         let replacement = &mut substitution.replacement;
         let Code::File(path) = &replacement.code else { continue };
@@ -126,12 +163,8 @@ pub fn build_substitutes(
             continue;
         }
         let source: PathBuf = path.clone();
-        let built = build_kernel(&source, options);
-        let KernelLibrary { bytes, messages: printed } =
-            built.context(|| format!("the substitute for {}", substitution.selector))?;
-        if !printed.trim().is_empty() {
-            messages(&source, printed.trim_end());
-        }
+        let library = library(&source).context(|| format!("the substitute for {}", substitution.selector))?;
+        let Some(bytes) = library else { continue };
         replacement.code = Code::Bytes(bytes.into());
         replacement.name = Some(source.display().to_string());
         replacement.keeps_missing = true;

@@ -28,7 +28,8 @@ fn name(kind: NameKind) -> (&'static str, &'static str) {
 pub(super) fn text(it: &Redaction) -> String {
     let mut lines = Vec::new();
     let total: u64 = it.replaced.values().map(|data| data.bytes).sum();
-    lines.push(format!("replaced: {total} bytes"));
+    // Zeros become zeros at other places.
+    lines.push(format!("replaced: {} of {total} bytes of data", total.saturating_sub(it.unchanged_bytes)));
     for (kind, counted) in &it.replaced {
         lines.push(format!(
             "  {}: {} bytes in {} records",
@@ -68,7 +69,7 @@ pub(super) fn text(it: &Redaction) -> String {
     ));
     lines.push(format!("  workgroup counts in buffers: {} bytes", kept.workgroup_count_bytes));
     lines.push(format!(
-        "  numbers other than 0 that are the same, as their range has no others or by chance: {} bytes",
+        "  numbers other than 0 of the data, as their range has no others or by chance: {} bytes",
         it.unchanged_bytes
     ));
     lines.push(format!("  names of scopes, files and caches: {}", kept.name_count));

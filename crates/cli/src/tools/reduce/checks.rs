@@ -55,6 +55,8 @@ struct Crash {
 pub(super) struct Checks {
     /// `argv[0]`.
     program: OsString,
+    /// The libraries of kernels, for processes.
+    kernels: String,
     subject: Subject,
     /// The flag.
     timeout: Option<Duration>,
@@ -78,6 +80,12 @@ impl Checks {
     ) -> Result<(Self, Option<SlicedDispatch>)> {
         let mut this = Self {
             program: invocation.program.clone(),
+            kernels: match check {
+                Check::Command(_) => String::new(),
+                Check::Crash | Check::Wrong | Check::Slow(_) => {
+                    child::compile_kernels(&invocation.flags, directory)?
+                }
+            },
             subject: Subject::Crash(Crash { signal: String::new(), function: None }),
             timeout,
             first: OnceLock::new(),
@@ -119,7 +127,7 @@ impl Checks {
     }
 
     fn child(&self, request: &Request, capture: &Path) -> Result<Ended> {
-        self.process(child::command(&self.program, request, capture)?, "rehal")
+        self.process(child::command(&self.program, request, capture, &self.kernels)?, "rehal")
     }
 
     fn process(&self, command: Command, program: &str) -> Result<Ended> {

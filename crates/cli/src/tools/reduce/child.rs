@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::env;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,22 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, Cut, KernelOptions, Kernels, Ledger, Observer, Operation, Range, Replay,
-    SliceOptions, SlicedDispatch, VerifyOptions, WrongResult, has_wrong_result, wrong_result,
+    CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
+    Kernels, Ledger, Observer, Operation, Range, Replay, SliceOptions, SlicedDispatch, Substitution,
+    VerifyOptions, WrongResult, build_kernel, has_wrong_result, substitute_sources, wrong_result,
 };
 use serde_json::{Value, json};
 
 use super::{AGAINST, FUNCTION};
+use crate::flags::Flags;
 use crate::tools::{ledger_flags, replay_flags, verify};
 use crate::{Invocation, output};
 
 /// The request to a process, as JSON; its flags are those of the tool that started it.
 const REQUEST: &str = "REHAL_REDUCE_REQUEST";
+
+/// The libraries of kernels, as JSON.
+const KERNELS: &str = "REHAL_REDUCE_KERNELS";
 
 /// Exit status of a process: the capture shows what is looked for.
 pub(super) const INTERESTING: u8 = 0;
@@ -54,12 +59,51 @@ pub(super) fn request() -> Option<(Request, PathBuf)> {
     parse(&serde_json::from_str(&text).ok()?)
 }
 
-/// The process for a request.
-pub(super) fn command(called: &OsStr, request: &Request, capture: &Path) -> Result<Command> {
+/// The libraries of kernels that substitutions name by source, in `directory`, as JSON for [`command`]: by source. Each is compiled
+/// once, not by each process.
+pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<String> {
+    let mut libraries = serde_json::Map::new();
+    for Substitution { selector, replacement, .. } in flags.list(&replay_flags::SUBSTITUTION) {
+        let Code::File(source) = replacement.code else { continue };
+        let Some(name) = source.to_str().filter(|it| !libraries.contains_key(*it)) else { continue };
+        if KernelLanguage::of(&source).is_none() {
+            continue;
+        }
+        let built = build_kernel(&source, &CompilerOptions::default());
+        let KernelLibrary { bytes, messages, .. } =
+            built.context(|| format!("the substitute for {selector}"))?;
+        if !messages.trim().is_empty() {
+            output::note(messages.trim_end());
+        }
+        let file = directory.join(format!("kernel-{}.so", libraries.len()));
+        fs::write(&file, bytes).map_err(|error| Error::io("writing a compiled kernel", &error))?;
+        if let Some(file) = file.to_str() {
+            libraries.insert(name.to_owned(), file.into());
+        }
+    }
+    Ok(Value::Object(libraries).to_string())
+}
+
+/// Uses the libraries that have been compiled.
+fn substitute_compiled(substitutions: &mut [Substitution]) -> Result<()> {
+    let libraries: Value = match env::var(KERNELS) {
+        Ok(text) => serde_json::from_str(&text).unwrap_or_default(),
+        Err(_) => return Ok(()),
+    };
+    substitute_sources(substitutions, |source| {
+        let file = source.to_str().and_then(|source| libraries[source].as_str());
+        let read = file.map(fs::read).transpose();
+        read.map_err(|error| Error::io("reading a compiled kernel", &error))
+    })
+}
+
+/// The process for a request, with the libraries of [`compile_kernels`].
+pub(super) fn command(called: &OsStr, request: &Request, capture: &Path, kernels: &str) -> Result<Command> {
     use std::os::unix::process::CommandExt;
     let program = env::current_exe().map_err(|error| Error::io("starting a process for a check", &error))?;
     let mut command = Command::new(program);
-    command.arg0(called).args(env::args_os().skip(1)).env(REQUEST, text(request, capture)?);
+    command.arg0(called).args(env::args_os().skip(1));
+    command.env(REQUEST, text(request, capture)?).env(KERNELS, kernels);
     Ok(command)
 }
 
@@ -112,6 +156,7 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
 fn prepare(invocation: &Invocation, capture: &CaptureFile) -> Result<(Replay, CrashReports)> {
     let mut options = replay_flags::Options::of(invocation)?;
     options.path = invocation.operand();
+    substitute_compiled(&mut options.replay.substitutions)?;
     replay_flags::prepare(&options, capture.plan()?)
 }
 
@@ -153,7 +198,7 @@ impl Observer for Locator {
 
 /// The dispatch that a file of [`Request::Locate`] has.
 pub(super) fn located(path: &Path) -> Option<SlicedDispatch> {
-    let place: [u8; 12] = std::fs::read(path).ok()?.try_into().ok()?;
+    let place: [u8; 12] = fs::read(path).ok()?.try_into().ok()?;
     let (record, occurrence) = place.split_at(4);
     Some(SlicedDispatch {
         record: u32::from_le_bytes(record.try_into().ok()?),
