@@ -51,12 +51,25 @@ pub fn corpus() -> Option<PathBuf> {
 ///
 /// If the directory cannot be read, or has too few captures to be one of the two.
 pub fn captures(set: &Path) -> Vec<PathBuf> {
-    let directory = set.join("captures");
-    let entries = std::fs::read_dir(&directory);
+    captures_in(&set.join("captures"), 50)
+}
+
+/// The captures of the fixtures on Vulkan, by name.
+///
+/// # Panics
+///
+/// As [`captures`].
+pub fn vulkan_captures() -> Vec<PathBuf> {
+    captures_in(&fixtures().join("vulkan/captures"), 20)
+}
+
+/// The captures in a directory, of which there must be more than `least`.
+fn captures_in(directory: &Path, least: usize) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory);
     let entries = entries.unwrap_or_else(|error| panic!("reading {}: {error}", directory.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("the directory can be read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireereplay"));
-    assert!(paths.len() > 50, "{} has only {} captures", directory.display(), paths.len());
+    assert!(paths.len() > least, "{} has only {} captures", directory.display(), paths.len());
     paths.sort();
     paths
 }

@@ -29,6 +29,11 @@ pub enum Remedy {
     ValidateByDigest,
     /// Give one device for each device of a capture.
     GiveDevices,
+    /// Use a device of another driver, which runs the executables.
+    UseDriver {
+        /// The driver's name.
+        driver: &'static str,
+    },
     /// Load the plugin that has the missing imports of an executable.
     LoadPlugin,
     /// Compile a native module to bytecode, with a plugin for its native functions.
@@ -99,6 +104,7 @@ impl fmt::Display for Remedy {
                 "restore the original file; for copies, capture again with validation by digest"
             }
             Self::GiveDevices => "give one device for each device of the capture",
+            Self::UseDriver { driver } => return write!(f, "use a device of driver '{driver}'"),
             Self::LoadPlugin => "load the plugin that provides them",
             Self::CompileModule => {
                 "compile the module to bytecode (.vmfb), and native code that its kernels import to a plugin"
@@ -115,6 +121,9 @@ impl fmt::Display for Remedy {
                 }
                 FileKind::Profile => "reports of it can be printed as a device profile",
                 FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
+                FileKind::VulkanExecutable | FileKind::SpirV => {
+                    "it can replace an executable of a capture on a Vulkan device"
+                }
                 FileKind::Npy => "it can be an input of a function",
                 FileKind::Empty | FileKind::Zip | FileKind::Text => "name another file",
             },

@@ -28,6 +28,10 @@ pub enum FileKind {
     Profile,
     /// Machine code, in one ELF image or in several (FatELF).
     Elf,
+    /// An executable for Vulkan.
+    VulkanExecutable,
+    /// A SPIR-V module.
+    SpirV,
     /// A NumPy array.
     Npy,
     /// A zip archive that is not a module.
@@ -52,6 +56,8 @@ impl FileKind {
             [b'I', b'R', b'P', b'F', ..] => Self::Profile,
             [b'G', b'G', b'U', b'F', ..] => Self::Gguf,
             [0x7F, b'E', b'L', b'F', ..] | [0xFA, 0x70, 0x0E, 0x1F, ..] => Self::Elf,
+            [b'V', b'K', b'E', b'1', ..] => Self::VulkanExecutable,
+            [0x03, 0x02, 0x23, 0x07, ..] => Self::SpirV,
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Self::Npy,
             // The name of the first file of the archive.
             [b'P', b'K', 3, 4, ..] if at(30, b"module.fb") => Self::Module,
@@ -76,10 +82,17 @@ impl FileKind {
             Self::Safetensors => "a safetensors parameter file",
             Self::Profile => "a device profile (.ireeprof)",
             Self::Elf => "an ELF image (machine code)",
+            Self::VulkanExecutable => "an executable for Vulkan",
+            Self::SpirV => "a SPIR-V module (.spv)",
             Self::Npy => "a NumPy array (.npy)",
             Self::Zip => "a zip archive",
             Self::Text => "a text file",
         }
+    }
+
+    /// Whether it is code that a device may run by itself. Executables of some devices are text.
+    pub fn may_be_executable(self) -> bool {
+        matches!(self, Self::Elf | Self::Module | Self::Text | Self::VulkanExecutable | Self::SpirV)
     }
 
     /// Whether it holds parameters.
@@ -176,6 +189,8 @@ mod tests {
             (b"\x10\0\0\0\0\0\0\0{\"w\":".to_vec(), Some(FileKind::Safetensors)),
             (b"\x7FELF\x02".to_vec(), Some(FileKind::Elf)),
             (b"\xFA\x70\x0E\x1F".to_vec(), Some(FileKind::Elf)),
+            (b"VKE1\0\0\0\0".to_vec(), Some(FileKind::VulkanExecutable)),
+            (b"\x03\x02\x23\x07\0\0\x01\0".to_vec(), Some(FileKind::SpirV)),
             (b"\x93NUMPY\x01".to_vec(), Some(FileKind::Npy)),
             ("// Grüße\n".into(), Some(FileKind::Text)),
             // Truncated within its last character.

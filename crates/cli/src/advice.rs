@@ -32,6 +32,7 @@ fn in_flags(remedy: &Remedy) -> String {
             "restore the original file; for copies, capture again with --device_replay_file_validation=digest"
         }
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
+        Remedy::UseDriver { driver } => return format!("use --device={driver}"),
         Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
         Remedy::CompileModule => {
             "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"
@@ -68,6 +69,10 @@ fn uses(kind: FileKind) -> Option<&'static str> {
         FileKind::Elf => Some(
             "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, \
              rehal benchmark-executable --executable_file=FILE measures it, and --executable_plugin=FILE loads it as a plugin",
+        ),
+        FileKind::VulkanExecutable | FileKind::SpirV => Some(
+            "rehal run --device=vulkan --replay_executable_substitution=ID=FILE runs it in place of an executable of a \
+             capture, and rehal benchmark-executable --device=vulkan --executable_file=FILE measures it",
         ),
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
         FileKind::Profile => Some(

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
-use rehal_session::drivers;
 use rehal_session::hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
 
 use crate::tool::run_tool;
@@ -36,8 +35,7 @@ impl DriverBackend for Discrete {
 }
 
 /// The drivers of the tools, and the discrete one.
-pub(crate) fn drivers_with_discrete() -> DriverRegistry {
-    let mut registry = drivers();
+pub(crate) fn with_discrete(mut registry: DriverRegistry) -> DriverRegistry {
     let local_sync = registry.find("local-sync").unwrap().clone();
     registry.register(Driver::new(Discrete(local_sync))).unwrap();
     registry

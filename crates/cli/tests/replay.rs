@@ -207,9 +207,10 @@ fn devices_are_listed_in_the_reference_format() {
         for line in lines.lines() {
             let name = line.trim_start().split_once(':').unwrap().0;
             let reason = format!("(unavailable: this build has no '{name}' driver)");
-            assert_eq!(line.ends_with(&reason), !name.starts_with("local-"), "{line}");
+            assert_eq!(line.ends_with(&reason), ["cuda", "hip"].contains(&name), "{line}");
         }
-        assert_eq!(print(&[tool, "--list_devices"]), "local-sync://\nlocal-task://\n");
+        // Vulkan may have no device here.
+        assert!(print(&[tool, "--list_devices"]).starts_with("local-sync://\nlocal-task://\n"));
         assert_eq!(print(&[tool, "--list_devices=local-sync"]), "local-sync://\n");
         let dump = format!(
             "{rule}# Enumerated devices for driver 'local-sync'\n{rule}\n\
@@ -220,6 +221,6 @@ fn devices_are_listed_in_the_reference_format() {
         let parts: Vec<_> = all.split(&format!("\n{rule}# Enumerated devices for driver '")).collect();
         assert_eq!(parts.len(), 5, "{all}");
         assert!(all.contains(&format!("\n\n{dump}\n{rule}")), "{all}");
-        assert!(all.ends_with("# unavailable: this build has no 'vulkan' driver\n"), "{all}");
+        assert!(all.contains("# Enumerated devices for driver 'vulkan'\n"), "{all}");
     }
 }

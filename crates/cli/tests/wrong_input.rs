@@ -113,8 +113,8 @@ fn an_invalid_device() {
     for tool in [TOOLS[0], TOOLS[2], TOOLS[3]] {
         for (device, expected) in [
             (
-                "vulkan",
-                "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
+                "cuda",
+                "UNIMPLEMENTED; this build has no 'cuda' driver\n  at: --device=cuda\n  try: \
                  --device=local-task runs it here; available drivers: local-sync, local-task",
             ),
             (
@@ -132,8 +132,8 @@ fn an_invalid_device() {
             assert!(stderr.contains(expected), "{stderr}");
         }
         for query in ["--list_devices", "--dump_devices"] {
-            let missing = fail(&[tool, &[&format!("{query}=vulkan")]].concat());
-            assert!(missing.starts_with("UNIMPLEMENTED; this build has no 'vulkan' driver"), "{missing}");
+            let missing = fail(&[tool, &[&format!("{query}=cuda")]].concat());
+            assert!(missing.starts_with("UNIMPLEMENTED; this build has no 'cuda' driver"), "{missing}");
             let unknown = fail(&[tool, &[&format!("{query}=nothing")]].concat());
             assert!(unknown.starts_with("NOT_FOUND; driver 'nothing' does not exist"), "{unknown}");
         }

@@ -74,7 +74,9 @@ pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
 pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
-pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter};
+pub use executable::{
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, other_driver,
+};
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;

@@ -1,10 +1,10 @@
 //! Prepares the executables of a capture, or their replacements, on the replaying devices.
 
-use rehal_base::{Context, Error, FileKind, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
-    PrepareExecutable,
+    PrepareExecutable, other_driver,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
@@ -110,21 +110,23 @@ fn prepare_replacement(
     if kind == Some(FileKind::Empty) {
         return Err(refuse(FileKind::Empty).advise(NO_EXECUTABLE));
     }
+    let unknown = || match kind {
+        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => {
+            let what = format!("device '{}' does not run {}", device.info().driver, kind.name());
+            Error::incompatible(what).advise(Remedy::UseFile(kind))
+        }
+        Some(kind) => refuse(kind).advise("name the format: ID@FORMAT=PATH"),
+        None => Error::invalid_argument("the device cannot infer the executable format of the file")
+            .advise("name the format: ID@FORMAT=PATH"),
+    };
     let format = match replacement.format.as_deref() {
         Some(format) => format,
-        None => device.infer_executable_format(data).ok_or_else(|| {
-            kind.map(refuse)
-                .unwrap_or_else(|| {
-                    Error::invalid_argument("the device cannot infer the executable format of the file")
-                })
-                .advise("name the format: ID@FORMAT=PATH")
-        })?,
+        None => device.infer_executable_format(data).ok_or_else(unknown)?,
     };
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     let prepared = prepared.map_err(|error| match kind {
-        // VM executables are modules, and executables of some devices are text.
-        None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
-        Some(kind) => refuse(kind),
+        Some(kind) if !kind.may_be_executable() => refuse(kind),
+        _ => error,
     });
     Ok((prepared?, replacement.code(format)))
 }
@@ -134,7 +136,12 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     let caching_mode = params.caching_mode - CachingMode::ALIAS_PROVIDED_DATA;
     // SAFETY: the user who replays a capture, or names a replacement, requests to run this code, as
     // docs/unsafe.md and the help of the tools state: a capture is as trusted as a program.
-    unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) }
+    let prepared =
+        unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) };
+    prepared.map_err(|error| match other_driver(params.format, &device.info().driver) {
+        Some(driver) => error.advise(Remedy::UseDriver { driver }),
+        None => error,
+    })
 }
 
 /// An executable of a capture whose functions are looked up.

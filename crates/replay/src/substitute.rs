@@ -189,7 +189,8 @@ impl Display for Selector {
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
 
 /// The advice for a file that cannot replace an executable.
-pub(crate) const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a shared library";
+pub(crate) const NO_EXECUTABLE: &str =
+    "name a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan";
 
 impl Substitution {
     /// Replaces the executables selected by `selector` with `replacement`.

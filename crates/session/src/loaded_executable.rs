@@ -3,7 +3,7 @@
 mod launches;
 mod source;
 
-use rehal_base::{Context, Error, FileKind, Result};
+use rehal_base::{Context, Error, FileKind, Remedy, Result};
 use rehal_hal::{
     Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY,
 };
@@ -15,7 +15,8 @@ pub use launches::{LaunchArguments, LaunchBinding, Launches, MAX_LAUNCHES};
 pub use source::ExecutableSource;
 
 /// Advice about a file that is not an executable.
-const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a shared library";
+const NO_EXECUTABLE: &str =
+    "name a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan";
 
 /// Options of [`LoadedExecutable::load`].
 #[derive(Clone, Debug, Default)]
@@ -92,8 +93,8 @@ impl LoadedExecutable {
             constants: &options.constants,
         };
         let executable = prepare(device, &params).map_err(|error| match kind {
-            // VM executables are modules, and executables of some devices are text.
-            None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
+            None => error,
+            Some(kind) if kind.may_be_executable() => error,
             _ if !device.can_prepare_executable(format) => error,
             Some(_) => unknown(kind),
         });
@@ -166,6 +167,10 @@ impl LoadedExecutable {
 /// The error for a file that the device does not recognize as an executable.
 fn unknown(kind: Option<FileKind>) -> Error {
     match kind {
+        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => {
+            Error::incompatible(format!("the device does not run it: it is {}", kind.name()))
+                .advise(Remedy::UseFile(kind))
+        }
         Some(FileKind::Elf | FileKind::Module | FileKind::Text) | None => {
             Error::invalid_argument("the device does not recognize the format of the executable")
                 .advise("give its format, such as embedded-elf-x86_64")

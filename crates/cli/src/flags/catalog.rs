@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
-const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
+const NO_DRIVER: Effect = Effect::Ignored("the CUDA and HIP drivers are not in this build");
 
 /// Prints the guide for agents.
 pub(crate) const AGENTS_MD: Flag<bool> =
@@ -77,54 +77,8 @@ pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };
 
 /// Drivers that are not in this build.
 pub const OTHER_DRIVERS: Group = Group {
-    title: "Vulkan, CUDA and HIP",
+    title: "CUDA and HIP",
     flags: &[
-        &List::paths("vulkan_libvulkan_search_path", "PATH", "Directory of the Vulkan loader.")
-            .effect(NO_DRIVER),
-        &Flag::switch("vulkan_validation_layers", false, "Enables validation layers.").effect(NO_DRIVER),
-        &Flag::switch("vulkan_debug_utils", false, "Enables debug utilities.").effect(NO_DRIVER),
-        &Flag::integer(
-            "vulkan_debug_verbosity",
-            2,
-            "Verbosity of debug messages, from 0 (none) to 4 (all, including verbose ones).",
-        )
-        .effect(NO_DRIVER),
-        &Flag::switch("vulkan_tracing", true, "Records Vulkan events in traces.").effect(NO_DRIVER),
-        &Flag::switch("vulkan_robust_buffer_access", false, "Enables robust buffer access.")
-            .effect(NO_DRIVER),
-        &Flag::switch("vulkan_sparse_binding", false, "Uses sparse binding for large buffers.")
-            .effect(NO_DRIVER),
-        &Flag::switch("vulkan_sparse_residency", false, "Uses sparse residency and aliased sparse buffers.")
-            .effect(NO_DRIVER),
-        &Flag::switch("vulkan_buffer_device_addresses", true, "Uses buffer device addresses.")
-            .effect(NO_DRIVER),
-        &Flag::choice(
-            "vulkan_dispatch_abi",
-            "all",
-            &[("descriptor", ()), ("bda", ()), ("all", ())],
-            "How dispatches pass buffers: descriptor, bda or all.",
-        )
-        .effect(NO_DRIVER),
-        &Flag::integer(
-            "vulkan_cached_bda_replay_instances",
-            16,
-            "Maximum number of prepared command buffers that a queue lane caches; 0 disables the cache.",
-        )
-        .effect(NO_DRIVER),
-        &Flag::integer(
-            "vulkan_cached_bda_replay_publication_bytes",
-            67108864,
-            "Maximum number of bytes that the cached command buffers publish per queue lane.",
-        )
-        .effect(NO_DRIVER),
-        &Flag::integer(
-            "vulkan_retained_cached_bda_replay_instances",
-            1,
-            "Number of idle instances of each command buffer that a trim retains.",
-        )
-        .effect(NO_DRIVER),
-        &Flag::switch("vulkan_dedicated_compute_queue", true, "Dispatches on a dedicated compute queue.")
-            .effect(NO_DRIVER),
         &Flag::switch("cuda_use_streams", true, "Executes command buffers on streams instead of graphs.")
             .effect(NO_DRIVER),
         &Flag::switch("cuda_allow_inline_execution", false, "Executes command buffers while recording them.")

@@ -22,6 +22,7 @@ mod help;
 mod parse;
 mod task;
 mod value_type;
+mod vulkan;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
@@ -32,4 +33,6 @@ pub(crate) use parse::invalid;
 pub use task::TASK;
 pub(crate) use task::{task_options, topology_options};
 pub use value_type::{Origin, Refusal, Words};
-pub(crate) use value_type::{split_once, text};
+pub(crate) use value_type::{split_once, text, time};
+pub use vulkan::VULKAN;
+pub(crate) use vulkan::{driver_options, vulkan_options};

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rehal_base::Error;
 
@@ -228,6 +229,22 @@ pub(super) fn shown(value: &OsStr) -> String {
     match text.char_indices().nth(CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
+    }
+}
+
+/// A time with its unit.
+pub(crate) fn time(value: &OsStr) -> Result<Duration, Refusal> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let text = value.to_str().ok_or(Refusal::Unexpected)?;
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
+        .ok_or(Refusal::Unexpected)?;
+    let seconds = number.parse::<f64>().map_err(|_| Refusal::Unexpected)? * unit;
+    if (1e-3..=24.0 * 3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(Refusal::Unexpected)
     }
 }
 

@@ -14,7 +14,7 @@ use rehal_session::{
 };
 
 use super::benchmark_flags::{self, BENCHMARK};
-use crate::flags::{DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, devices, output, parameters};
@@ -37,6 +37,7 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
         &DEVICES,
         &LOCAL,
         &TASK,
+        &VULKAN,
         &OTHER_DRIVERS,
         &PROFILING,
         &KERNEL_RECORDING,

@@ -10,7 +10,7 @@ use rehal_session::{Batch, Calls, Program, Value};
 use super::benchmark_flags::{self, BENCHMARK};
 use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::{self, PRINT_STATISTICS};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
@@ -39,6 +39,7 @@ pub const BENCHMARK_MODULE: Tool = Tool {
         &DEVICES,
         &LOCAL,
         &TASK,
+        &VULKAN,
         &OTHER_DRIVERS,
         &PROFILING,
     ],

@@ -6,7 +6,7 @@ use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder,
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -23,7 +23,17 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPLAY, &BENCHMARK, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING, &KERNEL_RECORDING],
+    groups: &[
+        &REPLAY,
+        &BENCHMARK,
+        &DEVICES,
+        &LOCAL,
+        &TASK,
+        &VULKAN,
+        &OTHER_DRIVERS,
+        &PROFILING,
+        &KERNEL_RECORDING,
+    ],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{ModuleTest, ModuleTests};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
@@ -36,6 +36,7 @@ pub const CHECK_MODULE: Tool = Tool {
         &DEVICES,
         &LOCAL,
         &TASK,
+        &VULKAN,
         &OTHER_DRIVERS,
         &PROFILING,
     ],

@@ -19,7 +19,7 @@ use self::candidates::Candidate;
 use self::report::{Outcome, Report};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, time};
 use crate::output::ReaderLeft;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
@@ -38,7 +38,7 @@ pub const COMPARE: Tool = Tool {
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
-    groups: &[&COMPARISON, &TIMING, &REPLAYS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&COMPARISON, &TIMING, &REPLAYS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         (
             "Compare a kernel with an edited one",
@@ -101,7 +101,7 @@ const MAX_TIME: Flag<Duration> = Flag::parsed(
     "TIME",
     "60s",
     "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    parse_time,
+    time,
     "Sampling of a replacement stops after this time; what is printed says so. Checks are not included.",
 )
 .unquoted();
@@ -149,22 +149,6 @@ fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
         .parse()
         .map_err(|_| Refusal::Unexpected)?;
     if number > 0.0 && number <= 100.0 { Ok(number / 100.0) } else { Err(Refusal::Unexpected) }
-}
-
-/// Also of `rehal reduce`.
-pub(super) fn parse_time(value: &std::ffi::OsStr) -> Result<Duration, Refusal> {
-    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let text = value.to_str().ok_or(Refusal::Unexpected)?;
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
-        .ok_or(Refusal::Unexpected)?;
-    let seconds = number.parse::<f64>().map_err(|_| Refusal::Unexpected)? * unit;
-    if (1e-3..=24.0 * 3600.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(Refusal::Unexpected)
-    }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -352,7 +336,7 @@ mod tests {
         for text in ["", "1", "%", "0%", "-1%", "nan%", "inf%", "101%"] {
             assert_eq!(precision(text), None, "{text}");
         }
-        let time = |text: &str| parse_time(text.as_ref()).ok().map(|it| it.as_millis());
+        let time = |text: &str| time(text.as_ref()).ok().map(|it| it.as_millis());
         assert_eq!(
             [time("500ms"), time("60s"), time("1.5m"), time("24h")],
             [500, 60_000, 90_000, 86_400_000].map(Some)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_session::{CrashReports, KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
 use crate::{Invocation, Operands, Tool, devices};
@@ -22,7 +22,7 @@ pub const KERNEL_REPLAY: Tool = Tool {
             An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
             execute.",
     operands: Operands::One { what: "descriptor", form: "DESCRIPTOR.json" },
-    groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Run a kernel, and compare what it writes", "{tool} --verify kernel.json"),
         ("Measure it", "{tool} --device=local-sync --repetitions=100 kernel.json"),

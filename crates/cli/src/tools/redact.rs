@@ -15,7 +15,7 @@ use rehal_session::{
 
 use super::replay_flags;
 use super::report_format::{self, Format};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -31,7 +31,7 @@ pub const REDACT: Tool = Tool {
             The result is replayed before it is written (--no_run leaves that out). A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o REDACTED.ireereplay" },
-    groups: &[&REDACTION, &INPUTS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&REDACTION, &INPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Replace the data of a capture", "{tool} model.ireereplay -o redacted.ireereplay"),
         (

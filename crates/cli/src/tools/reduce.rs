@@ -16,8 +16,8 @@ use rehal_session::{CaptureBytes, CaptureFile, ReduceOptions, reduce};
 use self::checks::{Check, Checks};
 use self::process::CheckCommand;
 use super::report_format::{self, Format};
-use super::{compare, ledger_flags, replay_flags, verify};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use super::{ledger_flags, replay_flags, verify};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, time};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
@@ -37,7 +37,7 @@ pub const REDUCE: Tool = Tool {
         what: "capture",
         form: "CAPTURE.ireereplay --check=CHECK -o REDUCED.ireereplay",
     },
-    groups: &[&REDUCTION, &READY, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&REDUCTION, &READY, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         (
             "Find the smallest capture that crashes in the same function",
@@ -162,7 +162,7 @@ const OUTPUTS: Group = Group { title: "Files", flags: &[&OUTPUT, &FORMAT, &repla
 const NOT_MINIMAL: u8 = 2;
 
 fn optional_time(value: &std::ffi::OsStr) -> Result<Option<Duration>, Refusal> {
-    if value.is_empty() { Ok(None) } else { compare::parse_time(value).map(Some) }
+    if value.is_empty() { Ok(None) } else { time(value).map(Some) }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{Function, Program, Value};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
@@ -33,6 +33,7 @@ pub const RUN_MODULE: Tool = Tool {
         &DEVICES,
         &LOCAL,
         &TASK,
+        &VULKAN,
         &OTHER_DRIVERS,
         &PROFILING,
     ],

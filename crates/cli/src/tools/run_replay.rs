@@ -11,7 +11,7 @@ use rehal_session::{
 };
 
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output::{self, ReaderLeft};
 use crate::profiling::{self, PROFILING};
@@ -35,6 +35,7 @@ pub const RUN_REPLAY: Tool = Tool {
         &DEVICES,
         &LOCAL,
         &TASK,
+        &VULKAN,
         &OTHER_DRIVERS,
         &PROFILING,
         &KERNEL_RECORDING,

@@ -9,7 +9,7 @@ use rehal_session::{
 };
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
@@ -26,7 +26,7 @@ pub const SLICE: Tool = Tool {
             is written (--check). What kernels overwrite without reading it is left out of the slice; whether they read it is \
             tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
-    groups: &[&CUT, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&CUT, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Cut out the dispatch of a record", "{tool} --dispatch=57 model.ireereplay -o kernel.ireereplay"),
         (

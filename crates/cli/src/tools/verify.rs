@@ -15,7 +15,7 @@ use rehal_session::{
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -31,7 +31,7 @@ pub const VERIFY: Tool = Tool {
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&VERIFICATION, &SIDES, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    groups: &[&VERIFICATION, &SIDES, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         (
             "Check a replay on another machine, or of another build, against a trusted one",
@@ -207,7 +207,7 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
         None => {
             let mut other = devices.clone();
             if !uris.is_empty() {
-                other.devices = devices::find_all(OTHER_DEVICE.name(), &uris)?;
+                other.devices = devices::find_all(flags, OTHER_DEVICE.name(), &uris)?;
             }
             Ok(Other::Replay(other))
         }

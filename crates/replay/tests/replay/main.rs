@@ -22,5 +22,6 @@ mod scopes;
 mod slices;
 mod stepping;
 mod substitution;
+mod vulkan;
 #[path = "../record/memory.rs"]
 mod written;

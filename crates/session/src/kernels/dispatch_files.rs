@@ -173,6 +173,8 @@ fn extension(data: &[u8]) -> &'static str {
     match rehal_base::FileKind::of(data) {
         Some(rehal_base::FileKind::Elf) => "so",
         Some(rehal_base::FileKind::Module) => "vmfb",
+        Some(rehal_base::FileKind::VulkanExecutable) => "vk1",
+        Some(rehal_base::FileKind::SpirV) => "spv",
         _ => "bin",
     }
 }
