@@ -197,6 +197,38 @@ fn freed_transient_memory_is_reused_in_queue_order() {
     timeline.wait(3 * 4096, Some(Duration::from_secs(100))).unwrap();
 }
 
+#[test]
+fn objects_of_another_device_are_refused() {
+    let [mine, other] = [(); 2].map(|()| device(VulkanOptions::default()));
+    let executable = prepare(&other, "vulkan-spirv-raw", &spinning().bytes());
+    let (here, there) = (words(&mine, 4), words(&other, 4));
+    let queue = mine.queue(QUEUE_AFFINITY_ANY);
+    let params = CommandBufferParams {
+        mode: CommandBufferMode::empty(),
+        categories: CommandCategories::TRANSFER,
+        affinity: QUEUE_AFFINITY_ANY,
+        binding_capacity: 0,
+    };
+    let commands = other.create_command_buffer(params).unwrap();
+    commands.begin().unwrap();
+    let target = BufferRef::whole(&there);
+    commands.record(&rehal_hal::Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+    commands.end().unwrap();
+    for outcome in [
+        queue.fill(&there, &[1], 0),
+        queue.copy(&here, &there, 0),
+        queue.copy(&there, &here, 0),
+        queue.update(&[1; 16], &there, 0),
+        queue.dealloca(&there, 0),
+        queue.dispatch(&dispatch(&executable, &[BufferRef::whole(&here)])),
+        queue.execute(&commands, &[], 0),
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), StatusCode::InvalidArgument, "{error}");
+        assert!(error.message().contains("another"), "{error}");
+    }
+}
+
 /// Keeps what a profile has.
 #[derive(Default)]
 struct Sink {
