@@ -48,6 +48,14 @@ pub fn all() -> io::Result<Vec<Capture>> {
     Ok(captures)
 }
 
+/// The captures of the fixtures on Vulkan, sorted by name. They are not among [`all`], which other tests replay on CPUs.
+pub fn on_vulkan() -> io::Result<Vec<Capture>> {
+    let fixtures = repository().join("fixtures");
+    let captures = list("vulkan", &fixtures.join("vulkan"), &[(&format!("{FIXTURES_MADE_IN}/"), "")])?;
+    // Commands were run in the directory of all fixtures.
+    Ok(captures.into_iter().map(|capture| Capture { directory: fixtures.clone(), ..capture }).collect())
+}
+
 fn list(set: &str, directory: &Path, remaps: &[(&str, &str)]) -> io::Result<Vec<Capture>> {
     let remaps: Vec<String> = remaps
         .iter()

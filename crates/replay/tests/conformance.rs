@@ -1,27 +1,30 @@
-//! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it, and over a
-//! recorded `local-task` device. Each test must pass as on the bare device; then its captures are replayed on a fresh device
+//! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it, and over recorded
+//! `local-task` and Vulkan devices. Each test must pass as on the bare device; then its captures are replayed on a fresh device
 //! and must read the same bytes. Tests that cannot be replayed in call order are listed with the error.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rehal_base::{Error, Result, glob};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_cts::{Capability, Expected, Kernel, Subject};
-use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
+use rehal_hal::{Device, DeviceGroup, Driver, Executable, ExecutableParams, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
 };
+use rehal_vulkan::VulkanDriver;
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
 const VMVX: &str = "vmvx-bytecode-fb";
+const DESCRIPTORS: &str = "vulkan-spirv-fb";
+const ADDRESSES: &str = "vulkan-spirv-bda-v1";
 
 /// Memory that a capture is written to, shared with the test.
 #[derive(Clone, Default)]
@@ -50,6 +53,23 @@ enum Base {
     Sync,
     Discrete,
     Task,
+    Vulkan,
+}
+
+impl Base {
+    /// The formats of its executables.
+    fn formats(self) -> &'static [&'static str] {
+        match self {
+            Self::Vulkan => &[DESCRIPTORS, ADDRESSES],
+            _ => &[EMBEDDED, SYSTEM, VMVX],
+        }
+    }
+}
+
+/// The Vulkan driver, whose instance all devices share.
+fn vulkan() -> &'static Driver {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    DRIVER.get_or_init(|| Driver::new(VulkanDriver::default()))
 }
 
 fn device(base: Base) -> Result<Device> {
@@ -62,6 +82,7 @@ fn device(base: Base) -> Result<Device> {
             options.topology = Some(Topology::with_workers(2)?);
             LocalTask::create(options)
         }
+        Base::Vulkan => vulkan().create_device("", &OptionSet::default()),
     }
 }
 
@@ -91,6 +112,8 @@ impl Subject for RecordedSubject {
             (_, SYSTEM) => format!("{}.system.so", kernel.name()),
             (Kernel::Native, _) => return Err(Error::not_found(format!("no kernels in C for {format}"))),
             (_, VMVX) => format!("{}.vmvx.vmfb", kernel.name()),
+            (_, DESCRIPTORS) => format!("../vulkan/executables/{}.descriptors.vk1", kernel.name()),
+            (_, ADDRESSES) => format!("../vulkan/executables/{}.addresses.vk1", kernel.name()),
             _ => return Err(Error::not_found(format!("no kernel '{}' for {format}", kernel.name()))),
         };
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts").join(name);
@@ -115,7 +138,15 @@ impl Subject for RecordedSubject {
             VMVX_IS_NOT_MACHINE_CODE,
             Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
-        if self.base == Base::Discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
+        const VULKAN: &[Expected] = &[
+            Expected::Fails("native/vulkan-spirv-fb/*", "kernels in C are machine code"),
+            Expected::Fails("native/vulkan-spirv-bda-v1/*", "kernels in C are machine code"),
+        ];
+        match self.base {
+            Base::Discrete => DISCRETE,
+            Base::Vulkan => VULKAN,
+            Base::Sync | Base::Task => &[VMVX_IS_NOT_MACHINE_CODE],
+        }
     }
 }
 
@@ -214,8 +245,10 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for (prefix, base) in [("", Base::Sync), ("discrete/", Base::Discrete), ("task/", Base::Task)] {
-        trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
+    let bases =
+        [("", Base::Sync), ("discrete/", Base::Discrete), ("task/", Base::Task), ("vulkan/", Base::Vulkan)];
+    for (prefix, base) in bases {
+        trials.extend(rehal_cts::tests(base.formats()).into_iter().map(|test| {
             let name = format!("{prefix}{}", test.name());
             Trial::test(name, move || {
                 let subject = RecordedSubject { base, ..RecordedSubject::default() };

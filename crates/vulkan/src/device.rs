@@ -284,7 +284,7 @@ impl DeviceBackend for VulkanDevice {
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
-        Ok(VulkanCommands::create(params))
+        Ok(VulkanCommands::create(self.core.gpu(), params))
     }
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {

@@ -199,7 +199,7 @@ fn copy(core: &Arc<Core>, source: &Place, target: &Place) -> Result<Frontier> {
     let lane = core.lane_count() - 1;
     let mut recorder = core.tools().take_recorder(core.gpu().families()[lane])?;
     recorder.begin(Repeats::Never)?;
-    recorder.copy(source, target);
+    recorder.copy(source, target)?;
     recorder.end()?;
     let work = Work {
         lane,

@@ -130,7 +130,9 @@ impl Issuer {
 
     fn dealloca(&self, buffer: &Buffer, after: &Frontier) -> Result<()> {
         let alignment = buffer.params().min_alignment;
-        let allocation = VulkanBuffer::of(buffer)?.take()?;
+        let memory = VulkanBuffer::of(buffer)?;
+        memory.allocation()?.block().require(self.core.gpu())?;
+        let allocation = memory.take()?;
         if buffer.is_queue_ordered() {
             self.core.pool().deallocate(allocation, alignment, *after, &self.core.completed());
         }

@@ -15,7 +15,7 @@ use crate::queue::{Core, Frontier};
 /// A semaphore. Its payload is that of a [`Timeline`] of the host, which the driver advances when the work that signals it is
 /// complete. It also knows what work will advance it, so that later work of the device waits on the device.
 pub(crate) struct VulkanSemaphore {
-    timeline: Timeline,
+    timeline: Arc<Timeline>,
     core: Arc<Core>,
     /// Payloads that issued work of the device will signal, ascending, and the work.
     scheduled: Mutex<SmallVec<[(u64, Frontier); 2]>>,
@@ -36,8 +36,10 @@ pub(crate) enum Reach {
 impl VulkanSemaphore {
     /// A semaphore at `initial_value`.
     pub(crate) fn create(core: &Arc<Core>, initial_value: u64) -> Semaphore {
+        let timeline = Arc::new(Timeline::new(initial_value));
+        core.add_timeline(&timeline);
         Semaphore::new(Self {
-            timeline: Timeline::new(initial_value),
+            timeline,
             core: core.clone(),
             scheduled: Mutex::default(),
             is_watched: AtomicBool::new(false),
@@ -88,9 +90,11 @@ impl VulkanSemaphore {
 
 impl SemaphoreBackend for VulkanSemaphore {
     fn query(&self) -> Result<u64> {
-        if !self.scheduled.lock().is_empty() {
-            self.core.settle();
+        let reached = self.timeline.query()?;
+        if self.scheduled_at(reached + 1).is_none() {
+            return Ok(reached);
         }
+        self.core.settle();
         self.timeline.query()
     }
 

@@ -9,7 +9,7 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     per_capture(trials, "dump_jsonl", capture, |capture| same_dump(capture, "jsonl"));
 }
 
-fn same_dump(capture: &Capture, format: &str) -> Outcome {
+pub fn same_dump(capture: &Capture, format: &str) -> Outcome {
     let arguments = [format!("--format={format}"), capture.path.display().to_string()];
     let (ours, theirs) = Pair::find("iree-dump-replay")?.run(&arguments, &capture.directory)?;
     ensure(ours.succeeded() == theirs.succeeded(), || {

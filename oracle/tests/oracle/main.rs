@@ -30,6 +30,7 @@ mod substitution;
 mod timelines;
 mod topologies;
 mod trims;
+mod vulkan;
 mod wrong_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -85,6 +86,10 @@ fn main() -> ExitCode {
     timelines::add(&mut trials);
     topologies::add(&mut trials);
     trims::add(&mut trials);
+    if let Err(error) = vulkan::add(&mut trials) {
+        eprintln!("the captures on Vulkan cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     wrong_input::add(&mut trials);
     listed::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -106,7 +106,7 @@ pub fn run_with_reads(
 }
 
 /// Every printed array is among the reads, in print order.
-fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
+pub fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
     let mut rest = reads;
     for (index, array) in printed.arrays.iter().enumerate() {
         let at = rest.iter().position(|read| array.is_in(read));

@@ -32,16 +32,17 @@ const DEBUG_UTILS: Flag<bool> = Flag::switch(
     "Names objects for debuggers, and prints messages of the driver to standard error.",
 );
 
-const DEBUG_VERBOSITY: Flag<Option<DebugSeverity>> = Flag::choice(
+const DEBUG_VERBOSITY: Flag<Option<DebugSeverity>> = Flag::number(
     "vulkan_debug_verbosity",
-    "2",
-    &[
-        ("0", None),
-        ("1", Some(DebugSeverity::Error)),
-        ("2", Some(DebugSeverity::Warning)),
-        ("3", Some(DebugSeverity::Info)),
-        ("4", Some(DebugSeverity::Verbose)),
-    ],
+    2,
+    (0, 4),
+    |verbosity| match verbosity {
+        0 => None,
+        1 => Some(DebugSeverity::Error),
+        2 => Some(DebugSeverity::Warning),
+        3 => Some(DebugSeverity::Info),
+        _ => Some(DebugSeverity::Verbose),
+    },
     "Which messages are printed: 0 none, 1 errors, 2 also warnings, 3 also information, 4 all.",
 );
 

@@ -13,6 +13,7 @@ use super::instance::{Found, Instances, key_of, uses_of};
 use super::operations::{function_name, record_command};
 use super::recorder::Repeats;
 use super::{Instance, Place, Recorder};
+use crate::gpu::Gpu;
 use crate::profile::{Timed, is_described};
 use crate::queue::{Core, Uses};
 
@@ -21,6 +22,7 @@ use crate::queue::{Core, Uses};
 /// Commands are baked for Vulkan when they are first submitted, since the buffers that they name may not be allocated before,
 /// and again for each binding table with other memory.
 pub(crate) struct VulkanCommands {
+    gpu: Arc<Gpu>,
     is_one_shot: bool,
     recording: Mutex<Option<Recording>>,
     ready: OnceLock<Recording>,
@@ -38,10 +40,11 @@ pub(crate) struct Recording {
 
 impl VulkanCommands {
     /// An empty command buffer.
-    pub(crate) fn create(params: CommandBufferParams) -> CommandBuffer {
+    pub(crate) fn create(gpu: &Arc<Gpu>, params: CommandBufferParams) -> CommandBuffer {
         let is_one_shot = params.mode.contains(CommandBufferMode::ONE_SHOT);
         let (recording, instances) = (Mutex::default(), Mutex::default());
-        CommandBuffer::new(params, Self { is_one_shot, recording, ready: OnceLock::new(), instances })
+        let gpu = gpu.clone();
+        CommandBuffer::new(params, Self { gpu, is_one_shot, recording, ready: OnceLock::new(), instances })
     }
 
     /// The backend of a command buffer of this driver.
@@ -70,6 +73,9 @@ impl VulkanCommands {
         table: &[Option<Place>],
         profile: Option<&ProfiledSubmission>,
     ) -> Found {
+        if !Arc::ptr_eq(&self.gpu, core.gpu()) {
+            return Err(Error::invalid_argument("the command buffer belongs to another Vulkan device"));
+        }
         let recording = self.recording()?;
         let family = core.gpu().families()[0];
         let tools = core.tools();

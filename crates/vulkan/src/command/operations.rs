@@ -24,8 +24,7 @@ pub(crate) fn record_operation(
         QueueOp::Fill { target, pattern, .. } => {
             let (target, pattern) = (place(target)?, pattern.of(&store.bytes));
             transfer_checks::check_fill(target.range().offset, target.length(), pattern)?;
-            recorder.fill(tools, &target, pattern);
-            Ok(())
+            recorder.fill(tools, &target, pattern)
         }
         QueueOp::Update { source, target, .. } => {
             let (bytes, target) = (source.of(&store.bytes), place(target)?);
@@ -38,8 +37,7 @@ pub(crate) fn record_operation(
             if source.overlaps(&target) {
                 return Err(Error::invalid_argument("the source and the target of a copy overlap"));
             }
-            recorder.copy(&source, &target);
-            Ok(())
+            recorder.copy(&source, &target)
         }
         QueueOp::Dispatch(dispatch) => record_dispatch(recorder, tools, store, table, dispatch),
         // The others are not the device's.

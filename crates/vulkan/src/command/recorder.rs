@@ -176,12 +176,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Keeps memory alive with the commands.
-    pub(crate) fn keep(&mut self, place: &Place) {
+    /// Keeps memory alive with the commands. Fails if it is of another device.
+    pub(crate) fn keep(&mut self, place: &Place) -> Result<()> {
         let block = place.allocation().block();
         if !self.blocks.iter().any(|kept| Arc::ptr_eq(kept, block)) {
+            block.require(&self.gpu)?;
             self.blocks.push(block.clone());
         }
+        Ok(())
     }
 
     /// Keeps code alive with the commands.
@@ -211,12 +213,12 @@ impl Recorder {
     }
 
     /// Fills with a pattern of 1, 2 or 4 bytes, to which the range is aligned.
-    pub(crate) fn fill(&mut self, tools: &Tools, target: &Place, pattern: &[u8]) {
+    pub(crate) fn fill(&mut self, tools: &Tools, target: &Place, pattern: &[u8]) -> Result<()> {
         let (start, end) = (target.offset(), target.offset() + target.length());
         if start == end {
-            return;
+            return Ok(());
         }
-        self.keep(target);
+        self.keep(target)?;
         let buffer = target.allocation().block().buffer();
         let (first, last) = (start.next_multiple_of(4).min(end), (end / 4 * 4).max(start));
         let at = |offset: u64| pattern[((offset - start) % pattern.len() as u64) as usize];
@@ -231,7 +233,7 @@ impl Recorder {
         let mut source = vk::Buffer::null();
         for offset in edges {
             let byte = tools.byte(at(offset));
-            self.keep(&byte);
+            self.keep(&byte)?;
             source = byte.allocation().block().buffer();
             regions.push(vk::BufferCopy { src_offset: byte.offset(), dst_offset: offset, size: 1 });
         }
@@ -239,6 +241,7 @@ impl Recorder {
             // SAFETY: recording has begun; the ranges are within the buffers, which `self` keeps.
             unsafe { self.gpu.functions().cmd_copy_buffer(self.commands, source, buffer, &regions) };
         }
+        Ok(())
     }
 
     /// Writes bytes, as many as the range has.
@@ -248,7 +251,7 @@ impl Recorder {
         }
         let is_inline = bytes.len() <= INLINE_UPDATE && bytes.len().is_multiple_of(4);
         if is_inline && target.offset().is_multiple_of(4) {
-            self.keep(target);
+            self.keep(target)?;
             let buffer = target.allocation().block().buffer();
             // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
             unsafe {
@@ -257,17 +260,16 @@ impl Recorder {
             return Ok(());
         }
         let staged = self.staging.write(tools, bytes, 4)?;
-        self.copy(&staged, target);
-        Ok(())
+        self.copy(&staged, target)
     }
 
     /// Copies a range to another of the same length, which it does not overlap.
-    pub(crate) fn copy(&mut self, source: &Place, target: &Place) {
+    pub(crate) fn copy(&mut self, source: &Place, target: &Place) -> Result<()> {
         if target.length() == 0 {
-            return;
+            return Ok(());
         }
-        self.keep(source);
-        self.keep(target);
+        self.keep(source)?;
+        self.keep(target)?;
         let region = [vk::BufferCopy {
             src_offset: source.offset(),
             dst_offset: target.offset(),
@@ -276,6 +278,7 @@ impl Recorder {
         let (from, to) = (source.allocation().block().buffer(), target.allocation().block().buffer());
         // SAFETY: recording has begun; the ranges are within the buffers, which `self` keeps.
         unsafe { self.gpu.functions().cmd_copy_buffer(self.commands, from, to, &region) };
+        Ok(())
     }
 
     /// Begins a group of commands with a label, for debuggers.
@@ -358,7 +361,7 @@ impl Recorder {
         bindings: &[Place],
     ) -> Result<()> {
         self.keep_executable(executable);
-        bindings.iter().for_each(|place| self.keep(place));
+        bindings.iter().try_for_each(|place| self.keep(place))?;
         match pipeline.slots() {
             Slots::Descriptors(slots) => self.bind_descriptors(pipeline, slots, bindings)?,
             Slots::Addresses(layout) => {
@@ -372,7 +375,7 @@ impl Recorder {
                 let mut root = layout.root(0);
                 if !table.is_empty() {
                     let staged = self.staging.write(tools, &table, 16)?;
-                    self.keep(&staged);
+                    self.keep(&staged)?;
                     root = layout.root(staged.address());
                 }
                 self.push_constants(pipeline, layout.root_offset(), &root);
@@ -520,7 +523,7 @@ impl Recorder {
         if !count.offset().is_multiple_of(4) {
             return Err(Error::invalid_argument("a workgroup count is not aligned to 4 bytes"));
         }
-        self.keep(count);
+        self.keep(count)?;
         let buffer = count.allocation().block().buffer();
         // SAFETY: recording has begun; a pipeline with all it needs is bound; the words are in the buffer, which `self` keeps.
         unsafe { self.gpu.functions().cmd_dispatch_indirect(self.commands, buffer, count.offset()) };

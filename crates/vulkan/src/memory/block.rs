@@ -100,6 +100,14 @@ impl Block {
         self.buffer
     }
 
+    /// Fails unless it is memory of this device.
+    pub(crate) fn require(&self, gpu: &Gpu) -> Result<()> {
+        if std::ptr::eq(Arc::as_ptr(&self.gpu), gpu) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the buffer belongs to another Vulkan device"))
+    }
+
     /// Its id: unique in the process.
     pub(crate) fn id(&self) -> u64 {
         self.id

@@ -14,14 +14,14 @@ mod progress;
 mod settle;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ash::vk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rehal_base::{Error, Result};
-use rehal_hal::KeptSubmission;
+use rehal_hal::{KeptSubmission, SemaphoreBackend, Timeline};
 
 pub(crate) use frontier::{Frontier, LANES};
 pub(crate) use progress::Progress;
@@ -47,6 +47,8 @@ pub(crate) struct Core {
     completed: [AtomicU64; LANES],
     #[allow(clippy::vec_box, reason = "boxes are moved to and from work in flight")]
     spare: Mutex<Vec<Box<KeptSubmission>>>,
+    /// The semaphores of the device: all fail if it is lost.
+    timelines: Mutex<Timelines>,
     /// The longest that work may take without any progress of its lane.
     timeout: Option<Duration>,
     /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
@@ -109,6 +111,14 @@ pub(crate) struct Work {
     pub(crate) uses: Uses,
 }
 
+/// The semaphores of a device.
+#[derive(Default)]
+struct Timelines {
+    all: Vec<Weak<Timeline>>,
+    /// The number of them after dropped ones were last removed.
+    live: usize,
+}
+
 /// Limit on the submissions that are collected in a batch.
 const BATCH_LIMIT: usize = 128;
 /// Batches in flight above which submissions are collected.
@@ -131,6 +141,7 @@ impl Core {
             settling: Mutex::default(),
             completed: Default::default(),
             spare: Mutex::default(),
+            timelines: Mutex::default(),
             timeout,
             turnstile: Mutex::default(),
         }))
@@ -292,10 +303,28 @@ impl Core {
         flushed
     }
 
-    /// The device is lost: fails everything that is outstanding.
+    /// The device is lost: fails everything that is outstanding, and every semaphore.
     pub(crate) fn lose(&self, error: Error) {
         let error = self.gpu.lose(error).clone();
         self.settle_lost(&error);
+        let timelines = std::mem::take(&mut self.timelines.lock().all);
+        for timeline in timelines.iter().filter_map(Weak::upgrade) {
+            timeline.fail(error.clone());
+        }
+    }
+
+    /// Adds the timeline of a semaphore. If the device is lost, it fails.
+    pub(crate) fn add_timeline(&self, timeline: &Arc<Timeline>) {
+        let mut timelines = self.timelines.lock();
+        if timelines.all.len() >= 2 * timelines.live.max(64) {
+            timelines.all.retain(|timeline| timeline.strong_count() != 0);
+            timelines.live = timelines.all.len();
+        }
+        timelines.all.push(Arc::downgrade(timeline));
+        drop(timelines);
+        if let Some(loss) = self.gpu.loss() {
+            timeline.fail(loss.clone());
+        }
     }
 }
 

@@ -1,0 +1,339 @@
+//! What a Vulkan device does beyond the conformance suite: faults, profiles, and memory that runs out.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "formats/assembler.rs"]
+mod assembler;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use assembler::Module;
+use rehal_base::StatusCode;
+use rehal_hal::profile::{
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan, now_ns,
+};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, FunctionInfo,
+    Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+};
+use rehal_vulkan::{VulkanDriver, VulkanOptions};
+use spirv::{Op, StorageClass};
+
+fn device(options: VulkanOptions) -> Device {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = DRIVER.get_or_init(|| Driver::new(VulkanDriver::default()));
+    driver.create_device("", &OptionSet::default().with(options)).unwrap()
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+fn prepare(device: &Device, format: &str, data: &[u8]) -> Executable {
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format,
+        data,
+        constants: &[],
+    };
+    #[allow(unsafe_code, reason = "kernels of this test, and fixtures")]
+    // SAFETY: they access only their bindings.
+    let prepared = unsafe { device.backend().prepare_executable(&params) };
+    prepared.unwrap()
+}
+
+fn words(device: &Device, count: u64) -> Buffer {
+    let params = BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_PERSISTENT | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    };
+    let buffer = device.allocate_buffer(params, 4 * count).unwrap();
+    buffer.write(0, &vec![0; 4 * count as usize]).unwrap();
+    buffer
+}
+
+fn dispatch<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>]) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: 0,
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static([1; 3]),
+        dynamic_local_memory: 0,
+        constants: &[],
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+/// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
+/// milliseconds, so that the number of workgroups determines how long it takes.
+fn spinning() -> Module {
+    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
+    types
+        .op(Op::Constant, &[3, 9, 1])
+        .op(Op::TypeBool, &[10])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[400])
+                .op(Op::LoopMerge, &[403, 402, 0])
+                .op(Op::Branch, &[401])
+                .op(Op::Label, &[401])
+                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
+                .op(Op::IEqual, &[10, 302, 301, 8])
+                .op(Op::BranchConditional, &[302, 402, 403])
+                .op(Op::Label, &[402])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[403])
+        })
+}
+
+fn spin<'a>(
+    executable: &'a Executable,
+    bindings: &'a [BufferRef<&'a Buffer>],
+    workgroups: u32,
+) -> Dispatch<Live<'a>> {
+    let workgroup_count = WorkgroupCount::Static([workgroups, 1, 1]);
+    Dispatch { workgroup_count, ..dispatch(executable, bindings) }
+}
+
+#[test]
+fn a_kernel_that_does_not_end_fails_the_timelines() {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_millis(200));
+    let device = device(options);
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let buffer = words(&device, 4);
+    let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
+    let (done, after, idle) = (semaphore(&device), semaphore(&device), semaphore(&device));
+    let bindings = [BufferRef::whole(&buffer)];
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).dispatch(&spin(&executable, &bindings, 1000)).unwrap();
+    queue.wait(&[done.at(1)]).signal(&[after.at(1)]).barrier(0).unwrap();
+    for semaphore in [&done, &after, &idle] {
+        let error = semaphore.wait(1, Some(Duration::from_secs(60))).unwrap_err();
+        assert_eq!(error.code(), StatusCode::DeadlineExceeded, "{error}");
+        assert!(error.message().contains("dispatch of 'spin'"), "{error}");
+    }
+    assert_eq!(semaphore(&device).query().unwrap_err().code(), StatusCode::DeadlineExceeded);
+    let error = queue.signal(&[after.at(2)]).fill(&buffer, &[1], 0).unwrap_err();
+    assert!(error.message().contains("makes no progress"), "{error}");
+    // Other devices than llvmpipe need this for the kernel to end, so that the process can.
+    mapping.write(0, &[1]).unwrap();
+    mapping.flush(0, 4).unwrap();
+}
+
+#[test]
+fn a_kernel_that_ends_in_time_is_not_late() {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_secs(100));
+    let device = device(options);
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let buffer = words(&device, 4);
+    let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
+    let done = semaphore(&device);
+    let bindings = [BufferRef::whole(&buffer)];
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).dispatch(&spin(&executable, &bindings, 100)).unwrap();
+    let late = done.wait(1, Some(Duration::from_millis(1))).unwrap_err();
+    assert_eq!(late.code(), StatusCode::DeadlineExceeded);
+    assert!(late.message().contains("timed out waiting"), "the wait, not the device: {late}");
+    mapping.write(0, &[1]).unwrap();
+    mapping.flush(0, 4).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn exhausted_memory_is_an_error_and_is_returned() {
+    let device = device(VulkanOptions::default());
+    const SIZE: u64 = 512 << 20;
+    // No heap of a device that runs tests has more.
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate_buffer(BufferParams::default(), SIZE) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 1 << 12);
+    };
+    assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+    let done = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let allocated = queue.signal(&[done.at(1)]).alloca(BufferParams::default(), SIZE, 0);
+    assert_eq!(allocated.unwrap_err().code(), StatusCode::ResourceExhausted);
+    assert_eq!(done.query().unwrap_err().code(), StatusCode::ResourceExhausted);
+    let count = held.len();
+    drop(held);
+    let again: Vec<_> =
+        (0..count).map(|_| device.allocate_buffer(BufferParams::default(), SIZE).unwrap()).collect();
+    assert_eq!(again.len(), count);
+}
+
+#[test]
+fn freed_transient_memory_is_reused_in_queue_order() {
+    let device = device(VulkanOptions::default());
+    let timeline = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    // All are submitted before the first is complete; together they would exceed any heap.
+    for cycle in 0..4096 {
+        let points: Vec<_> = (3 * cycle..3 * cycle + 4).map(|value| timeline.at(value)).collect();
+        let buffer = queue
+            .wait(&points[..1])
+            .signal(&points[1..2])
+            .alloca(BufferParams::default(), 64 << 20, 0)
+            .unwrap();
+        let start = BufferRef::range(&buffer, 0, 64);
+        queue.wait(&points[1..2]).signal(&points[2..3]).fill(start, &[1], 0).unwrap();
+        queue.wait(&points[2..3]).signal(&points[3..4]).dealloca(&buffer, 0).unwrap();
+    }
+    timeline.wait(3 * 4096, Some(Duration::from_secs(100))).unwrap();
+}
+
+#[test]
+fn objects_of_another_device_are_refused() {
+    let [mine, other] = [(); 2].map(|()| device(VulkanOptions::default()));
+    let executable = prepare(&other, "vulkan-spirv-raw", &spinning().bytes());
+    let (here, there) = (words(&mine, 4), words(&other, 4));
+    let queue = mine.queue(QUEUE_AFFINITY_ANY);
+    let params = CommandBufferParams {
+        mode: CommandBufferMode::empty(),
+        categories: CommandCategories::TRANSFER,
+        affinity: QUEUE_AFFINITY_ANY,
+        binding_capacity: 0,
+    };
+    let commands = other.create_command_buffer(params).unwrap();
+    commands.begin().unwrap();
+    let target = BufferRef::whole(&there);
+    commands.record(&rehal_hal::Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+    commands.end().unwrap();
+    for outcome in [
+        queue.fill(&there, &[1], 0),
+        queue.copy(&here, &there, 0),
+        queue.copy(&there, &here, 0),
+        queue.update(&[1; 16], &there, 0),
+        queue.dealloca(&there, 0),
+        queue.dispatch(&dispatch(&executable, &[BufferRef::whole(&here)])),
+        queue.execute(&commands, &[], 0),
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), StatusCode::InvalidArgument, "{error}");
+        assert!(error.message().contains("another"), "{error}");
+    }
+}
+
+/// Keeps what a profile has.
+#[derive(Default)]
+struct Sink {
+    queues: Mutex<Vec<DeviceQueueEvent>>,
+    dispatches: Mutex<Vec<DispatchEvent>>,
+    clocks: Mutex<Vec<ClockSample>>,
+    functions: Mutex<Vec<String>>,
+    commands: Mutex<usize>,
+    allocations: Mutex<usize>,
+}
+
+impl ProfileSink for Sink {
+    fn executable(&self, _id: u64, functions: &[FunctionInfo]) {
+        self.functions.lock().unwrap().extend(functions.iter().map(|function| function.name.clone()));
+    }
+    fn command_buffer(
+        &self,
+        _id: u64,
+        _params: &CommandBufferParams,
+        commands: &[ProfiledCommand],
+        _records: &[(u32, u64)],
+    ) {
+        *self.commands.lock().unwrap() += commands.len();
+    }
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
+    fn host_execution(&self, _event: &HostExecution) {}
+    fn memory_event(&self, _event: &MemoryEvent) {
+        *self.allocations.lock().unwrap() += 1;
+    }
+    fn command_region(&self, _event: &CommandRegion) {}
+    fn worker_span(&self, _span: &WorkerSpan) {}
+    fn device_queue_event(&self, event: &DeviceQueueEvent) {
+        self.queues.lock().unwrap().push(*event);
+    }
+    fn dispatch_event(&self, event: &DispatchEvent) {
+        self.dispatches.lock().unwrap().push(*event);
+    }
+    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
+    fn clock_sample(&self, sample: &ClockSample) {
+        self.clocks.lock().unwrap().push(*sample);
+    }
+}
+
+#[test]
+fn profiles_have_the_times_of_dispatches_on_the_hosts_clock() {
+    let device = device(VulkanOptions::default());
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/vulkan/executables/workgroups.descriptors.vk1");
+    let file = std::fs::read(&path).unwrap();
+    let executable = prepare(&device, "vulkan-spirv-fb", &file);
+    let sink = Arc::new(Sink::default());
+    let data = ProfileData::DISPATCH_EVENTS | ProfileData::DEVICE_QUEUE_EVENTS | ProfileData::MEMORY_EVENTS;
+    let request =
+        ProfileRequest { data, filter: ProfileFilter::default(), counters: Vec::new(), sink: sink.clone() };
+    let begin = now_ns();
+    device.begin_profiling(&request).unwrap();
+    let output = words(&device, 64 * 6);
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::DISPATCH,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        })
+        .unwrap();
+    let bindings = [BufferRef::whole(&output)];
+    commands.begin().unwrap();
+    for _ in 0..3 {
+        commands.record(&rehal_hal::Command::Dispatch(dispatch(&executable, &bindings))).unwrap();
+    }
+    commands.end().unwrap();
+    let done = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).execute(&commands, &[], 0).unwrap();
+    queue.wait(&[done.at(1)]).signal(&[done.at(2)]).dispatch(&dispatch(&executable, &bindings)).unwrap();
+    done.wait(2, Some(Duration::from_secs(60))).unwrap();
+    device.end_profiling().unwrap();
+    let end = now_ns();
+    let (queues, dispatches) = (sink.queues.lock().unwrap(), sink.dispatches.lock().unwrap());
+    assert_eq!(
+        queues.iter().map(|it| it.operation.kind).collect::<Vec<_>>(),
+        [QueueOpKind::Execute, QueueOpKind::Dispatch]
+    );
+    let indices: Vec<_> = dispatches.iter().map(|it| it.command_index).collect();
+    assert_eq!(indices, [Some(0), Some(1), Some(2), None]);
+    assert!(
+        dispatches.iter().all(|it| it.start_tick <= it.end_tick && it.dispatch.workgroup_count == [1; 3])
+    );
+    assert_eq!(*sink.functions.lock().unwrap(), ["write_ids"]);
+    assert_eq!(*sink.commands.lock().unwrap(), 3);
+    assert_eq!(*sink.allocations.lock().unwrap(), 1);
+    let clocks = sink.clocks.lock().unwrap();
+    assert_eq!(clocks.len(), 2);
+    assert!(clocks.iter().all(|it| begin <= it.host_before_ns && it.host_after_ns <= end));
+    // The submissions were executed between the two samples of the clock.
+    assert!(clocks[0].device_tick <= queues[0].start_tick && queues[1].end_tick <= clocks[1].device_tick);
+}
+
+#[test]
+fn what_a_device_cannot_report_is_refused_by_name() {
+    let device = device(VulkanOptions::default());
+    let sink = Arc::new(Sink::default());
+    let (data, filter) = (ProfileData::COUNTERS, ProfileFilter::default());
+    let request = ProfileRequest { data, filter, counters: Vec::new(), sink };
+    let error = device.begin_profiling(&request).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unimplemented);
+    assert!(error.message().contains("counters"), "{error}");
+}

@@ -1,0 +1,174 @@
+//! Vulkan, on the same driver as the reference: dumps, runs, replays and recordings, host reads bit for bit.
+
+use crate::dumps::same_dump;
+use crate::replays::{holds_what_was_printed, run_with_reads};
+use crate::{Outcome, Pair, ensure, fixture};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::{self, Capture};
+use oracle::printed;
+use oracle::tool::{self, Ended};
+use std::io;
+use std::path::Path;
+
+/// Adds tests per capture, and tests of single tools.
+pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
+    for capture in captures::on_vulkan()? {
+        let name = capture.short_name().to_owned();
+        let mut trial = |question: &str, test: fn(&Capture) -> Outcome| {
+            let capture = capture.clone();
+            trials.push(Trial::test(format!("vulkan::{question}::{name}"), move || test(&capture)));
+        };
+        trial("dump", |capture| {
+            same_dump(capture, "text")?;
+            same_dump(capture, "jsonl")
+        });
+        trial("replay", replays);
+        if capture.printed.is_some() {
+            trial("run", runs);
+        }
+    }
+    for (name, from, with) in
+        [("spirv", "add4.add", "add4_swapped.0.spv"), ("executable", "add4.add", "add4_swapped.0.vk1")]
+    {
+        trials.push(Trial::test(format!("vulkan::substitution::{name}"), move || substitutes(from, with)));
+    }
+    trials.push(Trial::test("vulkan::devices", lists_devices));
+    trials.push(Trial::test("vulkan::benchmark_module", benchmarks));
+    Ok(())
+}
+
+/// The arguments of the program that was recorded, without those of the recorder.
+fn program(capture: &Capture) -> Result<Vec<String>, Failed> {
+    let printed = std::fs::read_to_string(capture.printed.as_ref().ok_or("no output of the program")?)?;
+    let line = printed.lines().next().and_then(|line| line.strip_prefix("$ iree-run-module --"));
+    let words = line.ok_or("no command")?.replace(" '--", " --");
+    let words = words.split(" --").map(|word| format!("--{}", word.trim_end().trim_end_matches('\'')));
+    Ok(words.filter(|word| !word.starts_with("--device_replay_output=")).collect())
+}
+
+/// The bytes of a program's results, which both tools write to files: one for each result.
+fn results(program: &Path, capture: &Capture, count: usize) -> Result<Vec<Vec<u8>>, Failed> {
+    let scratch = tempfile::tempdir()?;
+    let files: Vec<_> = (0..count).map(|index| scratch.path().join(format!("{index}.bin"))).collect();
+    let mut arguments = self::program(capture)?;
+    arguments.extend(files.iter().map(|file| format!("--output=+{}", file.display())));
+    let ended = tool::run(program, &arguments, &capture.directory)?;
+    ensure(ended.succeeded(), || format!("{}: {}", program.display(), ended.summary()))?;
+    Ok(files.iter().map(std::fs::read).collect::<io::Result<_>>()?)
+}
+
+fn printed_results(capture: &Capture) -> Result<usize, Failed> {
+    let path = capture.printed.as_ref().ok_or("no output of the program")?;
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.lines().filter(|line| line.starts_with("result[")).count())
+}
+
+/// Ours prints what the reference prints, and writes the same bytes. Recorded by ours, the program prints the same, and both
+/// replay the capture.
+fn runs(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let (ours, theirs) = pair.run(&program(capture)?, &capture.directory)?;
+    ensure(theirs.succeeded(), || format!("theirs ends with {}", theirs.summary()))?;
+    ensure(ours.stdout == theirs.stdout && ours.succeeded(), || {
+        format!("ours: {}\n{}\ntheirs: {}", ours.summary(), text(&ours), text(&theirs))
+    })?;
+    let count = printed_results(capture)?;
+    ensure(results(&pair.ours, capture, count)? == results(&pair.theirs, capture, count)?, || {
+        "the bytes of the results differ".to_owned()
+    })?;
+
+    let scratch = tempfile::tempdir()?;
+    let recording = scratch.path().join("ours.ireereplay");
+    let mut arguments = program(capture)?;
+    arguments.push(format!("--device_replay_output={}", recording.display()));
+    let recorded = pair.run_ours(&arguments, &capture.directory)?;
+    ensure(recorded.succeeded() && recorded.stdout == ours.stdout, || {
+        format!("recorded: {}\n{}", recorded.summary(), text(&recorded))
+    })?;
+    let replay = ["--device=vulkan".to_owned(), recording.display().to_string()];
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&replay, &capture.directory)?;
+    ensure(ours.succeeded(), || format!("ours does not replay its recording: {}", ours.summary()))?;
+    ensure(theirs.succeeded(), || format!("theirs does not replay ours: {}", theirs.summary()))
+}
+
+fn text(ended: &Ended) -> String {
+    String::from_utf8_lossy(&ended.stdout).into_owned()
+}
+
+/// Both replay it, ours in both orders with the same host reads, which contain what the program printed and, bit for bit, what
+/// the reference computes.
+fn replays(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let arguments = vec!["--device=vulkan".to_owned(), capture.path.display().to_string()];
+    let theirs = tool::run(&pair.theirs, &arguments, &capture.directory)?;
+    ensure(theirs.succeeded(), || format!("theirs ends with {}", theirs.summary()))?;
+    let (ours, reads) = run_with_reads(&pair, capture, arguments.clone())?;
+    ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
+    let mut captured = arguments;
+    captured.insert(0, "--replay_order=captured".to_owned());
+    let (ours, again) = run_with_reads(&pair, capture, captured)?;
+    ensure(ours.succeeded() && again == reads, || {
+        format!("in captured order: {}; other reads: {}", ours.summary(), again != reads)
+    })?;
+    let Some(path) = &capture.printed else { return Ok(()) };
+    let printed = printed::parse(&std::fs::read_to_string(path)?).map_err(|error| error.to_string())?;
+    holds_what_was_printed(&reads, &printed)?;
+    let run = Pair::find("iree-run-module")?;
+    for (index, bytes) in results(&run.theirs, capture, printed_results(capture)?)?.iter().enumerate() {
+        // Scalars are no device memory.
+        let is_scalar = printed.arrays.len() <= index;
+        let is_read = reads.iter().any(|read| {
+            read.bytes.len() as u64 == read.length
+                && read.bytes.windows(bytes.len().max(1)).any(|it| it == bytes)
+                || read.length >= bytes.len() as u64 && read.bytes.len() < bytes.len()
+        });
+        ensure(is_scalar || is_read, || format!("the bytes of result {index} are not in the reads"))?;
+    }
+    Ok(())
+}
+
+/// A replacement with the same signature runs in place of the captured executable: the first result is 100 times the sum.
+fn substitutes(from: &str, with: &str) -> Outcome {
+    let captures = captures::on_vulkan()?;
+    let capture = captures.iter().find(|capture| capture.short_name() == from).ok_or("no such capture")?;
+    let replacement = fixture(&format!("vulkan/executables/{with}")).display().to_string();
+    let arguments = vec![
+        "--device=vulkan".to_owned(),
+        format!("--replay_executable_substitution=4={replacement}"),
+        capture.path.display().to_string(),
+    ];
+    let (ours, reads) = run_with_reads(&Pair::find("iree-run-replay")?, capture, arguments)?;
+    ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
+    let expected: Vec<u8> =
+        [1100.0_f32, 2200.0, 3300.0, 4400.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    ensure(reads.iter().any(|read| read.bytes == expected), || format!("{reads:?}"))
+}
+
+/// Both list the same devices.
+fn lists_devices() -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let (ours, theirs) = pair.run(&["--list_devices=vulkan".to_owned()], Path::new("/"))?;
+    ensure(ours.stdout == theirs.stdout && ours.stdout.starts_with(b"vulkan://"), || {
+        format!("ours:\n{}\ntheirs:\n{}", text(&ours), text(&theirs))
+    })
+}
+
+/// Both measure the same benchmark.
+fn benchmarks() -> Outcome {
+    let arguments = [
+        "--device=vulkan".to_owned(),
+        format!("--module={}", fixture("vulkan/modules/add4.vmfb").display()),
+        "--function=add".to_owned(),
+        "--input=4xf32=1 2 3 4".to_owned(),
+        "--input=4xf32=1 2 3 4".to_owned(),
+        "--benchmark_min_time=2x".to_owned(),
+    ];
+    let (ours, theirs) = Pair::find("iree-benchmark-module")?.run(&arguments, Path::new("/"))?;
+    let name = |ended: &Ended| {
+        let line = text(ended).lines().find(|line| line.starts_with("BM_")).map(ToOwned::to_owned);
+        line.and_then(|line| line.split_whitespace().next().map(ToOwned::to_owned))
+    };
+    ensure(ours.succeeded() && name(&ours).is_some() && name(&ours) == name(&theirs), || {
+        format!("ours: {}\n{}\ntheirs:\n{}", ours.summary(), text(&ours), text(&theirs))
+    })
+}
