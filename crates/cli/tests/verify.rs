@@ -206,7 +206,7 @@ fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
     let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
                     expected: a replay with the captured executables, which agrees with the ledger\n";
     assert_eq!(printed, expected);
-    // An inferred type is no reason to tolerate anything.
+    // Nothing is tolerated because of an inferred type.
     let refused = fail(&verify(&[&ulp, "--tolerance=*:f32:ulp=1"], &path));
     assert!(refused.contains("no types are known"), "{refused}");
 }
