@@ -1,7 +1,8 @@
 //! Opens the Vulkan loader, a shared library, when it is first needed.
 #![allow(unsafe_code, reason = "loads a shared library")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result, StatusCode};
@@ -13,15 +14,24 @@ const NAMES: [&str; 2] = ["libvulkan.so.1", "libvulkan.so"];
 pub(crate) fn load(search_paths: &[PathBuf]) -> Result<ash::Entry> {
     let mut failures = Vec::new();
     for candidate in candidates(search_paths) {
-        // SAFETY: the user or the system names the Vulkan loader; running its initialisers is what was asked for. The
-        // functions of the entry are called only through objects that own a clone of it.
-        match unsafe { ash::Entry::load_from(&candidate) } {
+        match open(&candidate) {
             Ok(entry) => return Ok(entry),
             Err(error) => failures.push(format!("{}: {}", Path::new(&candidate).display(), reason(&error))),
         }
     }
     let message = format!("cannot open the Vulkan loader ({})", failures.join("; "));
     Err(Error::new(StatusCode::Unavailable, message))
+}
+
+/// Opens a library, which stays open: drivers that it loads may not bear to be unloaded.
+fn open(path: &OsStr) -> std::result::Result<ash::Entry, libloading::Error> {
+    // SAFETY: the user or the system names the Vulkan loader; running its initialisers is what was asked for. A Vulkan loader
+    // exports this function with this type, and the library is never closed.
+    unsafe {
+        let library = ManuallyDrop::new(libloading::Library::new(path)?);
+        let get_instance_proc_addr = *library.get(c"vkGetInstanceProcAddr")?;
+        Ok(ash::Entry::from_static_fn(ash::StaticFn { get_instance_proc_addr }))
+    }
 }
 
 fn candidates(search_paths: &[PathBuf]) -> Vec<OsString> {
@@ -38,13 +48,10 @@ fn candidates(search_paths: &[PathBuf]) -> Vec<OsString> {
 }
 
 /// The loader's words, which may repeat the path.
-fn reason(error: &ash::LoadingError) -> String {
-    match error {
-        ash::LoadingError::LibraryLoadFailure(error) => match std::error::Error::source(error) {
-            Some(source) => source.to_string(),
-            None => error.to_string(),
-        },
-        ash::LoadingError::MissingEntryPoint(error) => error.to_string(),
+fn reason(error: &libloading::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
     }
 }
 
