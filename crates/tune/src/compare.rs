@@ -5,6 +5,7 @@ mod sampling;
 mod slices;
 mod spans;
 mod timing;
+mod varied;
 
 pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
 pub use spans::DispatchSpans;

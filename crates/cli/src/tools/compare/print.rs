@@ -109,6 +109,10 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
+    if !timing.is_varied {
+        let note = "remembered results could not be excluded: no inputs that can be changed look like floats";
+        line(text, "", note);
+    }
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
         line(text, "", &format!("warning: {warning}"));
@@ -215,6 +219,7 @@ fn timing(it: &Timing) -> Value {
         "pair_count": it.pair_count,
         "batch_count": it.batch_count,
         "timed_by": if it.is_device_time { "device" } else { "host" },
+        "varied_inputs": it.is_varied,
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
             Stopped::FarSlower => "far_slower",
