@@ -182,6 +182,35 @@ fn a_wrong_kernel_is_not_timed() {
     assert!(ran.stdout.contains("of them within the tolerance"), "{ran:?}");
 }
 
+/// What it computes is right, with these bytes next to its bindings and in its output.
+#[test]
+fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, &format!("((volatile float *)binding_2)[i + 40] = 1; {SUM}"));
+    let ran = compare(&[&with(&source)]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in
+        ["\nwrong    memory errors in ", "1 dispatch wrote outside of the bindings", "outside of binding 2"]
+    {
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+    }
+    assert!(!ran.stdout.contains("captured time"), "{ran:?}");
+    let unwritten = "float before = ((volatile float *)binding_2)[i]; binding_2[i] = binding_0[i] + binding_1[i] + before;";
+    kernel(&source, unwritten);
+    let ran = compare(&[&with(&source), "--element_type=f32"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("depends on bytes that were never written"), "{ran:?}");
+    let ran = compare(&[&with(&source), "--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"wrong".into(), &Value::Null));
+    assert_eq!(
+        (&candidate["memory"]["outcome"], &candidate["verification"]["outcome"]),
+        (&"different".into(), &"same".into())
+    );
+}
+
 #[test]
 fn a_kernel_that_remembers_its_results_is_wrong() {
     let scratch = Scratch::new();
