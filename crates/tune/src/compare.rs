@@ -165,6 +165,11 @@ impl KernelComparer {
         Ok(Self { subject, captured, slices: OnceCell::new() })
     }
 
+    /// Replays the capture with the captured kernel.
+    pub fn replay_captured(&self) -> Result<()> {
+        self.captured.run(&mut [])
+    }
+
     /// Compares a replacement of the function: its signature, then what it computes, then its time. `observers` see the
     /// replay that is verified.
     pub fn compare(
