@@ -182,6 +182,35 @@ fn a_wrong_kernel_is_not_timed() {
     assert!(ran.stdout.contains("of them within the tolerance"), "{ran:?}");
 }
 
+/// What it computes is right, with these bytes next to its bindings and in its output.
+#[test]
+fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, &format!("((volatile float *)binding_2)[i + 40] = 1; {SUM}"));
+    let ran = compare(&[&with(&source)]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in
+        ["\nwrong    memory errors in ", "1 dispatch wrote outside of the bindings", "outside of binding 2"]
+    {
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+    }
+    assert!(!ran.stdout.contains("captured time"), "{ran:?}");
+    let unwritten = "float before = ((volatile float *)binding_2)[i]; binding_2[i] = binding_0[i] + binding_1[i] + before;";
+    kernel(&source, unwritten);
+    let ran = compare(&[&with(&source), "--element_type=f32"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("depends on bytes that were never written"), "{ran:?}");
+    let ran = compare(&[&with(&source), "--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"wrong".into(), &Value::Null));
+    assert_eq!(
+        (&candidate["memory"]["outcome"], &candidate["verification"]["outcome"]),
+        (&"different".into(), &"same".into())
+    );
+}
+
 #[test]
 fn a_kernel_that_remembers_its_results_is_wrong() {
     let scratch = Scratch::new();
@@ -191,7 +220,7 @@ fn a_kernel_that_remembers_its_results_is_wrong() {
     let ran = compare(&[&with(&source)]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stdout.contains("wrong    repetition "), "{ran:?}");
-    assert!(ran.stdout.contains("wrote other bytes than the first dispatch"), "{ran:?}");
+    assert!(ran.stdout.contains("wrote other bytes than another dispatch with the same inputs"), "{ran:?}");
     assert!(!ran.stdout.contains("captured time"), "{ran:?}");
     // What it remembers is right for the captured inputs.
     let keep = "static float kept[4]; static int has[4];\n\
@@ -200,6 +229,28 @@ fn a_kernel_that_remembers_its_results_is_wrong() {
     let ran = compare(&[&with(&source), "--cache=warm"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stdout.contains("\nwrong    it remembers its results"), "{ran:?}");
+}
+
+/// Computing takes thousands of times as long as remembering: it is paid for in each repetition.
+#[test]
+fn a_kernel_that_compares_its_inputs_with_the_last_ones_gains_nothing() {
+    let scratch = Scratch::new();
+    let (honest, cheat) = (scratch.path("honest.c"), scratch.path("cheat.c"));
+    kernel(&honest, SLOW);
+    let remember = "static float a[4], b[4], sum[4]; static int has[4];\n\
+         if (!has[i] || a[i] != binding_0[i] || b[i] != binding_1[i]) {\n\
+         for (volatile int j = 0; j < 100000; ++j) {} has[i] = 1; a[i] = binding_0[i]; b[i] = binding_1[i]; sum[i] = a[i] + b[i]; }\n\
+         binding_2[i] = sum[i];";
+    kernel(&cheat, remember);
+    let baseline = format!("--baseline={}", honest.display());
+    let ran = compare(&[&with(&cheat), &baseline, "--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!(candidate["outcome"], "right");
+    for timing in candidate["timings"].as_array().unwrap() {
+        assert_eq!(timing["varied_inputs"], true);
+        assert!(timing["ratio"].as_f64() > Some(0.5), "{report}");
+    }
 }
 
 #[test]

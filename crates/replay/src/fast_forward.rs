@@ -130,6 +130,40 @@ impl<'r> FastForward<'r> {
         outcome.map_err(|error| self.replay.plan().in_file(error))
     }
 
+    /// Passes the bytes of buffers that the scope may access and write to `vary`, and writes those of which it returns that it has
+    /// changed them. The scope may then be run by [`FastForward::repeat_varied`].
+    ///
+    /// What it changes of bytes that are not restored stays, and is to be undone before [`FastForward::repeat`] or
+    /// [`FastForward::check_unchanged`].
+    pub fn vary(&mut self, vary: &mut dyn FnMut(VariedPiece, &mut [u8]) -> bool) -> Result<()> {
+        let state = self.state.as_ref().ok_or_else(failed)?;
+        let restored = self.saved.iter().map(|saved| (&saved.at, true));
+        let all = restored.chain(self.unchanged.iter().map(|(at, _)| (at, false)));
+        for (at, is_restored) in all {
+            let Holder::Buffer(index) = at.holder else { continue };
+            let buffer = state.objects.buffers[index as usize].as_ref();
+            let Some(buffer) = buffer.filter(|_| !self.is_deallocated(at.holder)) else { continue };
+            let mut piece = Vec::new();
+            let outcome = self.read(state, at, |offset, bytes| {
+                piece.clear();
+                piece.extend_from_slice(bytes);
+                match vary(VariedPiece { offset: at.start + offset, is_restored }, &mut piece) {
+                    true => transfer::write(buffer, at.start + offset, &piece),
+                    false => Ok(()),
+                }
+            });
+            outcome.map_err(|error| self.replay.plan().in_file(error))?;
+        }
+        Ok(())
+    }
+
+    /// [`FastForward::repeat`] after [`FastForward::vary`]: host reads may differ from those of the first pass.
+    pub fn repeat_varied(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        let state = self.take_state()?;
+        self.run(state, observers, &mut FirstReads::default())
+            .map_err(|error| self.replay.plan().in_file(error))
+    }
+
     fn alter<'a>(
         &self,
         ranges: impl Iterator<Item = &'a Bytes>,
@@ -367,6 +401,15 @@ impl<'r> FastForward<'r> {
             ))
             .advise("measure it without fast-forward, which repeats the whole capture")
     }
+}
+
+/// Which bytes [`FastForward::vary`] passes: up to 64 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VariedPiece {
+    /// Their offset in their buffer.
+    pub offset: u64,
+    /// Whether [`FastForward::restore`] puts them back.
+    pub is_restored: bool,
 }
 
 /// Digests of what a scope wrote, by blocks: see [`FastForward::outputs`].

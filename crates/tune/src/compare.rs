@@ -1,10 +1,12 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
 
+mod memory;
 mod remembered;
 mod sampling;
 mod slices;
 mod spans;
 mod timing;
+mod varied;
 
 pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
 pub use spans::DispatchSpans;
@@ -105,6 +107,9 @@ pub struct KernelComparer {
 pub struct Comparison {
     /// The whole capture with the replacement, compared with the captured one dispatch by dispatch.
     pub verification: Verification,
+    /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
+    /// other than the captured one; `None` if that was not determined.
+    pub memory: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
@@ -119,6 +124,7 @@ impl Comparison {
     pub fn is_right(&self) -> bool {
         let is_same = |it: &Verification| it.outcome() == Outcome::Same;
         is_same(&self.verification)
+            && self.memory.as_ref().is_none_or(is_same)
             && self.after_timing.as_ref().is_none_or(is_same)
             && self.not_reproduced.is_none()
     }
@@ -133,7 +139,7 @@ impl Comparison {
         }
     }
 
-    /// The verification that found it wrong.
+    /// The verification that found it wrong, other than by its [accesses](Comparison::memory).
     pub fn wrong_verification(&self) -> Option<&Verification> {
         let all = [Some(&self.verification), self.after_timing.as_ref()];
         all.into_iter().flatten().find(|it| it.outcome() != Outcome::Same)
@@ -157,6 +163,11 @@ impl KernelComparer {
         let captured = Replay::new(subject.plan.clone(), &subject.devices, &subject.replay)?;
         captured.check_executables()?;
         Ok(Self { subject, captured, slices: OnceCell::new() })
+    }
+
+    /// Replays the capture with the captured kernel.
+    pub fn replay_captured(&self) -> Result<()> {
+        self.captured.run(&mut [])
     }
 
     /// Compares a replacement of the function: its signature, then what it computes, then its time. `observers` see the
@@ -203,14 +214,18 @@ impl KernelComparer {
             expected: &self.captured,
             actual: &replaced,
             expected_observers: &mut [],
-            observers,
+            observers: &mut *observers,
         };
         let mut comparison = Comparison {
             verification: decided(verify_lockstep(sides, &options.verify)?)?,
+            memory: None,
             after_timing: None,
             not_reproduced: None,
             timings: Vec::new(),
         };
+        if comparison.is_right() {
+            comparison.memory = memory::watch(subject, &replaying, &options.verify, observers)?;
+        }
         if comparison.is_right() || options.times_wrong {
             let slices = self.slices()?;
             timing::time(subject, slices, &replaying, options, &mut comparison)?;

@@ -7,7 +7,7 @@ mod workers;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
@@ -179,12 +179,13 @@ fn run(invocation: &Invocation) -> Result<()> {
     let reports = match &candidates[..] {
         [only] if !watches => vec![session.one(&comparer, only)?],
         several => {
+            let limit = session.limit(&comparer)?;
             // Its memory is not needed meanwhile.
             drop(comparer);
             if watches {
-                return session.watch();
+                return session.watch(limit);
             }
-            session.each(several)?
+            session.each(several, limit)?
         }
     };
     output::print(&session.text(&reports))?;
@@ -253,8 +254,21 @@ impl Session<'_> {
         Ok(Report::compared(candidate, &comparison, text))
     }
 
-    /// Compares replacements, each in a process of its own.
-    fn each(&self, candidates: &[Candidate]) -> Result<Vec<Report>> {
+    /// How long the comparison of one of several replacements may take. Those that take hundreds of times as long as the captured kernel
+    /// are still compared.
+    fn limit(&self, comparer: &KernelComparer) -> Result<Duration> {
+        /// For compilers, and for what a process begins with.
+        const BASE: Duration = Duration::from_secs(30);
+        let begun = Instant::now();
+        comparer.replay_captured()?;
+        let replay = begun.elapsed();
+        Ok(BASE
+            .saturating_add(self.options.max_time.saturating_mul(5))
+            .saturating_add(replay.saturating_mul(1000)))
+    }
+
+    /// Compares replacements, each in a process of its own, for `limit` at most.
+    fn each(&self, candidates: &[Candidate], limit: Duration) -> Result<Vec<Report>> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
@@ -264,7 +278,7 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let report = workers::compare(self.invocation, candidate)?;
+            let report = workers::compare(self.invocation, candidate, limit)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -279,21 +293,23 @@ impl Session<'_> {
             (Format::Json, _) => print::json(&self.function, reports),
             (Format::Text, [only]) => match only.outcome {
                 Outcome::Right | Outcome::Wrong => only.text.clone(),
-                Outcome::Crashed | Outcome::Failed => format!("{}  {}\n", only.name, only.summary),
+                Outcome::Crashed | Outcome::TimedOut | Outcome::Failed => {
+                    format!("{}  {}\n", only.name, only.summary)
+                }
             },
             (Format::Text, all) => print::table(&self.function, all),
         }
     }
 
     /// Compares again and again, until standard output is closed.
-    fn watch(&self) -> Result<()> {
+    fn watch(&self, limit: Duration) -> Result<()> {
         /// How often files are looked at.
         const INTERVAL: Duration = Duration::from_millis(100);
         let reader_left = ReaderLeft::default();
         while !reader_left.get() {
             // Before they are read: what is saved meanwhile is compared next.
             let seen = candidates::states(&self.with);
-            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates)) {
+            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limit)) {
                 Ok(reports) => {
                     let text = self.text(&reports);
                     output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;

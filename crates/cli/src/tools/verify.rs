@@ -297,6 +297,16 @@ pub(super) fn report(outcome: &Verification) -> String {
     text::text(outcome)
 }
 
+/// The report of memory errors as text, of `rehal compare`.
+pub(super) fn memory_report(outcome: &Verification) -> String {
+    text::memory(outcome)
+}
+
+/// The first memory error in a line.
+pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
+    text::first_memory_error(outcome)
+}
+
 /// The first difference in a line.
 pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
     text::first(outcome)

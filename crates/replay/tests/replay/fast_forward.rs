@@ -8,7 +8,7 @@ use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{FastForward, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder};
+use rehal_replay::{FastForward, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, VariedPiece};
 
 use crate::captured::{RandomProgram, expected};
 use crate::common::{CaptureBuilder, FileSpec, Observed, TestDevice, code, function, range, slot, whole};
@@ -253,6 +253,25 @@ fn a_scope_is_repeated_with_other_inputs() {
     };
     assert_eq!(differ(&fast), [true]);
     fast.restore().unwrap();
+    fast.repeat(&mut []).unwrap();
+    assert_eq!((differ(&fast), fast.is_reproduced().unwrap()), (vec![false], true));
+
+    // With changes that stay until they are undone.
+    let mut pieces = Vec::new();
+    let mut vary = |piece: VariedPiece, bytes: &mut [u8]| {
+        pieces.push((piece.offset, piece.is_restored, bytes.len(), bytes[0]));
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xf0);
+        !piece.is_restored
+    };
+    fast.restore().unwrap();
+    fast.vary(&mut vary).unwrap();
+    fast.repeat_varied(&mut []).unwrap();
+    assert!(fast.check_unchanged().is_err());
+    fast.restore().unwrap();
+    fast.vary(&mut vary).unwrap();
+    pieces.sort_unstable();
+    let restored = (0, true, 16, 3);
+    assert_eq!(pieces, [(0, false, 8192, 9), (0, false, 8192, 9 ^ 0xf0), restored, restored]);
     fast.repeat(&mut []).unwrap();
     assert_eq!((differ(&fast), fast.is_reproduced().unwrap()), (vec![false], true));
     fast.finish().unwrap();

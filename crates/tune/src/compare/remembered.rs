@@ -49,11 +49,15 @@ fn changed(side: &mut FastForward<'_>, before: &Outputs, mask: u32) -> Result<BT
 fn alter(bytes: &mut [u8], mask: u32) {
     for word in bytes.as_chunks_mut::<4>().0 {
         let value = u32::from_le_bytes(*word);
-        let exponent = (value >> 23) & 0xff;
-        if (127 - 20..127 + 20).contains(&exponent) {
+        if is_float(value) {
             *word = (value ^ mask).to_le_bytes();
         }
     }
+}
+
+pub(super) fn is_float(value: u32) -> bool {
+    let exponent = (value >> 23) & 0xff;
+    (127 - 20..127 + 20).contains(&exponent)
 }
 
 #[cfg(test)]

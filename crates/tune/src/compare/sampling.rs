@@ -69,6 +69,9 @@ pub struct Timing {
     pub batch_count: u64,
     /// Whether times are those that the devices report, without the time of submission.
     pub is_device_time: bool,
+    /// Whether inputs differed from one repetition to the next. Otherwise a replacement that compares them with the last ones, and
+    /// writes what it wrote for them, is not found.
+    pub is_varied: bool,
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
@@ -131,7 +134,7 @@ const MIN_FEW_SAMPLES: usize = 3;
 /// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other by chance.
 const MIN_BATCHES: usize = 16;
 /// A ratio that a few pairs establish, and beyond which more precision is of no use.
-const FAR: f64 = 2.0;
+pub(super) const FAR: f64 = 2.0;
 
 /// What is timed of a shape, with the same buffers and executables.
 #[derive(Clone, Debug, Default)]
@@ -302,6 +305,7 @@ impl<'s> Sampler<'s> {
             pair_count: self.samples.iter().map(|it| it.pair_count).sum(),
             batch_count: self.batches.len() as u64,
             is_device_time: false,
+            is_varied: false,
             stopped,
             elapsed: Duration::ZERO,
             conditions: Conditions::default(),

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Error, Result};
 use rehal_bench::Monitor;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
 use super::remembered;
-use super::sampling::{Pair, Sampler, ShapeBatch, Stopped};
+use super::sampling::{FAR, Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
+use super::varied::VariedSide;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
 
 /// Number of pairs of a batch, so that neither side is disturbed in all of them: fewer of kernels for which that takes too long.
@@ -43,6 +44,8 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
+            varies: true,
+            has_varied: false,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
@@ -53,6 +56,7 @@ pub(super) fn time(
             let batch = match bench.batch(slices, sampler.has_few())? {
                 Batch::Pairs(pairs) => pairs,
                 Batch::OutOfTime => break Stopped::OutOfTime,
+                Batch::Unvaried => continue,
                 Batch::NotReproduced(why) => {
                     comparison.not_reproduced = Some(why);
                     comparison.timings.clear();
@@ -70,6 +74,7 @@ pub(super) fn time(
         let mut timing = sampler.finish(*cache, stopped);
         timing.conditions = monitor.end();
         timing.is_device_time = bench.is_device_time;
+        timing.is_varied = bench.varies && bench.has_varied;
         timing.elapsed = begun.elapsed();
         bench.spans.end()?;
         comparison.timings.push(timing);
@@ -86,6 +91,8 @@ enum Batch {
     Pairs(Vec<ShapeBatch>),
     /// The time is up.
     OutOfTime,
+    /// The captured kernel cannot be repeated with other inputs: from now on, they are the captured ones.
+    Unvaried,
     /// The replacement computed something else when it was repeated, or remembered what it had computed.
     NotReproduced(String),
 }
@@ -99,6 +106,10 @@ struct Bench<'a> {
     spans: DispatchSpans,
     is_device_time: bool,
     random: fastrand::Rng,
+    /// Whether inputs differ from one repetition to the next.
+    varies: bool,
+    /// Whether there are inputs that can differ.
+    has_varied: bool,
     /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
     placed_first: Option<[usize; 2]>,
     /// The time that a batch should take.
@@ -142,7 +153,8 @@ impl Bench<'_> {
     ) -> Result<Batch> {
         let begun = Instant::now();
         let replays = self.replays(slice, placed)?;
-        let (mut sides, first) = self.sides(&replays, placed)?;
+        let (sides, first) = self.sides(&replays, placed)?;
+        let mut sides = sides.map(VariedSide::new);
         let prepared = begun.elapsed();
         // As long as preparing at least, which is not for the sake of a pair.
         let longest = batch_time.saturating_sub(prepared).max(prepared);
@@ -162,38 +174,109 @@ impl Bench<'_> {
                     break;
                 }
             }
-            let (mut times, mut warm_up) = ([0.0; 2], [0.0; 2]);
-            for side in self.order() {
-                if self.cache == CacheState::Warm {
-                    warm_up[side] = self.repeat(&mut sides[side])?;
+            match self.pair(&mut sides, pairs.len(), &mut others)? {
+                Ok(pair) => pairs.push(pair),
+                Err(other) => return Ok(other),
+            }
+        }
+        // Who takes many times as long remembers nothing.
+        let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * it.captured_ns);
+        let failed = if is_far { None } else { self.check(&mut sides, pairs.len())? };
+        Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
+    }
+
+    /// Times both sides in random order, with inputs that they have not had before.
+    fn pair(
+        &mut self,
+        sides: &mut [VariedSide<'_>; 2],
+        number: usize,
+        others: &mut Vec<Pair>,
+    ) -> Result<Result<Pair, Batch>> {
+        // Other than the last one in the last two bits.
+        let variant = if self.varies { self.random.u64(1..) << 2 | (number as u64 + 1) & 3 } else { 0 };
+        let is_kept = self.random.usize(..=number) == 0;
+        let (mut times, mut warm_up) = ([0.0; 2], [0.0; 2]);
+        for side in self.order() {
+            let it = &mut sides[side];
+            if self.cache == CacheState::Warm {
+                // With the inputs of the last timed repetition, so that its results are checked.
+                let (time_ns, _) = self.repeat(it, it.timed_variant())?;
+                warm_up[side] = time_ns;
+                if !it.is_timed_reproduced()?
+                    && let Some(failed) = self.differs(side, number)?
+                {
+                    return Ok(Err(failed));
                 }
-                times[side] = self.repeat(&mut sides[side])?;
-                if !sides[side].is_reproduced()? {
-                    match side {
-                        0 => return Err(captured_differs()),
-                        _ if self.checks => return Ok(not_reproduced(pairs.len())),
-                        _ => {}
+            }
+            let (time_ns, is_varied) = self.repeat(it, variant)?;
+            times[side] = time_ns;
+            self.has_varied |= is_varied;
+            match variant {
+                0 if !it.side.is_reproduced()? => {
+                    if let Some(failed) = self.differs(side, number)? {
+                        return Ok(Err(failed));
+                    }
+                }
+                0 => {}
+                _ => it.keep(variant, is_kept)?,
+            }
+        }
+        if self.cache == CacheState::Warm {
+            others.push(Pair::from(warm_up));
+        }
+        Ok(Ok(Pair::from(times)))
+    }
+
+    /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same inputs.
+    fn differs(&mut self, side: usize, number: usize) -> Result<Option<Batch>> {
+        match side {
+            // It may be that its inputs cannot be varied.
+            0 if self.varies => {
+                self.varies = false;
+                Ok(Some(Batch::Unvaried))
+            }
+            0 => Err(captured_differs()),
+            _ => Ok(self.checks.then(|| not_reproduced(number))),
+        }
+    }
+
+    /// Checks what both sides compute after a batch. Returns why it does not count.
+    fn check(&mut self, sides: &mut [VariedSide<'_>; 2], number: usize) -> Result<Option<Batch>> {
+        for (side, it) in sides.iter_mut().enumerate() {
+            it.repeat(0, &mut [])?;
+            match it.side.check_unchanged() {
+                // What it wrote with other inputs may not be undone.
+                Err(_) if self.varies => {
+                    self.varies = false;
+                    return Ok(Some(Batch::Unvaried));
+                }
+                Err(error) if side == 0 => return Err(error.context("the captured kernel")),
+                Ok(()) if it.side.is_reproduced()? => {}
+                _ => {
+                    if let Some(failed) = self.differs(side, number)? {
+                        return Ok(Some(failed));
                     }
                 }
             }
-            if self.cache == CacheState::Warm {
-                others.push(Pair::from(warm_up));
-            }
-            pairs.push(Pair::from(times));
         }
-        let [captured, replaced] = &mut sides;
-        captured.check_unchanged().context(|| "the captured kernel".into())?;
-        if self.checks {
-            if replaced.check_unchanged().is_err() {
-                return Ok(not_reproduced(pairs.len()));
-            }
-            if remembered::is_remembered(captured, replaced) {
-                return Ok(Batch::NotReproduced(
-                    "it remembers its results: with other inputs it writes what it wrote before".into(),
-                ));
+        if !self.checks {
+            return Ok(None);
+        }
+        let [captured, replaced] = sides;
+        if remembered::is_remembered(&mut captured.side, &mut replaced.side) {
+            return Ok(Some(Batch::NotReproduced(
+                "it remembers its results: with other inputs it writes what it wrote before".into(),
+            )));
+        }
+        // The inputs before it were quite different, so that one that remembers similar ones must compute.
+        for (side, it) in sides.iter_mut().enumerate() {
+            if !it.is_kept_reproduced()?
+                && let Some(failed) = self.differs(side, number)?
+            {
+                return Ok(Some(failed));
             }
         }
-        Ok(Batch::Pairs(vec![ShapeBatch { pairs, others }]))
+        Ok(None)
     }
 
     fn replay(&self, slice: &ShapeSlice, options: &ReplayOptions) -> Result<Replay> {
@@ -237,13 +320,13 @@ impl Bench<'_> {
         if self.random.bool() { [0, 1] } else { [1, 0] }
     }
 
-    /// Restores the inputs and dispatches the kernel; returns its time in nanoseconds.
-    fn repeat(&mut self, side: &mut FastForward<'_>) -> Result<f64> {
-        side.restore()?;
+    /// Puts back the inputs of a variant and dispatches the kernel; returns its time in nanoseconds, and whether the variant differs
+    /// from none.
+    fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
         self.spans.take();
         let mut timer = Timer::default();
-        side.repeat(&mut [&mut timer])?;
-        Ok(self.time_of(&timer))
+        let is_varied = side.repeat(variant, &mut [&mut timer])?;
+        Ok((self.time_of(&timer), is_varied))
     }
 
     /// The time of a dispatch: what the device reports since the last time, else the host's.
@@ -259,7 +342,7 @@ impl Bench<'_> {
 
 fn not_reproduced(pair: usize) -> Batch {
     Batch::NotReproduced(format!(
-        "repetition {} with restored inputs wrote other bytes than the first dispatch",
+        "repetition {} with restored inputs wrote other bytes than another dispatch with the same inputs",
         pair + 1
     ))
 }

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
-use rehal_session::{CacheState, CompareOptions, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict};
+use rehal_session::{
+    CacheState, CompareOptions, Comparison, Outcome, ShapeTiming, Stopped, Timing, TimingVerdict,
+    Verification,
+};
 use serde_json::{Value, json};
 
 use super::candidates::Candidate;
@@ -39,6 +42,8 @@ fn line(text: &mut String, label: &str, what: &str) {
 fn check(text: &mut String, comparison: &Comparison) {
     if let Some(reason) = &comparison.not_reproduced {
         line(text, "wrong", reason);
+    } else if let Some(memory) = wrong_memory(comparison) {
+        line(text, "wrong", verify::memory_report(memory).trim_end());
     } else if let Some(verification) = comparison.wrong_verification() {
         let is_first = std::ptr::eq(verification, &comparison.verification);
         let when = if is_first { "" } else { "when verified again after timing: " };
@@ -59,6 +64,11 @@ fn check(text: &mut String, comparison: &Comparison) {
             ),
         );
     }
+}
+
+/// The memory errors of a replacement, if it has some.
+fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
+    comparison.memory.as_ref().filter(|it| it.outcome() != Outcome::Same)
 }
 
 fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
@@ -108,6 +118,10 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     );
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
+    }
+    if !timing.is_varied {
+        let note = "remembered results could not be excluded: no inputs that can be changed look like floats";
+        line(text, "", note);
     }
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
@@ -177,7 +191,8 @@ pub(super) fn summary(comparison: &Comparison) -> String {
 /// Why a replacement is wrong, in a line.
 fn difference(comparison: &Comparison) -> String {
     let verified = || comparison.wrong_verification().and_then(verify::first_difference);
-    comparison.not_reproduced.clone().or_else(verified).unwrap_or_default()
+    let memory = || wrong_memory(comparison).and_then(verify::first_memory_error);
+    comparison.not_reproduced.clone().or_else(verified).or_else(memory).unwrap_or_default()
 }
 
 /// All replacements as an object.
@@ -196,6 +211,7 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
         "outcome": if comparison.is_right() { "right" } else { "wrong" },
         "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
         "verification": verify::object(&comparison.verification),
+        "memory": comparison.memory.as_ref().map(verify::object),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,
         "timings": comparison.timings.iter().map(timing).collect::<Value>(),
@@ -215,6 +231,7 @@ fn timing(it: &Timing) -> Value {
         "pair_count": it.pair_count,
         "batch_count": it.batch_count,
         "timed_by": if it.is_device_time { "device" } else { "host" },
+        "varied_inputs": it.is_varied,
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
             Stopped::FarSlower => "far_slower",

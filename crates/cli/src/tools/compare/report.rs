@@ -1,6 +1,7 @@
 //! What is said of one replacement, as it is passed between processes.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use rehal_base::Error;
 use rehal_session::Comparison;
@@ -17,18 +18,21 @@ pub(super) enum Outcome {
     Wrong,
     /// It crashed.
     Crashed,
+    /// It was ended, because it took too long.
+    TimedOut,
     /// It does not compile, has another signature, or fails.
     Failed,
 }
 
 impl Outcome {
-    const ALL: [Self; 4] = [Self::Right, Self::Wrong, Self::Crashed, Self::Failed];
+    const ALL: [Self; 5] = [Self::Right, Self::Wrong, Self::Crashed, Self::TimedOut, Self::Failed];
 
     fn name(self) -> &'static str {
         match self {
             Self::Right => "right",
             Self::Wrong => "wrong",
             Self::Crashed => "crashed",
+            Self::TimedOut => "timed_out",
             Self::Failed => "failed",
         }
     }
@@ -76,10 +80,16 @@ impl Report {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
     }
 
+    /// A replacement that was ended after `limit`.
+    pub(super) fn timed_out(candidate: &Candidate, limit: Duration) -> Self {
+        let how = format!("ended after {:.0} s, in which it should have been compared", limit.as_secs_f64());
+        Self::without_result(Outcome::TimedOut, candidate, &how, how.clone())
+    }
+
     fn without_result(outcome: Outcome, candidate: &Candidate, why: &str, text: String) -> Self {
         let name = print::name(candidate);
         let object = json!({ "path": name, "outcome": outcome.name(), "error": text });
-        let summary = format!("{}: {why}", outcome.name());
+        let summary = format!("{}: {why}", outcome.name().replace('_', " "));
         Self { outcome, is_slower: None, ratio: None, name, summary, text, object }
     }
 

@@ -4,8 +4,9 @@ use std::env;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{self, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use rehal_session::CrashReports;
@@ -33,8 +34,8 @@ pub(super) fn end_with_parent() -> Result<()> {
     spawned.map(drop).map_err(|error| Error::io("starting a thread", &error))
 }
 
-/// Compares a replacement in a process with the same flags. What its kernel prints is printed here.
-pub(super) fn compare(invocation: &Invocation, candidate: &Candidate) -> Result<Report> {
+/// Compares a replacement in a process with the same flags, which is ended after `limit`. What its kernel prints is printed here.
+pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limit: Duration) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
     let mut child = Command::new(env::current_exe().map_err(cannot)?)
         .arg0(&invocation.program)
@@ -47,8 +48,9 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate) -> Result<
         .map_err(cannot)?;
     // It is closed once the process has ended: until then, it shows that this one has not.
     let alive = child.stdin.take();
-    let ended = child.wait_with_output().map_err(cannot)?;
+    let ended = wait(child, limit).map_err(cannot)?;
     drop(alive);
+    let Some(ended) = ended else { return Ok(Report::timed_out(candidate, limit)) };
     let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
     let lines = ended.stdout.strip_suffix(b"\n").unwrap_or(&ended.stdout);
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -62,6 +64,42 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate) -> Result<
         }
         _ => Ok(Report::crashed(candidate, &how(ended.status, &printed), printed)),
     }
+}
+
+/// Waits for a process and what it prints; ends it after `limit` and returns `None`.
+fn wait(mut child: Child, limit: Duration) -> io::Result<Option<Output>> {
+    /// How often it is looked at.
+    const INTERVAL: Duration = Duration::from_millis(5);
+    let begun = Instant::now();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = scope.spawn(|| read(stderr));
+        let status = loop {
+            match child.try_wait()? {
+                Some(status) => break Some(status),
+                None if begun.elapsed() >= limit => {
+                    child.kill()?;
+                    child.wait()?;
+                    break None;
+                }
+                None => thread::sleep(INTERVAL),
+            }
+        };
+        let joined = |it: thread::ScopedJoinHandle<'_, io::Result<Vec<u8>>>| {
+            it.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+        };
+        let (stdout, stderr) = (joined(stdout)?, joined(stderr)?);
+        Ok(status.map(|status| Output { status, stdout, stderr }))
+    })
+}
+
+fn read(from: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        from.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 fn eprint(text: &str) {
@@ -79,5 +117,26 @@ fn how(status: ExitStatus, printed: &str) -> String {
             (Some(code), _) => format!("its process ended with status {code}"),
             (_, signal) => format!("its process was ended by signal {}", signal.unwrap_or_default()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_end_is_ended() {
+        let spawn = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let begun = Instant::now();
+        assert!(wait(spawn("exec sleep 600"), Duration::from_millis(50)).unwrap().is_none());
+        assert!(begun.elapsed() < Duration::from_secs(300));
+        let ended = wait(spawn("echo out; echo err >&2; exit 3"), Duration::from_secs(600)).unwrap().unwrap();
+        assert_eq!(
+            (ended.status.code(), &ended.stdout[..], &ended.stderr[..]),
+            (Some(3), &b"out\n"[..], &b"err\n"[..])
+        );
     }
 }

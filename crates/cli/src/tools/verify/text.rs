@@ -73,6 +73,14 @@ fn add_omitted(text: &mut String, count: u64, one: &str, many: &str) {
     }
 }
 
+/// The first memory error in a line.
+pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
+    match outcome.stray_writes.first() {
+        Some(stray) => Some(format!("record #{} {}", stray.place.record, stray_write(stray))),
+        None => first(outcome).map(|it| format!("depends on bytes that were never written: {it}")),
+    }
+}
+
 /// The report of `--watch_memory`.
 pub(super) fn memory(outcome: &Verification) -> String {
     let of = |count: u64, what: &str| counted(count, "dispatch", "dispatches") + what;

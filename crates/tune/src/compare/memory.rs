@@ -1,0 +1,64 @@
+//! Finds accesses of a replacement outside of its bindings, and results that depend on memory that was never written.
+
+use rehal_base::{Result, StatusCode};
+use rehal_replay::{Observer, Replay, ReplayOptions};
+
+use super::CompareSubject;
+use crate::{Difference, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions, VerifySides, watch_memory};
+
+/// Findings of other functions are not reported, and must not leave out those that are.
+const MAX_FINDINGS: usize = 10_000;
+
+/// What the replaced function does that the captured one does not, in a replay of the whole capture: a slice does not tell which bytes
+/// the program had never written. `None` if the devices cannot be watched.
+pub(super) fn watch(
+    subject: &CompareSubject,
+    replaced: &ReplayOptions,
+    options: &VerifyOptions,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Option<Verification>> {
+    let mut options = options.clone();
+    (options.keep_going, options.max_differences) = (true, MAX_FINDINGS);
+    let mut found = match watched(subject, replaced, &options, observers) {
+        Ok(found) => found,
+        Err(error) if error.code() == StatusCode::Unimplemented => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_own = |function: Option<&str>| function == Some(subject.function.as_str());
+    found.stray_writes.retain(|it| is_own(it.place.function()));
+    found.differences.retain(|it| is_own(it.place.function()));
+    if !found.stray_writes.is_empty() || !found.differences.is_empty() {
+        let captured = watched(subject, &subject.replay, &options, &mut [])?;
+        found.stray_writes.retain(|it| !captured.stray_writes.iter().any(|other| is_same_write(it, other)));
+        found.differences.retain(|it| !captured.differences.iter().any(|other| is_same_read(it, other)));
+    }
+    let mut memory = Verification::default();
+    (memory.dispatch_count, memory.read_count) = (found.dispatch_count, found.read_count);
+    memory.stray_write_count = found.stray_writes.len() as u64;
+    memory.different_count = found.differences.len() as u64;
+    (memory.stray_writes, memory.differences) = (found.stray_writes, found.differences);
+    Ok(Some(memory))
+}
+
+fn watched(
+    subject: &CompareSubject,
+    replaying: &ReplayOptions,
+    options: &VerifyOptions,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Verification> {
+    let replaying = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };
+    let expected = Replay::new(subject.plan.clone(), &subject.devices, &replaying)?;
+    let actual = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
+    let sides = VerifySides { expected: &expected, actual: &actual, expected_observers: &mut [], observers };
+    watch_memory(sides, options)
+}
+
+fn is_same_write(left: &StrayWrite, right: &StrayWrite) -> bool {
+    let place = |it: &StrayWrite| (it.place.record, it.place.occurrence, it.buffer_id, it.offset, it.length);
+    place(left) == place(right)
+}
+
+fn is_same_read(left: &Difference, right: &Difference) -> bool {
+    let place = |it: &Difference| (it.place.record, it.place.occurrence, it.binding, it.different);
+    place(left) == place(right)
+}

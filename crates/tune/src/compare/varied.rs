@@ -1,0 +1,155 @@
+//! Inputs that differ from one repetition to the next by what rounding makes of numbers, so that a kernel which remembers the results
+//! of its last inputs must compute them again.
+
+use rehal_base::Result;
+use rehal_replay::{FastForward, Observer, Outputs, VariedPiece};
+
+use super::remembered::is_float;
+
+/// Bytes are judged by so many.
+const BLOCK_BYTES: usize = 4 << 10;
+
+/// One side of a comparison, whose inputs are varied. The same variant of both sides is the same change of the same bytes.
+pub(super) struct VariedSide<'r> {
+    pub side: FastForward<'r>,
+    /// The variant of the bytes that are not restored: 0 for none.
+    variant: u64,
+    /// The variant of the last timed repetition, and what it wrote.
+    timed: Option<(u64, Outputs)>,
+    /// The same of one of all timed repetitions.
+    kept: Option<(u64, Outputs)>,
+}
+
+impl<'r> VariedSide<'r> {
+    pub(super) fn new(side: FastForward<'r>) -> Self {
+        Self { side, variant: 0, timed: None, kept: None }
+    }
+
+    /// Puts back the inputs, as those of a variant, and dispatches the kernel. Returns whether the variant differs from none.
+    pub(super) fn repeat(&mut self, variant: u64, observers: &mut [&mut dyn Observer]) -> Result<bool> {
+        let is_varied = self.set(variant)?;
+        match variant {
+            0 => self.side.repeat(observers)?,
+            _ => self.side.repeat_varied(observers)?,
+        }
+        Ok(is_varied)
+    }
+
+    /// Puts back the inputs, as those of a variant.
+    fn set(&mut self, variant: u64) -> Result<bool> {
+        self.side.restore()?;
+        let before = std::mem::replace(&mut self.variant, variant);
+        let mut is_varied = false;
+        if before != 0 || variant != 0 {
+            self.side.vary(&mut |VariedPiece { offset, is_restored }, bytes| {
+                let is_undone = !is_restored && before != 0 && vary(bytes, offset, before);
+                let is_done = variant != 0 && vary(bytes, offset, variant);
+                is_varied |= is_done;
+                is_undone | is_done
+            })?;
+        }
+        Ok(is_varied)
+    }
+
+    /// Keeps what a timed repetition wrote: the last, and one of all, each with the same probability.
+    pub(super) fn keep(&mut self, variant: u64, is_kept: bool) -> Result<()> {
+        let outputs = self.side.outputs()?;
+        if is_kept {
+            self.kept = Some((variant, outputs.clone()));
+        }
+        self.timed = Some((variant, outputs));
+        Ok(())
+    }
+
+    /// The variant of the last timed repetition: 0 for none.
+    pub(super) fn timed_variant(&self) -> u64 {
+        self.timed.as_ref().map_or(0, |(variant, _)| *variant)
+    }
+
+    /// Whether the last repetition wrote what the last timed one did, of which it has the variant.
+    pub(super) fn is_timed_reproduced(&self) -> Result<bool> {
+        match &self.timed {
+            Some((_, outputs)) => Ok(self.side.outputs()? == *outputs),
+            None => self.side.is_reproduced(),
+        }
+    }
+
+    /// Repeats one of the timed repetitions. Returns whether it wrote the same.
+    pub(super) fn is_kept_reproduced(&mut self) -> Result<bool> {
+        let Some((variant, outputs)) = self.kept.take() else { return Ok(true) };
+        self.repeat(variant, &mut [])?;
+        Ok(self.side.outputs()? == outputs)
+    }
+}
+
+/// Changes numbers by up to 15 units in the last place. It is its own inverse. Returns whether there are such numbers.
+///
+/// Two bits of each number are those of the variant, so that variants in sequence have no number in common; two more are random, so
+/// that no variant returns.
+///
+/// Blocks are changed of which most words that are not zero look like an `f32`: so do two numbers of 16 bits, of which one
+/// changes, but indices, sizes and flags do not.
+fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
+    let mut is_varied = false;
+    for (start, block) in (offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
+        let words = block.as_chunks_mut::<4>().0;
+        let count = |is: fn(u32) -> bool| words.iter().filter(|it| is(u32::from_le_bytes(**it))).count();
+        let (floats, others) = (count(is_float), count(|it| it != 0 && !is_float(it)));
+        if floats == 0 || floats < 3 * others {
+            continue;
+        }
+        is_varied = true;
+        for (place, word) in (start..).step_by(4).zip(words) {
+            let value = u32::from_le_bytes(*word);
+            if is_float(value) {
+                let random = mixed(place ^ (variant & !0b11)) & 0b1100;
+                *word = (value ^ (random | variant & 0b11) as u32).to_le_bytes();
+            }
+        }
+    }
+    is_varied
+}
+
+/// A bijection in which each bit depends on all bits of `word`.
+fn mixed(word: u64) -> u64 {
+    let word = (word ^ (word >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    word ^ (word >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats() -> Vec<u8> {
+        (1..2000).flat_map(|it| (it as f32 / 64.0).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn numbers_change_by_some_units_in_the_last_place() {
+        let (before, mut first, mut second) = (floats(), floats(), floats());
+        assert!(vary(&mut first, 256, 7 << 30 | 1) && vary(&mut second, 256, 1 << 40 | 2));
+        let words = |bytes: &[u8]| {
+            bytes.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect::<Vec<_>>()
+        };
+        let (old, one, other) = (words(&before), words(&first), words(&second));
+        assert!(old.iter().zip(&one).all(|(old, new)| old.abs_diff(*new) <= 15));
+        for (left, right) in [(&old, &one), (&old, &other), (&one, &other)] {
+            assert!(left.iter().zip(right).all(|(left, right)| left != right));
+        }
+        vary(&mut first, 256, 7 << 30 | 1);
+        assert_eq!(first, before);
+    }
+
+    #[test]
+    fn indices_and_flags_do_not_change() {
+        let indices: Vec<u8> = (0..2000_u32).flat_map(|it| (it * 40_000).to_le_bytes()).collect();
+        let bytes: Vec<u8> = (0..8000_u32).map(|it| (it % 251) as u8).collect();
+        // Some of them look like floats.
+        let mixed = [&floats()[..1000], &indices[..3000]].concat();
+        for before in [indices, bytes, mixed, vec![0; 4096]] {
+            let mut after = before.clone();
+            assert!(!vary(&mut after, 0, 3));
+            assert_eq!(after, before);
+        }
+    }
+}
