@@ -224,7 +224,7 @@ fn a_ledger_that_captured_kernels_disagree_with_names_the_remedy() {
             "{}",
             ran.stdout
         );
-        let remedy = "rehal run --replay_ledger=PATH --replay_ledger_kept_bytes=2304 CAPTURE";
+        let remedy = "rehal run --replay_ledger=PATH --replay_ledger_kept_bytes=4608 CAPTURE";
         assert!(ran.stderr.contains(remedy), "{}", ran.stderr);
     }
 }
@@ -236,7 +236,7 @@ fn what_cannot_be_told_has_status_1() {
     let against = ledger(&scratch, &[&kernels(&scratch, 4)]);
     let ran = run(&verify(&[&against, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=2304 "), "{}", ran.stderr);
+    assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=4608 "), "{}", ran.stderr);
     assert!(ran.stdout.starts_with("undecided: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n  record #17 differs, and its bytes"), "{}", ran.stdout);
     let file = against.trim_start_matches("--against=");
