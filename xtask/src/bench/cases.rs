@@ -206,13 +206,8 @@ impl Case {
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
             Workload::Scope(path) => {
-                let row = Metric::Benchmark("BM_replay/scope:execute/process_time/manual_time".to_owned());
-                benchmark(
-                    workplace,
-                    path,
-                    &["--replay_scope=execute"],
-                    vec![figure("", row, Target::Ratio(0.8))],
-                )
+                let (row, flags) = scope();
+                benchmark(workplace, path, flags, vec![figure("", row, Target::Ratio(0.8))])
             }
             Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
@@ -289,17 +284,9 @@ impl Case {
                 plan
             }
             Workload::Vulkan { fixture, is_scope, target } => {
-                let (metric, flags): (_, &[&str]) = match is_scope {
-                    true => (
-                        Metric::Benchmark("BM_replay/scope:execute/process_time/manual_time".to_owned()),
-                        &["--replay_scope=execute"],
-                    ),
-                    false => (full(), &[]),
-                };
+                let (metric, flags) = if *is_scope { scope() } else { (full(), &[][..]) };
                 let figures = vec![figure("", metric, Target::Ratio(*target))];
-                let mut plan = benchmark(workplace, &workplace.vulkan_capture(fixture), flags, figures);
-                (plan.theirs, plan.ours) = (on_gpu(&plan.theirs), on_gpu(&plan.ours));
-                plan
+                on_gpu(benchmark(workplace, &workplace.vulkan_capture(fixture), flags, figures))
             }
             Workload::Workers(program) => {
                 let mut plan = program.prepare(&self.name, workplace)?;
@@ -311,14 +298,22 @@ impl Case {
     }
 }
 
-/// The same run on a Vulkan device.
-fn on_gpu(invocation: &Invocation) -> Invocation {
-    let on_vulkan = |argument: &String| match argument.as_str() {
-        "--device=local-sync" => "--device=vulkan".to_owned(),
-        _ => argument.clone(),
-    };
-    let arguments = invocation.arguments.iter().map(on_vulkan).collect();
-    Invocation { program: invocation.program.clone(), arguments }
+/// The row of the scope `execute`, and the flags that measure it.
+fn scope() -> (Metric, &'static [&'static str]) {
+    let row = "BM_replay/scope:execute/process_time/manual_time";
+    (Metric::Benchmark(row.to_owned()), &["--replay_scope=execute"])
+}
+
+/// The same runs on a Vulkan device.
+fn on_gpu(mut plan: Plan) -> Plan {
+    for invocation in [&mut plan.theirs, &mut plan.ours] {
+        for argument in &mut invocation.arguments {
+            if argument == "--device=local-sync" {
+                "--device=vulkan".clone_into(argument);
+            }
+        }
+    }
+    plan
 }
 
 /// The same run on `local-task` with `workers` workers.
