@@ -101,7 +101,7 @@ fn one(program: &Program, reference: &Reference, cache: &Path) -> (Verdict, Stri
         Err(error) => return (Verdict::Failed, format!(": {error}")),
     };
     let flags: &[&str] = if program.name.ends_with(FAILURES) { &["--expect_failure"] } else { &[] };
-    for device in e2e::DEVICES {
+    for device in program.devices() {
         match e2e::check(device, &module, flags) {
             Ok(ended) if ended.succeeded() => {}
             Ok(ended) => return (Verdict::Failed, format!(" on {device}\n{}", e2e::failures(&ended))),

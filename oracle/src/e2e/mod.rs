@@ -44,6 +44,12 @@ pub enum Compiled {
 }
 
 impl Program {
+    /// The devices that it runs on.
+    pub fn devices(&self) -> &'static [&'static str] {
+        let is_for_vulkan = self.flags.iter().any(|flag| flag == "--iree-hal-target-backends=vulkan-spirv");
+        if is_for_vulkan { &["vulkan"] } else { &DEVICES }
+    }
+
     /// Compiles it with the pinned release, or returns a cached result from `cache`.
     pub fn compile(&self, reference: &Reference, cache: &Path) -> io::Result<Compiled> {
         let mut hasher = DefaultHasher::new();

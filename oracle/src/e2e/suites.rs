@@ -14,13 +14,13 @@ pub const SOURCE_VARIABLE: &str = "REHAL_IREE_SOURCE";
 const SUITE: &str = "iree_check_single_backend_test_suite(";
 
 /// The supported backends; suites for others need other devices.
-const BACKENDS: [&str; 2] = ["llvm-cpu", "vmvx"];
+const BACKENDS: [&str; 3] = ["llvm-cpu", "vmvx", "vulkan-spirv"];
 
 /// The default target of most suites, also compiled here.
 const GENERIC: &str = "--iree-llvmcpu-target-cpu=generic";
 const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 
-/// Every CPU program of the suites below `tests/e2e` in `source`, with the suites' flags. Suites compiled for
+/// Every program for a CPU or Vulkan of the suites below `tests/e2e` in `source`, with the suites' flags. Suites compiled for
 /// the generic CPU are also compiled for x86-64-v3. Generated sources are written to `generated`.
 pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
     let top = source.join("tests/e2e");

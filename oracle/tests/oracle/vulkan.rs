@@ -115,7 +115,7 @@ fn replays(capture: &Capture) -> Outcome {
     holds_what_was_printed(&reads, &printed)?;
     let run = Pair::find("iree-run-module")?;
     for (index, bytes) in results(&run.theirs, capture, printed_results(capture)?)?.iter().enumerate() {
-        // Scalars are no device memory.
+        // Scalars are not in device memory.
         let is_scalar = printed.arrays.len() <= index;
         let is_read = reads.iter().any(|read| {
             read.bytes.len() as u64 == read.length

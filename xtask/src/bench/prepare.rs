@@ -61,6 +61,11 @@ impl Workplace {
             .unwrap_or_else(|| self.fixtures.join(format!("captures/{in_fixtures}.ireereplay")))
     }
 
+    /// A capture of the fixtures on Vulkan.
+    pub fn vulkan_capture(&self, name: &str) -> PathBuf {
+        self.fixtures.join(format!("vulkan/captures/{name}.ireereplay"))
+    }
+
     /// The many-call captures: name and path.
     pub fn bench_captures(&self) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
         let mut found = Vec::new();
