@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_with_ranges_of_functions_has_no_contents() {
+    fn images_without_ranges_of_functions_have_no_contents() {
         let read = |name: &str| std::fs::read(testing::fixtures().join("cts").join(name)).unwrap();
         assert_eq!(function_contents(&read("entry_points.embedded.elf")), None);
         assert_eq!(function_contents(b""), None);
