@@ -206,7 +206,7 @@ fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
     let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
                     expected: a replay with the captured executables, which agrees with the ledger\n";
     assert_eq!(printed, expected);
-    // Nothing is tolerated because of an inferred type.
+    // A tolerance needs a type that is stated.
     let refused = fail(&verify(&[&ulp, "--tolerance=*:f32:ulp=1"], &path));
     assert!(refused.contains("no types are known"), "{refused}");
 }
@@ -233,7 +233,8 @@ fn a_ledger_that_captured_kernels_disagree_with_names_the_remedy() {
 fn what_cannot_be_told_has_status_1() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     // Of another replacement: the captured kernels cannot say what was expected.
-    let against = ledger(&scratch, &[&kernels(&scratch, 4)]);
+    let ulp = kernels(&scratch, 4);
+    let against = ledger(&scratch, &[&ulp]);
     let ran = run(&verify(&[&against, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=4608 "), "{}", ran.stderr);
@@ -242,7 +243,7 @@ fn what_cannot_be_told_has_status_1() {
     let file = against.trim_start_matches("--against=");
     let bytes = std::fs::read(file).unwrap();
     std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
-    let ran = run(&verify(&[&against], &path));
+    let ran = run(&verify(&[&against, &ulp], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.stdout.contains("the ledger is incomplete"), "{}", ran.stdout);
 }
