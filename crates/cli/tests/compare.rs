@@ -112,7 +112,7 @@ fn a_right_kernel_is_timed() {
 }
 
 #[test]
-fn a_kernel_that_takes_most_of_the_time_has_a_verdict_or_status_1() {
+fn a_kernel_that_takes_most_of_the_time_is_recognized_or_has_status_1() {
     let scratch = Scratch::new();
     let source = scratch.path("kernel.c");
     let compare = |flags: &[&str]| {

@@ -133,7 +133,7 @@ const OUTSIDE_OF_FEW: f64 = 0.001;
 const MIN_FEW_SAMPLES: usize = 3;
 /// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other by chance.
 const MIN_BATCHES: usize = 16;
-/// A ratio that a few pairs establish, and beyond which more precision is of no use.
+/// A ratio that is recognized by a few pairs, and beyond which more precision is of no use.
 pub(super) const FAR: f64 = 2.0;
 
 /// What is timed of a shape, with the same buffers and executables.

@@ -88,7 +88,7 @@ impl Machine {
         (mean_ns * ((repetition * self.normal()).exp() + disturbed) / speed).round()
     }
 
-    /// Samples a replacement that takes `factor` times as long, for at most `batches` batches of `pairs` pairs.
+    /// Samples a replacement that takes `factor` times as long, for at most that many batches of that many pairs.
     fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Timing {
         let Noise { placement, same_placement, drift, .. } = self.noise;
         let shapes = [shape(1), shape(10)];
@@ -292,7 +292,7 @@ fn batches_that_are_mostly_the_same_still_have_an_interval() {
     assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
 }
 
-/// While there are few pairs, no verdict that takes more is given.
+/// As long as there are few pairs, nothing is recognized that takes more.
 #[test]
 fn few_pairs_tell_little() {
     let shapes = [shape(1)];
@@ -320,7 +320,7 @@ fn few_pairs_tell_little() {
 
 /// The first dispatch and one with warm caches count too.
 #[test]
-fn one_batch_is_enough_for_a_kernel_that_is_far_slower() {
+fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
     let shapes = [shape(1)];
     let others = batch(&[(1.2, 900.0), (1.1, 800.0)]).pairs;
     let batch = ShapeBatch { others, ..batch(&[(1.0, 850.0)]) };
