@@ -334,11 +334,18 @@ fn numbers_are_of_what_was_compared() {
 }
 
 #[test]
-fn bytes_of_an_unknown_type_are_compared_as_bytes() {
+fn an_unknown_type_is_that_of_the_function_name_or_bytes() {
     let outcome = lockstep(Some(Fault::Ulp), &VerifyOptions::default());
     let difference = &outcome.differences[0];
-    assert_eq!(found(difference).3, [800]);
+    assert_eq!(found(difference).3, [200]);
+    assert!(difference.element_type.is_some());
+    // A host read has no function.
+    let reads = ledger(|it| (it.contents, it.kept_bytes) = (LedgerContents::Reads, u64::MAX));
+    let outcome = against(&reads, Some(Fault::NotANumber), &VerifyOptions::default());
+    let difference = &outcome.differences[0];
     assert!(difference.element_type.is_none() && difference.actual.is_none());
+    let elements = difference.elements.as_ref().unwrap();
+    assert_eq!(elements.first[0].index, difference.different.offset);
 }
 
 #[test]

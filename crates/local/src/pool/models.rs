@@ -135,15 +135,16 @@ impl Work for &TwoStages {
 
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
         let mut next = Some(claim);
+        // Once: what it takes while it runs is of the same stage.
+        let stage = self.begun.load(Ordering::Relaxed) - 1;
         while let Some(claim) = next {
             for tile in claim.clone() {
-                let stage = self.begun.load(Ordering::Relaxed) - 1;
                 self.ran.add(if stage == 0 { tile as usize } else { self.first as usize });
                 if stage == 0 && self.fails == Some(tile) {
                     self.progress.cancel();
                 }
             }
-            next = claims.next(|_| 2);
+            next = claims.more(|_| 2);
             // Puts half of a chunk back, as for a command that ends within it.
             if let Some(claim) = &mut next
                 && claim.end - claim.start == 2

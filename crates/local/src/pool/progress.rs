@@ -46,7 +46,7 @@ pub(crate) trait Work {
     /// Whether this worker leaves, although there may be tiles.
     fn leaves(&self) -> bool;
 
-    /// Runs the tiles of `claim`, and may take more from `claims`. Tiles that it takes but does not run it puts back.
+    /// Runs the tiles of `claim`, and may take [more](Claims::more) from `claims`. Tiles that it takes but does not run it puts back.
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
 }
 
@@ -153,11 +153,11 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// Takes the next tiles, when those taken before have run: at most `chunk` of the range that they are taken from. `None`
+    /// Takes the next tiles, when those taken before have run, of the same stage or the next: at most `chunk` of the range that they are taken from. `None`
     /// if there are none, or the job is cancelled.
     ///
     /// Tiles are completed when the worker's range is empty: the counter is shared by all workers.
-    pub(crate) fn next(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
+    fn next(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
         loop {
             let tiles = &self.progress.tiles;
             let is_cancelled = self.progress.is_cancelled();
@@ -189,6 +189,23 @@ impl Claims<'_> {
                 return Some(range);
             }
         }
+    }
+
+    /// Takes more tiles of the stage whose tiles are being run: at most `chunk` of the range that they are taken from. `None` if
+    /// there are none, some were put back, or the job is cancelled.
+    ///
+    /// It completes no tiles. A stage lasts until all of its tiles are complete, so what is taken is of the same stage; after
+    /// [`Claims::next`] completed them, another worker may have begun the next one.
+    pub(crate) fn more(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
+        if self.put_back.is_some() || self.progress.is_cancelled() || (self.leaves)() {
+            return None;
+        }
+        let tiles = &self.progress.tiles;
+        let own = tiles.take_own(self.worker, &chunk);
+        let range = own.or_else(|| tiles.steal(self.worker, self.victims, &chunk))?;
+        self.taken += range.end - range.start;
+        // As in `next`, tiles that are not run count as complete.
+        (!self.progress.is_cancelled()).then_some(range)
     }
 
     /// Puts back the end of the range taken last; [`Claims::next`] takes it next.

@@ -382,7 +382,7 @@ impl Running<'_, '_, '_> {
                 }
                 let mut tiles = match first.take() {
                     Some(tiles) => tiles,
-                    None => claims.next(chunk)?,
+                    None => claims.more(chunk)?,
                 };
                 if tiles.start < tiling.first() || tiles.start >= end {
                     // They belong to another command of the stage.
