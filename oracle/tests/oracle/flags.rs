@@ -33,8 +33,9 @@ const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
 const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
-/// Additions of every tool that runs work, with the names of their environment variables.
-const KERNEL_RECORD: [&str; 7] = [
+/// Additions of every tool that runs work: the watchdog, and the flags with the names of environment variables.
+const OF_DEVICES: [&str; 8] = [
+    "device_timeout",
     "rehal_kernel_record",
     "rehal_kernel_record_dir",
     "rehal_kernel_record_force",
@@ -117,11 +118,9 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
         }
     }
     if ours.contains_key("device") {
-        for flag in KERNEL_RECORD {
+        for flag in OF_DEVICES {
             ensure(!theirs.contains_key(flag), || format!("--{flag} is the reference's too"))?;
-            ensure(ours.remove(flag).is_some(), || {
-                format!("our help lacks --{flag}, which records kernels")
-            })?;
+            ensure(ours.remove(flag).is_some(), || format!("our help lacks --{flag}"))?;
         }
     }
     for (flag, reason) in added {
