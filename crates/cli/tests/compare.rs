@@ -187,7 +187,7 @@ fn a_wrong_kernel_is_not_timed() {
 fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {
     let scratch = Scratch::new();
     let source = scratch.path("kernel.c");
-    kernel(&source, &format!("((volatile float *)binding_2)[i + 4] = 1; {SUM}"));
+    kernel(&source, &format!("((volatile float *)binding_2)[i + 40] = 1; {SUM}"));
     let ran = compare(&[&with(&source)]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     for part in

@@ -23,7 +23,7 @@ use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution};
 
 use self::slices::ShapeSlice;
-use crate::{Outcome, Verification, VerifyOptions, VerifySides, verify_lockstep};
+use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions, VerifySides, verify_lockstep};
 
 /// What the CPU's caches contain when a kernel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,21 +203,16 @@ impl KernelComparer {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Comparison> {
         let subject = &self.subject;
-        let replaced = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
-        replaced.check_executables().map_err(|error| match error.code() {
-            StatusCode::NotFound => {
-                error.advise("a stub of the kernel has the name and the signature that a replacement needs")
+        // What the replacement writes beyond a buffer would be in the memory of this process.
+        let guarded = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };
+        let verification = match self.verify(&guarded, &options.verify, observers) {
+            Err(error) if error.code() == StatusCode::Unimplemented => {
+                self.verify(&replaying, &options.verify, observers)?
             }
-            _ => error,
-        })?;
-        let sides = VerifySides {
-            expected: &self.captured,
-            actual: &replaced,
-            expected_observers: &mut [],
-            observers: &mut *observers,
+            verified => verified?,
         };
         let mut comparison = Comparison {
-            verification: decided(verify_lockstep(sides, &options.verify)?)?,
+            verification,
             memory: None,
             after_timing: None,
             not_reproduced: None,
@@ -234,6 +229,30 @@ impl KernelComparer {
             }
         }
         Ok(comparison)
+    }
+
+    /// Verifies a replay of the whole capture with the replacement.
+    fn verify(
+        &self,
+        replaying: &ReplayOptions,
+        options: &VerifyOptions,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Verification> {
+        let subject = &self.subject;
+        let replaced = Replay::new(subject.plan.clone(), &subject.other_devices, replaying)?;
+        replaced.check_executables().map_err(|error| match error.code() {
+            StatusCode::NotFound => {
+                error.advise("a stub of the kernel has the name and the signature that a replacement needs")
+            }
+            _ => error,
+        })?;
+        let sides = VerifySides {
+            expected: &self.captured,
+            actual: &replaced,
+            expected_observers: &mut [],
+            observers,
+        };
+        decided(verify_lockstep(sides, options)?)
     }
 
     fn slices(&self) -> Result<&[ShapeSlice]> {
