@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Result};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers_with, find_driver};
 
@@ -30,17 +30,9 @@ pub(crate) fn find_all(flags: &Flags, flag: &str, uris: &[String]) -> Result<Vec
     uris.iter().map(|uri| find(&registry, flag, uri)).collect()
 }
 
-/// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
+/// Finds the device with a URI.
 fn find(registry: &DriverRegistry, flag: &str, uri: &str) -> Result<DeviceSpec> {
-    let place = || format!("--{flag}={uri}");
-    DeviceSpec::find_in(registry, uri).map_err(|error| match error.code() {
-        StatusCode::Unimplemented | StatusCode::Unavailable => {
-            let default = DeviceSpec::default();
-            let advice = format!("--{flag}={} runs it here; {}", default.uri(), registry.available());
-            Error::new(error.code(), error.message()).context(place()).advise(advice)
-        }
-        _ => error.context(place()),
-    })
+    DeviceSpec::find_in(registry, uri).context(|| format!("--{flag}={uri}"))
 }
 
 /// The drivers that the tools use.
@@ -148,6 +140,7 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rehal_base::{Error, StatusCode};
     use rehal_session::drivers;
     use rehal_session::hal::{Device, DeviceSection, DriverBackend, OptionSet};
 

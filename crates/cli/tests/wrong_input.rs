@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Scratch, TOOLS, capture, fail, fixture, patched, run};
+use common::{Scratch, TOOLS, capture, command, fail, fixture, patched, ran, run};
 
 fn abs() -> Vec<u8> {
     std::fs::read(capture("simple_abs.abs.local-sync")).unwrap()
@@ -108,6 +108,26 @@ fn a_damaged_record() {
 }
 
 #[test]
+fn vulkan_without_a_driver_is_unavailable() {
+    let run = |words: &[&str]| {
+        let mut command = command(words[0]);
+        for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+            command.env(variable, "/nonexistent.json");
+        }
+        ran(command.args(&words[1..]).output().unwrap())
+    };
+    let listed = run(&["iree-run-module", "--list_drivers"]);
+    let line = listed.stdout.lines().find(|line| line.trim_start().starts_with("vulkan: ")).unwrap();
+    assert!(line.contains("(unavailable: "), "{line}");
+    let devices = run(&["iree-run-module", "--list_devices"]);
+    assert_eq!((devices.status, &*devices.stdout), (Some(0), "local-sync://\nlocal-task://\n"));
+    let refused = run(&["iree-run-replay", "--device=vulkan", &capture("simple_abs.abs.local-sync")]);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    let end = "\n  at: --device=vulkan\n  try: available drivers: local-sync, local-task\n";
+    assert!(refused.stderr.starts_with("UNAVAILABLE; ") && refused.stderr.ends_with(end), "{refused:?}");
+}
+
+#[test]
 fn an_invalid_device() {
     let path = capture("simple_abs.abs.local-sync");
     for tool in [TOOLS[0], TOOLS[2], TOOLS[3]] {
@@ -115,7 +135,7 @@ fn an_invalid_device() {
             (
                 "cuda",
                 "UNIMPLEMENTED; this build has no 'cuda' driver\n  at: --device=cuda\n  try: \
-                 --device=local-task runs it here; available drivers: local-sync, local-task",
+                 available drivers: local-sync, local-task",
             ),
             (
                 "local-sink",

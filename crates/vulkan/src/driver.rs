@@ -93,8 +93,7 @@ impl DeviceOptions for VulkanOptions {}
 #[derive(Default)]
 pub struct VulkanDriver {
     options: VulkanDriverOptions,
-    loader: OnceLock<Result<ash::Entry>>,
-    /// Created with the first enumeration, and shared by all devices.
+    /// Shared by all devices.
     instance: OnceLock<Result<Arc<Instance>>>,
 }
 
@@ -104,12 +103,11 @@ impl VulkanDriver {
         Self { options, ..Self::default() }
     }
 
-    fn entry(&self) -> Result<&ash::Entry> {
-        self.loader.get_or_init(|| loader::load(&self.options.search_paths)).as_ref().map_err(Error::clone)
-    }
-
     fn instance(&self) -> Result<&Arc<Instance>> {
-        let create = || Ok(Arc::new(Instance::create(self.entry()?.clone(), &self.options)?));
+        let create = || {
+            let entry = loader::load(&self.options.search_paths)?;
+            Instance::create(entry, &self.options).map(Arc::new)
+        };
         self.instance.get_or_init(create).as_ref().map_err(Error::clone)
     }
 
@@ -129,7 +127,8 @@ impl DriverBackend for VulkanDriver {
     }
 
     fn availability(&self) -> Result<()> {
-        self.entry().map(drop)
+        // A loader without drivers of devices creates no instance.
+        self.instance().map(drop)
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
