@@ -90,7 +90,7 @@ fn what_is_the_same_runs_once() {
             continue;
         }
         let Ok(plan) = plan(&path) else { continue };
-        // Of captures whose files or devices are not here there is no ledger.
+        // Captures whose files or devices are missing cannot be replayed.
         let Ok(ledger) = ledger(&plan) else { continue };
         let mut flaw = Flaw::default();
         let found = verify(&plan, &ledger, &mut flaw);

@@ -88,7 +88,7 @@ impl Ready {
                 return;
             }
         };
-        // Waiters get a failure from the signals; there is no other receiver.
+        // Waiters get a failure from the signals.
         let _ = self.issuer.issue(kept, after);
     }
 }

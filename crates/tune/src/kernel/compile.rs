@@ -108,7 +108,7 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     Ok(KernelLibrary { bytes, messages })
 }
 
-/// Whether a compiler failed because there is no room for what it writes: it says so, or there still is none.
+/// Whether a compiler failed because the disk is full, or the quota is used up: by its messages, or because it still is.
 fn is_full(directory: &Path, messages: &str) -> bool {
     /// More than a file system keeps in the record of a file.
     const PROBE_BYTES: usize = 64 << 10;

@@ -54,7 +54,7 @@ fn errors_name_what_is_wrong() {
         refuse("vulkan-spirv", &good),
         (
             StatusCode::NotFound,
-            "no Vulkan loader for executable format 'vulkan-spirv'; there are: vulkan-spirv-fb, vulkan-spirv-fb-ptr, \
+            "the Vulkan driver has no executable format 'vulkan-spirv'; it has: vulkan-spirv-fb, vulkan-spirv-fb-ptr, \
              vulkan-spirv-bda-v1, vulkan-spirv-bda-raw, vulkan-spirv-raw"
                 .to_owned()
         )

@@ -190,8 +190,8 @@ pub struct SourceFile {
 }
 
 impl Image {
-    /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if there is no such format, and with the error
-    /// of the reader if the bytes are malformed or use what is not supported. Takes time and memory in proportion to the bytes.
+    /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if the format is unknown, and with the error
+    /// of the reader if the bytes are malformed or use an unsupported feature. Takes time and memory in proportion to the bytes.
     pub fn read(format: &str, bytes: &[u8]) -> Result<Self> {
         let format = ExecutableFormat::of(format)?;
         let image = match format.is_bare() {
