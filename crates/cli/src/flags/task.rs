@@ -69,8 +69,8 @@ const CPU_IDS: List<Vec<u32>> = List::parsed(
     "CPU,CPU",
     "numbers of logical CPUs, such as 0,2,3",
     cpu_ids,
-    "Logical CPUs, one worker on each. Repeat it for several pools of workers. It overrides all other flags of the \
-     topology, including --task_topology_snapshot.",
+    "Logical CPUs, one worker on each. Repeat it for several topologies, whose workers are one pool. It overrides all \
+     other flags of the topology, including --task_topology_snapshot.",
 )
 .effect(TASK_DRIVER);
 
@@ -80,8 +80,9 @@ const NODES: Flag<NodeSelection> = Flag::parsed(
     "current",
     "current, numa, all, or ids of NUMA nodes such as 0,2",
     nodes,
-    "NUMA nodes whose cores become workers. current: that of the calling thread. numa: each node, with a pool of \
-     its own. 0,2: these nodes, each with a pool of its own. all: one pool over the whole machine.",
+    "NUMA nodes whose cores become workers. current: that of the calling thread. numa: each node, with a topology of \
+     its own. 0,2: these nodes, each with a topology of its own. all: one topology of the whole machine. The workers of \
+     several topologies are one pool, in which an idle worker takes work from those that share its cache first.",
 )
 .effect(TASK_DRIVER);
 
@@ -90,7 +91,7 @@ const MAX_GROUP_COUNT: Flag<usize> = Flag::number(
     64,
     (0, MAX_COUNT),
     count,
-    "Maximum number of workers per pool, at most 256, unless their number or their CPUs are given. A CPU quota of the \
+    "Maximum number of workers per topology, at most 256, unless their number or their CPUs are given. A CPU quota of the \
      process's control group limits them, too.",
 )
 .effect(TASK_DRIVER);
