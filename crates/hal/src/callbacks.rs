@@ -43,6 +43,34 @@ pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, o
     }
 }
 
+/// Calls `work`, and runs the callbacks of what it signals or fails when it returns, on this thread. So of several signals
+/// that belong together, a callback of one finds the others signalled; and `work` may hold a turn that a callback must not
+/// prolong.
+///
+/// Nested in a callback, or in another `defer_callbacks`, the callbacks run when the outermost call returns, or when this thread
+/// waits for a semaphore. A panic of `work` or of a callback is resumed when all callbacks have run.
+pub fn defer_callbacks(work: impl FnOnce()) {
+    let is_nested = OWED.try_with(|owed| std::mem::replace(&mut owed.borrow_mut().working, true));
+    match is_nested {
+        Ok(false) => {
+            let _stop = StopWorking;
+            let mut work = Some(work);
+            let steps = from_fn(|| work.take().map(Step::Work).or_else(|| next().map(Step::Callback)));
+            unwind::for_each(steps, |step| match step {
+                Step::Work(work) => work(),
+                Step::Callback((callback, outcome)) => callback(outcome),
+            });
+        }
+        // On a thread that is exiting, each signal runs its callbacks: there is nowhere to queue them.
+        Ok(true) | Err(_) => work(),
+    }
+}
+
+enum Step<W> {
+    Work(W),
+    Callback((WaitCallback, Result<()>)),
+}
+
 /// Runs the callbacks queued on this thread before it blocks: a callback that waits may depend on another one
 /// in the queue.
 pub(super) fn run_owed() {

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
+use crate::callbacks::defer_callbacks;
 use crate::latch::Latch;
 use crate::{Device, QUEUE_AFFINITY_ANY, Registration, Semaphore, SemaphoreFlags, Timepoint, WaitCallback};
 
@@ -82,16 +83,22 @@ impl Fence {
         Ok(is_reached)
     }
 
-    /// Signals every timepoint in order; stops at the first error.
+    /// Signals every timepoint in order; stops at the first error. Callbacks run when all are signalled.
     pub fn signal(&self) -> Result<()> {
-        self.timepoints.iter().try_for_each(|(semaphore, value)| semaphore.signal(*value))
+        let mut signalled = Ok(());
+        defer_callbacks(|| {
+            signalled = self.timepoints.iter().try_for_each(|(semaphore, value)| semaphore.signal(*value));
+        });
+        signalled
     }
 
-    /// Fails every semaphore.
+    /// Fails every semaphore. Callbacks run when all have failed.
     pub fn fail(&self, error: &Error) {
-        for (semaphore, _) in &self.timepoints {
-            semaphore.fail(error.clone());
-        }
+        defer_callbacks(|| {
+            for (semaphore, _) in &self.timepoints {
+                semaphore.fail(error.clone());
+            }
+        });
     }
 
     /// Calls `callback` once, when all timepoints are reached (immediately if they already are) or the first

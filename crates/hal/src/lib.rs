@@ -68,6 +68,7 @@ mod wait;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
+pub use callbacks::defer_callbacks;
 pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
 pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};

@@ -6,12 +6,13 @@ use std::sync::{Arc, Weak};
 use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
+use super::promise::Promise;
 use super::sync::{Mutex, MutexGuard, Ordering};
 use crate::profile::ProfiledSubmission;
 use crate::stranded::{Claim, stranded};
 use crate::{
-    Buffer, Indexed, Live, Promise, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store,
-    Submission, Timepoint, unwind,
+    Buffer, Indexed, Live, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission,
+    Timepoint, unwind,
 };
 
 /// The submissions of a device that wait for timepoints which the device cannot wait for itself.

@@ -2,6 +2,7 @@ use std::cell::Cell;
 
 use rehal_base::{Error, Result, StatusCode};
 
+use super::callbacks::defer_callbacks;
 use crate::{Semaphore, Timepoint, unwind};
 
 /// The duty to settle the signals of a submission: each is signalled or failed, once.
@@ -31,7 +32,8 @@ impl<'a> Promise<'a> {
         Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
     }
 
-    /// Signals everything promised, or fails it with the error. A semaphore that rejects the signal fails.
+    /// Signals everything promised, or fails it with the error. A semaphore that rejects the signal fails. Callbacks run
+    /// when all are signalled: one may query, or wait for, another signal of the submission.
     pub fn settle(self, outcome: &Result<()>) {
         self.is_settled.set(true);
         self.signals.settle(outcome);
@@ -63,21 +65,28 @@ impl Signals<'_> {
         }
     }
 
-    // A callback of one signal may panic; the others are signalled nevertheless.
     fn settle(self, outcome: &Result<()>) {
         match self {
-            // The usual case, without catching: there are no others.
+            // The usual case, without deferring: there are no others.
             Signals::Live([only]) if !std::thread::panicking() => {
                 settle_one(only.semaphore, only.value, outcome);
             }
-            Signals::Live(signals) => {
-                unwind::for_each(signals, |it| settle_one(it.semaphore, it.value, outcome));
+            Signals::Kept([only], semaphores) if !std::thread::panicking() => {
+                settle_one(&semaphores[only.semaphore as usize], only.value, outcome);
             }
-            Signals::Kept(signals, semaphores) => unwind::for_each(signals, |it| {
-                settle_one(&semaphores[it.semaphore as usize], it.value, outcome);
-            }),
+            Signals::Live(signals) => {
+                settle_all(signals, |it| settle_one(it.semaphore, it.value, outcome));
+            }
+            Signals::Kept(signals, semaphores) => {
+                settle_all(signals, |it| settle_one(&semaphores[it.semaphore as usize], it.value, outcome));
+            }
         }
     }
+}
+
+/// A semaphore may panic; the others are signalled nevertheless, all before the first callback.
+fn settle_all<S>(signals: &[Timepoint<S>], settle: impl FnMut(&Timepoint<S>)) {
+    defer_callbacks(|| unwind::for_each(signals, settle));
 }
 
 fn settle_one(semaphore: &Semaphore, value: u64, outcome: &Result<()>) {

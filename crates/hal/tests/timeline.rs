@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Fence, Semaphore, SemaphoreBackend, Timeline, Timepoint, wait_any};
+use rehal_hal::{
+    Fence, Promise, Semaphore, SemaphoreBackend, Timeline, Timepoint, defer_callbacks, wait_any,
+};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -298,4 +300,81 @@ fn callbacks_run_while_a_thread_exits() {
         .unwrap();
     }
     assert_eq!(ran.load(Ordering::Relaxed), 2);
+}
+
+/// What callbacks of both semaphores see of them when both are signalled, or failed, by `settle`.
+fn seen_by_callbacks(settle: impl FnOnce(&[Semaphore; 2])) -> Vec<Result<[u64; 2]>> {
+    let semaphores = [timeline(), timeline()];
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    for semaphore in &semaphores {
+        let (seen, both) = (seen.clone(), semaphores.clone());
+        let see = move |_: Result<()>| {
+            let waited = both.iter().try_for_each(|it| it.wait(1, NOW));
+            let values = waited.and_then(|()| Ok([both[0].query()?, both[1].query()?]));
+            seen.lock().unwrap().push(values);
+        };
+        semaphore.on_reached(1, Box::new(see)).detach();
+    }
+    settle(&semaphores);
+    Arc::into_inner(seen).unwrap().into_inner().unwrap()
+}
+
+#[test]
+fn callbacks_see_every_signal_of_a_promise_or_fence() {
+    let fence = |both: &[Semaphore; 2]| {
+        let fences = both.each_ref().map(|it| Fence::at(it.clone(), 1));
+        Fence::join(&fences).unwrap().unwrap()
+    };
+    let lost = || Error::data_loss("gone");
+    let ok = seen_by_callbacks(|[a, b]| Promise::new(&[a.at(1), b.at(1)]).settle(&Ok(())));
+    assert_eq!(ok.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [[1, 1]; 2]);
+    let ok = seen_by_callbacks(|both| fence(both).signal().unwrap());
+    assert_eq!(ok.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [[1, 1]; 2]);
+    for failed in [
+        seen_by_callbacks(|[a, b]| Promise::new(&[a.at(1), b.at(1)]).settle(&Err(lost()))),
+        seen_by_callbacks(|[a, b]| drop(Promise::new(&[b.at(1), a.at(1)]))),
+        seen_by_callbacks(|both| fence(both).fail(&lost())),
+    ] {
+        assert_eq!(failed.len(), 2);
+        assert!(
+            failed
+                .iter()
+                .all(|it| it.as_ref().is_err_and(|error| error.code() != StatusCode::DeadlineExceeded))
+        );
+    }
+}
+
+#[test]
+fn deferred_callbacks_run_when_the_outermost_call_returns() {
+    let [first, second] = [timeline(), timeline()];
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let ran = ran.clone();
+        Box::new(move |_: Result<()>| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    first.on_reached(1, count()).detach();
+    second.on_reached(1, count()).detach();
+    second.on_reached(2, Box::new(|_| panic!("a callback"))).detach();
+    second.on_reached(2, count()).detach();
+    defer_callbacks(|| {
+        defer_callbacks(|| first.signal(1).unwrap());
+        second.signal(1).unwrap();
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+        // A thread that waits runs them first: they may do what it waits for.
+        let late = first.wait(2, Some(Duration::from_millis(1))).unwrap_err();
+        assert_eq!((late.code(), ran.load(Ordering::Relaxed)), (StatusCode::DeadlineExceeded, 2));
+    });
+    // Panics of the work and of callbacks: the first is resumed when all callbacks have run.
+    let panic = panics(|| {
+        defer_callbacks(|| {
+            second.signal(2).unwrap();
+            panic!("the work");
+        });
+    });
+    assert_eq!((panic.as_str(), ran.load(Ordering::Relaxed)), ("the work", 3));
+    first.on_reached(2, count()).detach();
+    first.signal(2).unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 4);
 }

@@ -18,6 +18,8 @@ mod callbacks;
 mod latch;
 #[path = "../pending.rs"]
 mod pending;
+#[path = "../promise.rs"]
+mod promise;
 #[path = "../timeline.rs"]
 mod timeline;
 #[path = "../wait.rs"]
