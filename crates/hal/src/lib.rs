@@ -103,4 +103,5 @@ pub use statistics::{CountedMemory, HeapStatistics, MemoryCounters, MemoryStatis
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use stored_names::StoredNames;
 pub use timeline::Timeline;
+pub use unwind::for_each as for_each_unwinding;
 pub use wait::{wait_all, wait_any};

@@ -2,7 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `step` with each item, even after a call has panicked; the first panic is resumed when all are done.
 /// On a thread that is already unwinding the panic is swallowed, since a second one would abort the process.
-pub(crate) fn for_each<T>(items: impl IntoIterator<Item = T>, mut step: impl FnMut(T)) {
+pub fn for_each<T>(items: impl IntoIterator<Item = T>, mut step: impl FnMut(T)) {
     let mut first = None;
     for item in items {
         // The panic is resumed, so state that a panicking step left behind is not observed silently.

@@ -5,7 +5,7 @@
 mod assembler;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use assembler::Module;
@@ -149,6 +149,65 @@ fn a_kernel_that_ends_in_time_is_not_late() {
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
     done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_affects_no_other() {
+    let device = device(VulkanOptions::default());
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let buffer = words(&device, 4);
+    let bindings = [BufferRef::whole(&buffer)];
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let (sender, receiver) = mpsc::channel();
+    // No thread waits, so that the device's own runs the callbacks.
+    for _ in 0..2 {
+        let (panics, other) = (semaphore(&device), semaphore(&device));
+        panics.on_reached(1, Box::new(|_| panic!("a callback of the test"))).detach();
+        let sender = sender.clone();
+        other.on_reached(1, Box::new(move |outcome| sender.send(outcome).unwrap())).detach();
+        queue.signal(&[panics.at(1), other.at(1)]).dispatch(&spin(&executable, &bindings, 20)).unwrap();
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn callbacks_see_all_signals_in_order() {
+    let device = device(VulkanOptions::default());
+    let buffer = words(&device, 4);
+    let (first, second) = (semaphore(&device), semaphore(&device));
+    let (sender, receiver) = mpsc::channel();
+    let other = second.clone();
+    let see = move |_| {
+        let waited = other.wait(1, Some(Duration::from_secs(60)));
+        sender.send(waited.and_then(|()| other.query())).unwrap();
+    };
+    first.on_reached(1, Box::new(see)).detach();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[first.at(1), second.at(1)]).fill(&buffer, &[1], 0).unwrap();
+    queue.wait(&[second.at(1)]).signal(&[second.at(2)]).barrier(0).unwrap();
+    second.wait(2, Some(Duration::from_secs(60))).unwrap();
+    assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap() >= 1);
+    assert_eq!(second.query().unwrap(), 2);
+}
+
+#[test]
+fn a_callback_that_blocks_delays_no_thread_that_waits() {
+    let device = device(VulkanOptions::default());
+    let buffer = words(&device, 4);
+    let (blocked, other) = (semaphore(&device), semaphore(&device));
+    let (release, released) = mpsc::channel::<()>();
+    let (enter, entered) = mpsc::channel();
+    let block = move |_| {
+        enter.send(()).unwrap();
+        let _ = released.recv_timeout(Duration::from_secs(60));
+    };
+    blocked.on_reached(1, Box::new(block)).detach();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[blocked.at(1)]).fill(&buffer, &[1], 0).unwrap();
+    entered.recv_timeout(Duration::from_secs(60)).unwrap();
+    queue.signal(&[other.at(1)]).fill(&buffer, &[1], 0).unwrap();
+    other.wait(1, Some(Duration::from_secs(20))).unwrap();
+    release.send(()).unwrap();
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -69,7 +70,8 @@ impl Core {
                 }
             }
             drop(state);
-            self.advance();
+            // A panic of a callback was reported when it happened. Other callbacks need this thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.advance()));
         }
     }
 

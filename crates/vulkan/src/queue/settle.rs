@@ -1,29 +1,22 @@
 use std::collections::VecDeque;
+use std::iter::from_fn;
 use std::sync::atomic::Ordering;
 use std::thread::{self, ThreadId};
 
 use rehal_base::{Error, Result};
+use rehal_hal::{defer_callbacks, for_each_unwinding};
 
 use super::{Core, Entry};
 use crate::error::failure;
 
 /// Submissions whose work is complete, and who settles their signals.
 ///
-/// Signals have to be settled in order, since payloads increase; so one thread at a time does it. Callbacks of signals run then,
-/// without a lock; one that waits settles more.
+/// Signals have to be settled in order, since payloads increase; so one thread at a time does it. It runs callbacks when its turn
+/// is over: one that blocks does not prevent other threads from settling what they wait for.
 #[derive(Default)]
 pub(super) struct Settling {
     ready: VecDeque<(Entry, Result<()>)>,
     owner: Option<ThreadId>,
-}
-
-/// Ends the thread's turn, also if a callback panics.
-struct Turn<'a>(&'a Core);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.settling.lock().owner = None;
-    }
 }
 
 impl Core {
@@ -66,27 +59,33 @@ impl Core {
         self.settle_ready();
     }
 
+    /// Settles what is ready, unless another thread does, which then settles this, too.
     fn settle_ready(&self) {
         let me = thread::current().id();
-        let mut settling = self.settling.lock();
-        let turn = match settling.owner {
-            Some(owner) if owner != me => return,
-            Some(_) => None,
-            None => {
-                settling.owner = Some(me);
-                Some(Turn(self))
+        defer_callbacks(|| {
+            let mut settling = self.settling.lock();
+            // Nested in its own turn, a thread that is exiting runs callbacks, or something that work used calls the device.
+            let is_nested = settling.owner == Some(me);
+            if settling.owner.is_some_and(|owner| owner != me) {
+                return;
             }
-        };
-        while let Some((entry, outcome)) = settling.ready.pop_front() {
+            settling.owner = Some(me);
             drop(settling);
-            self.finish(entry, &outcome);
-            settling = self.settling.lock();
-        }
-        if let Some(turn) = turn {
-            // Under the lock, so that nothing becomes ready in between.
-            std::mem::forget(turn);
+            // What panics has no effect on the others.
+            for_each_unwinding(from_fn(|| self.next_ready(is_nested)), |(entry, outcome)| {
+                self.finish(entry, &outcome);
+            });
+        });
+    }
+
+    /// What is settled next; if there is nothing, the turn is over.
+    fn next_ready(&self, is_nested: bool) -> Option<(Entry, Result<()>)> {
+        let mut settling = self.settling.lock();
+        let next = settling.ready.pop_front();
+        if next.is_none() && !is_nested {
             settling.owner = None;
         }
+        next
     }
 
     fn finish(&self, entry: Entry, outcome: &Result<()>) {
