@@ -398,6 +398,13 @@ impl DeviceBackend for VulkanDevice {
     }
 }
 
+/// The queues of a device.
+#[cfg(test)]
+pub(crate) fn core_of(device: &Device) -> Arc<Core> {
+    let device: Option<&VulkanDevice> = device.backend().as_any().downcast_ref();
+    device.map(|device| device.core.clone()).unwrap()
+}
+
 /// An event. Waits for events are barriers, so it has no state.
 struct VulkanEvent;
 

@@ -69,7 +69,7 @@ pub struct VulkanOptions {
     pub prefers_dedicated_queue: bool,
     /// Whether the host maps device-local memory where it can, and reads and writes files there without staging. Default: yes.
     pub maps_device_memory: bool,
-    /// Fails the device if a batch of work takes longer. Default: never.
+    /// Fails the device if a submission executes for longer. Default: never.
     pub timeout: Option<Duration>,
 }
 

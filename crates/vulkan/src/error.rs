@@ -22,6 +22,15 @@ pub(crate) fn failure(what: &str, result: vk::Result) -> Error {
     Error::new(code, format!("{what}: {}", meaning(result)))
 }
 
+/// The error of all work of a device after a call of Vulkan has failed without which it cannot go on.
+pub(crate) fn lost_by(what: &str, result: vk::Result) -> Error {
+    if result == vk::Result::ERROR_DEVICE_LOST {
+        return device_lost(what);
+    }
+    let cause = failure(what, result);
+    Error::new(cause.code(), format!("the device is lost: {}", cause.message()))
+}
+
 /// The error of everything that a lost device leaves undone.
 pub(crate) fn device_lost(what: &str) -> Error {
     Error::new(StatusCode::Internal, format!("{what}: the device is lost")).advise(

@@ -184,7 +184,11 @@ fn wait(core: &Core, work: &Frontier) -> Result<()> {
     while !core.wait(work, None) {}
     core.settle();
     match core.gpu().loss() {
-        Some(loss) if !work.is_empty() => Err(loss.clone()),
+        Some(loss) if !work.is_empty() => {
+            // The memory that it uses is about to be released.
+            core.quiesce();
+            Err(loss.clone())
+        }
         _ => Ok(()),
     }
 }

@@ -156,7 +156,10 @@ impl Physical {
 
     /// A queue family for transfers alone.
     pub(crate) fn transfer_family(&self) -> Option<u32> {
-        let other = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
+        // Engines of their own, too, whose transfers may be slow or restricted.
+        let media = vk::QueueFlags::VIDEO_DECODE_KHR | vk::QueueFlags::VIDEO_ENCODE_KHR;
+        let other =
+            vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE | media | vk::QueueFlags::OPTICAL_FLOW_NV;
         (0..)
             .zip(&self.queue_families)
             .find(|(_, it)| {

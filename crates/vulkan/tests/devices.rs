@@ -3,12 +3,13 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "formats/assembler.rs"]
 mod assembler;
+#[path = "formats/spinning.rs"]
+mod spinning;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use assembler::Module;
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
@@ -21,7 +22,7 @@ use rehal_hal::{
     Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::{VulkanDriver, VulkanOptions};
-use spirv::{Op, StorageClass};
+use spinning::spinning;
 
 fn device(options: VulkanOptions) -> Device {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
@@ -70,30 +71,6 @@ fn dispatch<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>
         bindings,
         flags: DispatchFlags::empty(),
     }
-}
-
-/// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
-/// milliseconds, so that the number of workgroups determines how long it takes.
-fn spinning() -> Module {
-    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
-    types
-        .op(Op::Constant, &[3, 9, 1])
-        .op(Op::TypeBool, &[10])
-        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
-        .function(100, |body| {
-            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
-                .op(Op::Branch, &[400])
-                .op(Op::Label, &[400])
-                .op(Op::LoopMerge, &[403, 402, 0])
-                .op(Op::Branch, &[401])
-                .op(Op::Label, &[401])
-                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
-                .op(Op::IEqual, &[10, 302, 301, 8])
-                .op(Op::BranchConditional, &[302, 402, 403])
-                .op(Op::Label, &[402])
-                .op(Op::Branch, &[400])
-                .op(Op::Label, &[403])
-        })
 }
 
 fn spin<'a>(
@@ -149,6 +126,67 @@ fn a_kernel_that_ends_in_time_is_not_late() {
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
     done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+/// The time of a dispatch.
+fn time(device: &Device, executable: &Executable, buffer: &Buffer, workgroups: u32) -> Duration {
+    let (done, bindings) = (semaphore(device), [BufferRef::whole(buffer)]);
+    let start = Instant::now();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).dispatch(&spin(executable, &bindings, workgroups)).unwrap();
+    done.wait(1, None).unwrap();
+    start.elapsed()
+}
+
+#[test]
+fn a_timeout_is_of_each_submission() {
+    let executable = |device: &Device| prepare(device, "vulkan-spirv-raw", &spinning().bytes());
+    let untimed = device(VulkanOptions::default());
+    let (kernel, buffer) = (executable(&untimed), words(&untimed, 4));
+    let longest = (0..4).map(|_| time(&untimed, &kernel, &buffer, 20)).max().unwrap();
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(longest * 5);
+    let device = device(options);
+    let (kernel, buffer) = (executable(&device), words(&device, 4));
+    let bindings = [BufferRef::whole(&buffer)];
+    let (timeline, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    let start = Instant::now();
+    for value in 0..40 {
+        let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
+        queue.wait(&waits).signal(&signals).dispatch(&spin(&kernel, &bindings, 20)).unwrap();
+    }
+    timeline.wait(40, None).unwrap();
+    assert!(start.elapsed() > longest * 5, "together they take longer than one may");
+}
+
+#[test]
+fn a_callback_that_blocks_does_not_stop_the_watchdog() {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_millis(200));
+    let device = device(options);
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let buffer = words(&device, 4);
+    let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
+    let (blocked, hangs) = (semaphore(&device), semaphore(&device));
+    let (release, released) = mpsc::channel::<()>();
+    let (enter, entered) = mpsc::channel();
+    let block = move |_| {
+        enter.send(()).unwrap();
+        let _ = released.recv_timeout(Duration::from_secs(60));
+    };
+    blocked.on_reached(1, Box::new(block)).detach();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[blocked.at(1)]).fill(&buffer, &[0], 0).unwrap();
+    entered.recv_timeout(Duration::from_secs(60)).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    hangs.on_reached(1, Box::new(move |outcome| sender.send(outcome).unwrap())).detach();
+    let bindings = [BufferRef::whole(&buffer)];
+    queue.signal(&[hangs.at(1)]).dispatch(&spin(&executable, &bindings, 1000)).unwrap();
+    let error = receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap_err();
+    assert!(error.message().ends_with("dispatch of 'spin'"), "{error}");
+    release.send(()).unwrap();
+    mapping.write(0, &[1]).unwrap();
+    mapping.flush(0, 4).unwrap();
 }
 
 #[test]

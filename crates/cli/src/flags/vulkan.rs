@@ -121,7 +121,7 @@ const TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
     "",
     "a time from 1ms to 24h, such as 500ms, 60s or 2m",
     |value| if value.is_empty() { Ok(None) } else { time(value).map(Some) },
-    "Fails the device, naming the dispatch, if a batch of its work takes longer, such as a kernel that never ends. By default it \
+    "Fails the device, naming the dispatch, if a submission executes for longer, such as a kernel that never ends. By default it \
      waits without a limit.",
 )
 .effect(DRIVER);

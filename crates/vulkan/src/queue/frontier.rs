@@ -7,8 +7,8 @@ pub(crate) struct Frontier([u64; LANES]);
 
 impl Frontier {
     /// The work of one lane up to a position.
-    pub(crate) fn at(lane: usize, position: u64) -> Self {
-        let mut frontier = Self::default();
+    pub(crate) const fn at(lane: usize, position: u64) -> Self {
+        let mut frontier = Self([0; LANES]);
         frontier.0[lane] = position;
         frontier
     }
@@ -25,6 +25,13 @@ impl Frontier {
         }
     }
 
+    /// The work of both.
+    pub(crate) fn joined(&self, other: &Self) -> Self {
+        let mut both = *self;
+        both.join(other);
+        both
+    }
+
     /// Whether it has no work.
     pub(crate) fn is_empty(&self) -> bool {
         self.0 == [0; LANES]
@@ -37,8 +44,6 @@ impl Frontier {
 
     /// Whether all of its work is part of one or the other.
     pub(crate) fn is_within(&self, one: &Self, other: &Self) -> bool {
-        let mut both = *one;
-        both.join(other);
-        self.is_reached(&both)
+        self.is_reached(&one.joined(other))
     }
 }

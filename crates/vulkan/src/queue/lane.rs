@@ -1,17 +1,23 @@
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 
+use super::faults::Call;
+use super::tracks::Batch;
 use super::{Core, Frontier, LANES, State};
 use crate::command::Recorder;
-use crate::error::failure;
+use crate::error::{failure, lost_by};
 use crate::gpu::Gpu;
+
+/// How long a thread waits before it looks whether the device is lost, or work takes too long.
+pub(super) const WATCH: Duration = Duration::from_millis(20);
+/// Failed attempts to wait for a lost device, [`WATCH`] apart.
+const QUIESCE_ATTEMPTS: usize = 50;
 
 /// A queue of Vulkan.
 pub(super) struct Lane {
@@ -23,55 +29,6 @@ pub(super) struct Lane {
     barrier: Box<Recorder>,
     /// The end of a batch: the host sees what is before.
     tail: Box<Recorder>,
-}
-
-/// What is issued to a lane.
-#[derive(Default)]
-pub(super) struct Track {
-    /// The position of the last work.
-    last: u64,
-    /// The position up to which it is submitted to Vulkan.
-    submitted: u64,
-    /// The position up to which work is ordered before all that is issued from now on.
-    ordered: u64,
-    /// The commands that are collected.
-    open: Vec<vk::CommandBuffer>,
-    open_count: usize,
-    /// What they wait for on other lanes; its work is submitted.
-    waits: Frontier,
-    /// The last positions of the batches in flight, and when they were submitted.
-    in_flight: VecDeque<(u64, Instant)>,
-}
-
-impl Track {
-    /// The number of batches that are not known to be complete.
-    pub(super) fn batches_in_flight(&self) -> usize {
-        self.in_flight.len()
-    }
-
-    /// The number of submissions that are collected.
-    pub(super) fn open_count(&self) -> usize {
-        self.open_count
-    }
-
-    /// Drops what is complete.
-    pub(super) fn complete(&mut self, position: u64) {
-        while self.in_flight.front().is_some_and(|(last, _)| *last <= position) {
-            self.in_flight.pop_front();
-        }
-    }
-
-    /// When the oldest batch in flight was submitted.
-    pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
-        self.in_flight.front().copied()
-    }
-
-    /// Forgets everything: the device is lost.
-    pub(super) fn clear(&mut self) {
-        self.open.clear();
-        self.in_flight.clear();
-        (self.open_count, self.submitted) = (0, self.last);
-    }
 }
 
 impl Lane {
@@ -91,8 +48,8 @@ impl Lane {
     /// Waits until nothing uses the lane, unless it is stuck.
     pub(super) fn finish(&self, gpu: &Gpu) {
         if !gpu.is_stuck() {
-            // SAFETY: no other thread uses the queue: this is called when its last owner is dropped. If the wait fails, the device
-            // is lost, and nothing executes.
+            // SAFETY: no other thread uses the queue: this is called when its last owner is dropped. All that was submitted was
+            // complete when the device was dropped, or the device is lost, or stuck: this waits for the driver's own work.
             let _ = unsafe { gpu.functions().queue_wait_idle(self.queue) };
         }
     }
@@ -116,109 +73,138 @@ impl Core {
         lane: usize,
         commands: vk::CommandBuffer,
     ) -> Result<u64> {
-        let completed = self.completed();
-        for other in (0..self.lanes.len()).filter(|other| *other != lane) {
-            let needed = after.on(other);
-            if needed <= completed.on(other) {
-                continue;
-            }
-            // A batch waits only for what is submitted, so that no two batches wait for one another.
-            if needed > state.tracks[other].submitted {
-                self.flush_lane(state, other)?;
-            }
-            state.tracks[lane].waits.join(&Frontier::at(other, needed));
+        // At most one other lane: its flush leaves nothing of it unsubmitted.
+        while let Some(other) = state.tracks.unsubmitted(lane, after) {
+            self.flush_lane(state, other)?;
         }
-        let track = &mut state.tracks[lane];
-        if after.on(lane) > completed.on(lane).max(track.ordered) {
-            track.open.push(self.lanes[lane].barrier.commands());
-            track.ordered = track.last;
-        }
-        track.open.push(commands);
-        track.open_count += 1;
-        track.last += 1;
-        Ok(track.last)
+        let barrier = self.lanes[lane].barrier.commands();
+        Ok(state.tracks.add(lane, commands, barrier, after, &self.completed()))
     }
 
-    /// Submits what is collected for a lane. If that fails, the device is lost.
+    /// Submits what is collected for a lane. If that fails, the device is lost for the program, although what was submitted before
+    /// may still execute: see [`Core::lose`], which the caller calls when the lock is released.
     pub(super) fn flush_lane(&self, state: &mut State, lane: usize) -> Result<()> {
-        let track = &mut state.tracks[lane];
-        if track.open_count == 0 {
-            return Ok(());
-        }
         let handles = &self.lanes[lane];
-        track.open.push(handles.tail.commands());
-        // What the host has seen complete is visible to this batch, too; such waits are over.
-        let mut waits = track.waits;
-        waits.join(&self.completed());
-        let mut semaphores = [vk::Semaphore::null(); LANES];
-        let mut values = [0; LANES];
+        let Some(batch) = state.tracks.close(lane, handles.tail.commands(), &self.completed()) else {
+            return Ok(());
+        };
+        let submitted = match self.gpu.loss() {
+            Some(loss) => Err(loss.clone()),
+            // Under the lock, so that no other thread waits for what is never submitted.
+            None => self
+                .submit(handles, &batch)
+                .map_err(|error| self.gpu.lose(self.lost_by("submitting to a queue", error)).clone()),
+        };
+        match &submitted {
+            Ok(()) => state.tracks.submit(lane, Instant::now()),
+            Err(_) => state.tracks.reject(lane),
+        }
+        submitted
+    }
+
+    fn submit(&self, handles: &Lane, batch: &Batch<'_>) -> Result<(), vk::Result> {
+        self.faults.check(Call::Submit)?;
+        let (mut semaphores, mut values) = ([vk::Semaphore::null(); LANES], [0; LANES]);
         let mut count = 0;
-        for (other, it) in self.lanes.iter().enumerate().filter(|(other, _)| waits.on(*other) != 0) {
-            (semaphores[count], values[count]) = (it.progress, waits.on(other));
+        for (other, it) in self.lanes.iter().enumerate().filter(|(other, _)| batch.waits.on(*other) != 0) {
+            (semaphores[count], values[count]) = (it.progress, batch.waits.on(other));
             count += 1;
         }
         let stages = [vk::PipelineStageFlags::ALL_COMMANDS; LANES];
-        let signal_values = [track.last];
-        let signal_semaphores = [handles.progress];
+        let (signal_values, signal_semaphores) = ([batch.position], [handles.progress]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&values[..count])
             .signal_semaphore_values(&signal_values);
         let info = vk::SubmitInfo::default()
-            .command_buffers(&track.open)
+            .command_buffers(batch.commands)
             .wait_semaphores(&semaphores[..count])
             .wait_dst_stage_mask(&stages[..count])
             .signal_semaphores(&signal_semaphores)
             .push_next(&mut timeline);
         // SAFETY: the lock of the state is held, so that no other thread uses the queue. The commands are executable, and they and
         // what they use are owned by entries until the progress reaches their position. Positions increase.
-        let submitted =
-            unsafe { self.gpu.functions().queue_submit(handles.queue, &[info], vk::Fence::null()) };
-        track.open.clear();
-        (track.open_count, track.submitted, track.waits) = (0, track.last, Frontier::default());
-        submitted.map_err(|error| failure("submitting to a queue", error))?;
-        track.in_flight.push_back((track.last, Instant::now()));
-        Ok(())
+        unsafe { self.gpu.functions().queue_submit(handles.queue, &[info], vk::Fence::null()) }
     }
 
     /// Reads the progress of all lanes.
-    pub(super) fn poll(&self) -> Result<()> {
+    pub(super) fn poll(&self) -> Result<(), vk::Result> {
+        self.faults.check(Call::Poll)?;
         let _turn = self.gpu.physical().instance.is_validated().then(|| self.turnstile.lock());
         for (lane, it) in self.lanes.iter().enumerate() {
             // SAFETY: the semaphore lives as long as the lane.
-            let position = unsafe { self.gpu.functions().get_semaphore_counter_value(it.progress) }
-                .map_err(|error| failure("reading the progress of a queue", error))?;
+            let position = unsafe { self.gpu.functions().get_semaphore_counter_value(it.progress) }?;
             self.completed[lane].fetch_max(position, Ordering::AcqRel);
         }
         Ok(())
     }
 
     /// Waits until the work of a frontier is complete, for at most `timeout`. Returns whether it is: also if the device is lost,
-    /// since its work has then failed.
+    /// since its work has then failed, although it may still execute (see [`Core::quiesce`]).
     pub(crate) fn wait(&self, work: &Frontier, timeout: Option<Duration>) -> bool {
         if work.is_reached(&self.completed()) {
             return true;
         }
-        if self.flush_for(work).is_err() {
+        // What is not submitted now never is: the device is lost then.
+        if self.flush_for(work).is_err() || self.gpu.loss().is_some() {
             return true;
         }
         // A watchdog fails work that does not end; a thread that waits for it has to notice.
-        let longest = if self.timeout.is_some() { Duration::from_millis(20) } else { Duration::MAX };
+        let longest = if self.timeout.is_some() { WATCH } else { Duration::MAX };
         let slice = timeout.unwrap_or(Duration::MAX).min(longest);
         let waited = self.wait_on_device(work, slice, vk::SemaphoreWaitFlags::empty());
         match waited {
             Ok(()) => true,
             Err(vk::Result::TIMEOUT) => self.gpu.loss().is_some(),
             Err(error) => {
-                self.lose(failure("waiting for a queue", error));
+                self.lose(self.lost_by("waiting for a queue", error));
                 true
             }
         }
     }
 
+    /// Waits until the device executes nothing of what was submitted, after it was lost. A call that fails, because memory is
+    /// exhausted for instance, does not end the work of earlier ones. If the work does not end before the watchdog's time, or
+    /// whether it does cannot be known, the device is stuck.
+    pub(crate) fn quiesce(&self) {
+        let submitted = self.state.lock().tracks.submitted();
+        let start = Instant::now();
+        let mut failures = 0;
+        while !self.gpu.is_stuck() && !self.is_gone.load(Ordering::Acquire) {
+            match self.wait_on_device(&submitted, WATCH, vk::SemaphoreWaitFlags::empty()) {
+                Ok(()) => {
+                    // What is complete now has not failed.
+                    let _ = self.poll();
+                    return;
+                }
+                Err(vk::Result::ERROR_DEVICE_LOST) => return,
+                Err(vk::Result::TIMEOUT) => {
+                    if self.timeout.is_some_and(|timeout| start.elapsed() >= timeout) {
+                        self.gpu.set_stuck();
+                    }
+                }
+                Err(_) => {
+                    failures += 1;
+                    if failures == QUIESCE_ATTEMPTS {
+                        self.gpu.set_stuck();
+                    }
+                    std::thread::sleep(WATCH);
+                }
+            }
+        }
+    }
+
+    /// The error of all work of the device after a call of Vulkan has failed.
+    pub(super) fn lost_by(&self, what: &str, error: vk::Result) -> Error {
+        if error == vk::Result::ERROR_DEVICE_LOST {
+            self.is_gone.store(true, Ordering::Release);
+        }
+        lost_by(what, error)
+    }
+
     /// Submits what is collected of the work of a frontier.
     fn flush_for(&self, work: &Frontier) -> Result<()> {
         let state = self.state.lock();
-        let is_open = (0..self.lanes.len()).any(|lane| work.on(lane) > state.tracks[lane].submitted);
+        let is_open = !work.is_reached(&state.tracks.submitted());
         if !is_open {
             return Ok(());
         }
@@ -236,9 +222,7 @@ impl Core {
     ) -> Result<(), vk::Result> {
         let start = Instant::now();
         loop {
-            if self.poll().is_err() {
-                return Err(vk::Result::ERROR_DEVICE_LOST);
-            }
+            self.poll()?;
             let completed = self.completed();
             let is_reached = |lane: usize| work.on(lane) <= completed.on(lane);
             let mut lanes = (0..self.lanes.len()).filter(|lane| work.on(*lane) != 0);
@@ -277,6 +261,7 @@ impl Core {
             .flags(flags)
             .semaphores(&semaphores[..count])
             .values(&values[..count]);
+        self.faults.check(Call::Wait)?;
         if self.gpu.physical().instance.is_validated() {
             return self.wait_by_polling(work, timeout, flags);
         }

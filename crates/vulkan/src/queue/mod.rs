@@ -8,20 +8,25 @@
 //! Work that is issued while the lane is busy is collected, and submitted to Vulkan as one batch once a thread waits for it,
 //! the lane becomes idle, or enough has been collected.
 
+mod faults;
 mod frontier;
 mod lane;
 mod progress;
 mod settle;
+#[cfg(test)]
+mod tests;
+mod tracks;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ash::vk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rehal_base::{Error, Result};
-use rehal_hal::{KeptSubmission, SemaphoreBackend, Timeline};
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{KeptSubmission, SemaphoreBackend, Timeline, defer_callbacks};
 
 pub(crate) use frontier::{Frontier, LANES};
 pub(crate) use progress::Progress;
@@ -31,8 +36,10 @@ use crate::gpu::Gpu;
 use crate::memory::{Block, Memory, Pool};
 use crate::profile::Timed;
 use crate::semaphore::VulkanSemaphore;
-use lane::{Lane, Track};
+use faults::Faults;
+use lane::Lane;
 use settle::Settling;
+use tracks::Tracks;
 
 /// The work of a device: what is issued, in flight and complete.
 pub(crate) struct Core {
@@ -43,21 +50,26 @@ pub(crate) struct Core {
     state: Mutex<State>,
     /// Wakes the thread of [`Progress`].
     work: Condvar,
+    /// Wakes the watchdog when the device is dropped.
+    closed: Condvar,
     settling: Mutex<Settling>,
     completed: [AtomicU64; LANES],
     #[allow(clippy::vec_box, reason = "boxes are moved to and from work in flight")]
     spare: Mutex<Vec<Box<KeptSubmission>>>,
     /// The semaphores of the device: all fail if it is lost.
     timelines: Mutex<Timelines>,
-    /// The longest that work may take without any progress of its lane.
+    /// The longest that a submission may take.
     timeout: Option<Duration>,
+    /// Whether Vulkan has reported that the device is lost: nothing executes then.
+    is_gone: AtomicBool,
+    faults: Faults,
     /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
     turnstile: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
-    tracks: [Track; LANES],
+    tracks: Tracks,
     /// Issued submissions that are not settled, in order.
     entries: VecDeque<Entry>,
     /// Whether a callback or another device waits, which does not watch the device.
@@ -138,11 +150,14 @@ impl Core {
             lanes,
             state: Mutex::default(),
             work: Condvar::new(),
+            closed: Condvar::new(),
             settling: Mutex::default(),
             completed: Default::default(),
             spare: Mutex::default(),
             timelines: Mutex::default(),
             timeout,
+            is_gone: AtomicBool::new(false),
+            faults: Faults::default(),
             turnstile: Mutex::default(),
         }))
     }
@@ -215,6 +230,12 @@ impl Core {
             return Ok(after);
         }
         let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            // A wait was reached while the device was being released: no thread settles work any more.
+            let message = "the device was released while the submission waited";
+            return Err(self.fail(kept, Error::new(StatusCode::Aborted, message)));
+        }
         let mut needs = after;
         let mut uses = Uses::default();
         let mut is_flushed = Ok(());
@@ -229,8 +250,11 @@ impl Core {
             };
             needs.join(&Frontier::at(work.lane, position));
             uses = work.uses;
-            let track = &state.tracks[work.lane];
-            if track.batches_in_flight() < BATCHES_IN_FLIGHT || track.open_count() >= BATCH_LIMIT {
+            // A watchdog judges each submission by itself.
+            let is_due = self.timeout.is_some()
+                || state.tracks.batches_in_flight(work.lane) < BATCHES_IN_FLIGHT
+                || state.tracks.open_count(work.lane) >= BATCH_LIMIT;
+            if is_due {
                 // On failure the device is lost, and settling fails what is outstanding, this submission too.
                 is_flushed = self.flush_lane(&mut state, work.lane);
             }
@@ -303,14 +327,19 @@ impl Core {
         flushed
     }
 
-    /// The device is lost: fails everything that is outstanding, and every semaphore.
+    /// The device is lost: fails everything that is outstanding, when nothing of it executes any more, and every semaphore.
     pub(crate) fn lose(&self, error: Error) {
         let error = self.gpu.lose(error).clone();
-        self.settle_lost(&error);
-        let timelines = std::mem::take(&mut self.timelines.lock().all);
-        for timeline in timelines.iter().filter_map(Weak::upgrade) {
-            timeline.fail(error.clone());
-        }
+        defer_callbacks(|| {
+            let settled = catch_unwind(AssertUnwindSafe(|| self.settle_lost(&error)));
+            let timelines = std::mem::take(&mut self.timelines.lock().all);
+            for timeline in timelines.iter().filter_map(Weak::upgrade) {
+                timeline.fail(error.clone());
+            }
+            if let Err(panic) = settled {
+                resume_unwind(panic);
+            }
+        });
     }
 
     /// Adds the timeline of a semaphore. If the device is lost, it fails.

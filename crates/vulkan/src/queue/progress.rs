@@ -6,43 +6,53 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use rehal_base::{Error, Result};
 
+use super::lane::WATCH;
 use super::{Core, Frontier, State};
 
 /// How long work is left to the threads that wait for it, before this thread watches it.
 const LINGER: Duration = Duration::from_millis(1);
-/// The longest wait before the watchdog looks.
-const WATCH: Duration = Duration::from_millis(20);
 
-/// The thread that watches the device for those that do not: callbacks, other devices, and work that no thread waits for.
+/// The threads of a device: one that watches it for those that do not, which are callbacks, other devices, and work that no
+/// thread waits for; and a watchdog, if work has a timeout.
 pub(crate) struct Progress {
     core: Arc<Core>,
-    thread: Option<JoinHandle<()>>,
+    threads: [Option<JoinHandle<()>>; 2],
 }
 
 impl Progress {
-    /// Starts the thread.
+    /// Starts the threads.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Self> {
-        let watched = core.clone();
-        let thread = thread::Builder::new()
-            .name("vulkan".into())
-            .spawn(move || watched.watch())
-            .map_err(|error| Error::io("starting a thread", &error))?;
-        Ok(Self { core: core.clone(), thread: Some(thread) })
+        // Dropped, and so joined, if the second cannot be started.
+        let mut progress = Self { core: core.clone(), threads: [None, None] };
+        progress.threads[0] = Some(spawn("vulkan", core, Core::watch)?);
+        if let Some(timeout) = core.timeout {
+            progress.threads[1] = Some(spawn("vulkan watchdog", core, move |core| core.guard(timeout))?);
+        }
+        Ok(progress)
     }
+}
+
+fn spawn(name: &str, core: &Arc<Core>, run: impl FnOnce(&Core) + Send + 'static) -> Result<JoinHandle<()>> {
+    let core = core.clone();
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(move || run(&core))
+        .map_err(|error| Error::io("starting a thread", &error))
 }
 
 impl Drop for Progress {
     /// Waits until all work is complete, and settled.
     fn drop(&mut self) {
-        let mut state = self.core.state.lock();
-        state.is_closed = true;
-        drop(state);
+        self.core.state.lock().is_closed = true;
         self.core.work.notify_all();
-        let Some(thread) = self.thread.take() else { return };
-        // The last handle of the device may be dropped by a callback that this thread runs; it ends by itself then.
-        if thread.thread().id() != thread::current().id() {
-            // A panic of a callback was reported when it happened.
-            let _ = thread.join();
+        // In this order: the watchdog fails work that the other waits for.
+        for thread in self.threads.iter_mut().filter_map(Option::take) {
+            self.core.closed.notify_all();
+            // The last handle of the device may be dropped by a callback that this thread runs; it ends by itself then.
+            if thread.thread().id() != thread::current().id() {
+                // A panic was reported when it happened.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -80,33 +90,44 @@ impl Core {
         if self.flush().is_err() {
             return;
         }
-        let state = self.state.lock();
-        let mut next = Frontier::default();
-        for lane in 0..self.lanes.len() {
-            if let Some((position, _)) = state.tracks[lane].oldest() {
-                next.join(&Frontier::at(lane, position));
-            }
-        }
-        drop(state);
+        let next = self.state.lock().tracks.next();
         let slice = if self.timeout.is_some() { WATCH } else { Duration::MAX };
         match self.wait_on_device(&next, slice, vk::SemaphoreWaitFlags::ANY) {
             Ok(()) => self.settle(),
-            Err(vk::Result::TIMEOUT) => self.check_timeout(),
-            Err(error) => self.lose(self.lost_by(error)),
+            Err(vk::Result::TIMEOUT) => {}
+            Err(error) => self.lose(self.lost_by("waiting for a queue", error)),
         }
     }
 
-    /// Fails the device if its oldest work takes too long.
-    fn check_timeout(&self) {
-        let Some(timeout) = self.timeout else { return };
-        let state = self.state.lock();
-        let is_late = |since: Instant| since.elapsed() >= timeout;
-        let late = (0..self.lanes.len()).find_map(|lane| {
-            let (position, since) = state.tracks[lane].oldest()?;
-            is_late(since).then_some(Frontier::at(lane, position))
-        });
-        let Some(late) = late else { return };
-        let what = describe_late(&state, &late);
+    /// The watchdog. Other threads that wait for the device may be blocked by callbacks, or by work of another lane.
+    fn guard(&self, timeout: Duration) {
+        let look = WATCH.min(timeout / 4);
+        loop {
+            let mut state = self.state.lock();
+            if state.is_closed && state.entries.is_empty() {
+                return;
+            }
+            self.closed.wait_for(&mut state, look);
+            let is_idle = state.tracks.next().is_empty();
+            drop(state);
+            if !is_idle {
+                // See `watch`.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.check_timeout(timeout)));
+            }
+        }
+    }
+
+    /// Fails the device if a submission takes too long.
+    fn check_timeout(&self, timeout: Duration) {
+        if let Err(error) = self.poll() {
+            self.lose(self.lost_by("reading the progress of a queue", error));
+            return;
+        }
+        let (completed, now) = (self.completed(), Instant::now());
+        let mut state = self.state.lock();
+        state.tracks.complete(&completed, now);
+        let Some(late) = state.tracks.late(timeout, now) else { return };
+        let what = describe_late(&state, &late, &completed);
         drop(state);
         self.gpu.set_stuck();
         let message = format!("work has not completed within {timeout:?}: {what}");
@@ -115,11 +136,12 @@ impl Core {
 }
 
 /// The submissions that may be executing.
-fn describe_late(state: &State, late: &Frontier) -> String {
+fn describe_late(state: &State, late: &Frontier, completed: &Frontier) -> String {
     let names: Vec<_> = state
         .entries
         .iter()
-        .filter(|entry| entry.needs.is_reached(late))
+        .filter(|entry| entry.needs.is_reached(&late.joined(completed)))
+        .filter(|entry| !entry.needs.is_reached(completed))
         .take(4)
         .map(|entry| crate::command::describe(&entry.kept))
         .collect();

@@ -2,12 +2,12 @@ use std::collections::VecDeque;
 use std::iter::from_fn;
 use std::sync::atomic::Ordering;
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{defer_callbacks, for_each_unwinding};
 
 use super::{Core, Entry};
-use crate::error::failure;
 
 /// Submissions whose work is complete, and who settles their signals.
 ///
@@ -23,14 +23,12 @@ impl Core {
     /// Settles the signals of work that is complete.
     pub(crate) fn settle(&self) {
         if let Err(error) = self.poll() {
-            self.lose(error);
+            self.lose(self.lost_by("reading the progress of a queue", error));
             return;
         }
         let completed = self.completed();
         let mut state = self.state.lock();
-        for (lane, track) in state.tracks.iter_mut().enumerate() {
-            track.complete(completed.on(lane));
-        }
+        state.tracks.complete(&completed, Instant::now());
         let mut settling = self.settling.lock();
         let is_single = self.lanes.len() == 1;
         let mut index = 0;
@@ -49,12 +47,17 @@ impl Core {
         self.settle_ready();
     }
 
-    /// Fails everything that is outstanding.
+    /// Fails everything that is outstanding, when nothing of it executes any more.
     pub(super) fn settle_lost(&self, error: &Error) {
+        self.quiesce();
+        let completed = self.completed();
         let mut state = self.state.lock();
-        state.tracks.iter_mut().for_each(super::Track::clear);
+        state.tracks.clear();
         let mut settling = self.settling.lock();
-        settling.ready.extend(state.entries.drain(..).map(|entry| (entry, Err(error.clone()))));
+        settling.ready.extend(state.entries.drain(..).map(|entry| {
+            let is_complete = entry.needs.is_reached(&completed);
+            (entry, if is_complete { Ok(()) } else { Err(error.clone()) })
+        }));
         drop((settling, state));
         self.settle_ready();
     }
@@ -114,10 +117,5 @@ impl Core {
     /// The error of work that takes too long; `what` names it.
     pub(super) fn hang(&self, what: &str) -> Error {
         Error::new(rehal_base::StatusCode::DeadlineExceeded, format!("the device makes no progress: {what}"))
-    }
-
-    /// The error of a call of Vulkan that reads progress.
-    pub(super) fn lost_by(&self, error: ash::vk::Result) -> Error {
-        failure("waiting for a queue", error)
     }
 }

@@ -1,0 +1,170 @@
+//! Faults that software drivers do not have by themselves, and a device that is gone.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../tests/formats/assembler.rs"]
+mod assembler;
+#[path = "../../tests/formats/spinning.rs"]
+mod spinning;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ash::vk;
+use rehal_base::{Error, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
+    Timeline, WorkgroupCount,
+};
+
+use super::faults::Call;
+use super::{Core, Frontier};
+use crate::device::core_of;
+use crate::{VulkanDriver, VulkanOptions};
+
+const OUT_OF_MEMORY: vk::Result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// A device with a kernel that takes a while.
+struct Fixture {
+    device: Device,
+    core: Arc<Core>,
+    executable: Executable,
+    buffer: Buffer,
+}
+
+impl Fixture {
+    fn new(options: VulkanOptions) -> Self {
+        let driver = Driver::new(VulkanDriver::default());
+        let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
+        let params = ExecutableParams {
+            label: "",
+            affinity: QUEUE_AFFINITY_ANY,
+            caching_mode: CachingMode::empty(),
+            format: "vulkan-spirv-raw",
+            data: &spinning::spinning().bytes(),
+            constants: &[],
+        };
+        #[allow(unsafe_code, reason = "the test's kernel")]
+        // SAFETY: it accesses only its binding.
+        let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();
+        let buffer = device.allocate_buffer(BufferParams::default(), 1024).unwrap();
+        let fixture = Self { core: core_of(&device), device, executable, buffer };
+        let done = fixture.semaphore();
+        let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+        queue.signal(&[done.at(1)]).fill(&fixture.buffer, &[0], 0).unwrap();
+        done.wait(1, LONG).unwrap();
+        fixture
+    }
+
+    fn semaphore(&self) -> Semaphore {
+        self.device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+    }
+
+    /// Submits work that takes some hundred milliseconds, or much longer on devices that do not end loops.
+    fn spin(&self, signals: &[&Semaphore]) {
+        let bindings = [BufferRef::whole(&self.buffer)];
+        let signals: Vec<_> = signals.iter().map(|it| it.at(1)).collect();
+        let dispatch: Dispatch<Live<'_>> = Dispatch {
+            executable: &self.executable,
+            function: 0,
+            workgroup_size: [0; 3],
+            workgroup_count: WorkgroupCount::Static([100, 1, 1]),
+            dynamic_local_memory: 0,
+            constants: &[],
+            bindings: &bindings[..],
+            flags: DispatchFlags::empty(),
+        };
+        self.device.queue(QUEUE_AFFINITY_ANY).signal(&signals).dispatch(&dispatch).unwrap();
+    }
+
+    fn fill(&self, signal: &Semaphore) -> Result<(), Error> {
+        self.device.queue(QUEUE_AFFINITY_ANY).signal(&[signal.at(1)]).fill(&self.buffer, &[1], 0)
+    }
+}
+
+fn assert_lost_by_memory(error: &Error) {
+    assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+    assert!(error.message().starts_with("the device is lost: "), "{error}");
+    assert!(error.message().ends_with("memory"), "{error}");
+}
+
+#[test]
+fn a_failed_submission_waits_for_what_executes() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let (first, second) = (fixture.semaphore(), fixture.semaphore());
+    let on_host = Semaphore::new(Timeline::new(0));
+    fixture.spin(&[&first, &on_host]);
+    assert_eq!(fixture.core.completed(), Frontier::at(0, 1), "the kernel executes");
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    assert_lost_by_memory(&fixture.fill(&second).unwrap_err());
+    // The kernel's commands and memory are released now.
+    assert_eq!(fixture.core.completed(), Frontier::at(0, 2));
+    assert_eq!(on_host.query().unwrap(), 1, "what was complete has not failed");
+    for semaphore in [&first, &second, &fixture.semaphore()] {
+        assert_lost_by_memory(&semaphore.query().unwrap_err());
+        assert_lost_by_memory(&semaphore.wait(1, LONG).unwrap_err());
+    }
+    assert_lost_by_memory(&fixture.fill(&second).unwrap_err());
+}
+
+#[test]
+fn a_thread_that_waits_for_collected_work_gets_its_failure() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let semaphores = [(); 3].map(|()| fixture.semaphore());
+    // The third is collected, while two batches are in flight.
+    semaphores.iter().for_each(|it| fixture.spin(&[it]));
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    assert_lost_by_memory(&semaphores[2].wait(1, LONG).unwrap_err());
+    assert_eq!(fixture.core.completed(), Frontier::at(0, 3));
+    assert!(fixture.core.wait(&Frontier::at(0, 4), None), "what is never submitted is not waited for");
+}
+
+#[test]
+fn a_failure_to_read_progress_waits_for_what_executes() {
+    for call in [Call::Poll, Call::Wait] {
+        let fixture = Fixture::new(VulkanOptions::default());
+        let semaphore = fixture.semaphore();
+        fixture.core.faults.inject(call, vk::Result::ERROR_OUT_OF_HOST_MEMORY);
+        fixture.spin(&[&semaphore]);
+        assert_lost_by_memory(&semaphore.wait(1, LONG).unwrap_err());
+        assert_eq!(fixture.core.completed(), Frontier::at(0, 2), "{call:?}");
+        assert!(!fixture.core.gpu().is_stuck());
+    }
+}
+
+#[test]
+fn nothing_is_destroyed_if_the_device_cannot_be_waited_for() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let (first, second) = (fixture.semaphore(), fixture.semaphore());
+    fixture.spin(&[&first]);
+    for _ in 0..200 {
+        fixture.core.faults.inject(Call::Wait, OUT_OF_MEMORY);
+    }
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    assert_lost_by_memory(&fixture.fill(&second).unwrap_err());
+    assert!(fixture.core.gpu().is_stuck());
+    assert_lost_by_memory(&first.query().unwrap_err());
+}
+
+#[test]
+fn a_device_that_vulkan_lost_is_not_waited_for() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let semaphore = fixture.semaphore();
+    fixture.core.faults.inject(Call::Submit, vk::Result::ERROR_DEVICE_LOST);
+    let error = fixture.fill(&semaphore).unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (StatusCode::Internal, "submitting to a queue: the device is lost")
+    );
+    assert_eq!(semaphore.query().unwrap_err().message(), error.message());
+}
+
+#[test]
+fn a_released_device_takes_no_work() {
+    let Fixture { device, core, executable, buffer } = Fixture::new(VulkanOptions::default());
+    drop((device, executable, buffer));
+    let error = core.issue(Box::new(KeptSubmission::empty()), Frontier::at(0, 1), None).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Aborted, "{error}");
+    assert!(core.state.lock().entries.is_empty());
+}

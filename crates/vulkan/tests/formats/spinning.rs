@@ -1,0 +1,29 @@
+//! A kernel that takes a while.
+
+use spirv::{Op, StorageClass};
+
+use super::assembler::Module;
+
+/// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
+/// milliseconds, so that the number of workgroups determines how long it takes.
+pub fn spinning() -> Module {
+    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
+    types
+        .op(Op::Constant, &[3, 9, 1])
+        .op(Op::TypeBool, &[10])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[400])
+                .op(Op::LoopMerge, &[403, 402, 0])
+                .op(Op::Branch, &[401])
+                .op(Op::Label, &[401])
+                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
+                .op(Op::IEqual, &[10, 302, 301, 8])
+                .op(Op::BranchConditional, &[302, 402, 403])
+                .op(Op::Label, &[402])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[403])
+        })
+}
