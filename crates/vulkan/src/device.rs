@@ -18,7 +18,7 @@ use crate::driver::{VULKAN, VulkanOptions};
 use crate::executable::{VulkanExecutable, format, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
-use crate::host_work::{is_for_host, perform};
+use crate::host_work::{self, is_for_host};
 use crate::issue::Issuer;
 use crate::physical::Physical;
 use crate::profile;
@@ -78,7 +78,7 @@ impl Ready {
     fn run(&self, kept: Box<KeptSubmission>) {
         if is_for_host(kept.op()) {
             // The signals fail if the job is dropped.
-            let _ = run_on_host(&self.core, &self.executor, self.maps_device_memory, kept);
+            let _ = host_work::run(&self.core, &self.executor, self.maps_device_memory, kept);
             return;
         }
         let after = match remaining(&self.core, &kept) {
@@ -104,16 +104,6 @@ fn remaining(core: &Core, kept: &KeptSubmission) -> Result<Frontier> {
         }
     }
     Ok(after)
-}
-
-fn run_on_host(
-    core: &Arc<Core>,
-    executor: &ExecutorHandle,
-    maps_device_memory: bool,
-    kept: Box<KeptSubmission>,
-) -> Result<()> {
-    let core = core.clone();
-    executor.run(move || perform(&core, maps_device_memory, kept))
 }
 
 impl VulkanDevice {
@@ -349,7 +339,7 @@ impl DeviceBackend for VulkanDevice {
         let mut kept = self.core.take_spare();
         kept.keep(submission, note)?;
         if is_for_host {
-            run_on_host(&self.core, &self.executor.handle(), self.options.maps_device_memory, kept)?;
+            host_work::run(&self.core, &self.executor.handle(), self.options.maps_device_memory, kept)?;
         } else {
             self.issuer.issue(kept, after)?;
         }

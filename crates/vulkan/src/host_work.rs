@@ -6,6 +6,7 @@ use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::{HostCallFlags, HostMemory, KeptSubmission, QueueOp, Store};
 
 use crate::command::{Place, Repeats};
+use crate::executor::ExecutorHandle;
 use crate::memory::Allocation;
 use crate::queue::{Core, Frontier, Uses, Work};
 
@@ -19,43 +20,68 @@ pub(crate) fn is_for_host<N: rehal_hal::Names>(operation: &QueueOp<N>) -> bool {
     matches!(operation, QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. })
 }
 
-/// Performs an operation whose waits are reached, and settles its signals.
-pub(crate) fn perform(core: &Arc<Core>, maps_device_memory: bool, kept: Box<KeptSubmission>) {
-    let store = kept.store();
+/// Performs an operation whose waits are reached, on a thread of the executor, and settles its signals. Fails if it cannot be run;
+/// the signals have failed then.
+pub(crate) fn run(
+    core: &Arc<Core>,
+    executor: &ExecutorHandle,
+    maps_device_memory: bool,
+    kept: Box<KeptSubmission>,
+) -> Result<()> {
+    if let QueueOp::HostCall { .. } = kept.op() {
+        return executor.call(move || call(&kept));
+    }
+    let core = core.clone();
+    executor.transfer(move |slot| {
+        start(&kept);
+        let outcome = transfer_file(&core, maps_device_memory, &kept);
+        // Callbacks of the signals may wait for another transfer.
+        drop(slot);
+        kept.promise().settle(&outcome.map_err(|error| error.context(kept.op().name())));
+    })
+}
+
+fn start(kept: &KeptSubmission) {
     if let Some(profile) = kept.profile() {
         profile.ready();
     }
+}
+
+/// Calls the host.
+fn call(kept: &KeptSubmission) {
+    start(kept);
+    let QueueOp::HostCall { call, arguments, flags } = kept.op() else { return };
+    let call = &kept.store().host_calls[*call as usize];
+    if flags.contains(HostCallFlags::NON_BLOCKING) {
+        kept.promise().settle(&Ok(()));
+        // Its outcome has no receiver.
+        let _ = (call.0)(*arguments);
+        return;
+    }
+    let promise = kept.promise();
+    match (call.0)(*arguments) {
+        Err(error) if error.code() == StatusCode::Deferred => promise.defer(),
+        outcome => promise.settle(&outcome.map_err(|error| error.context(kept.op().name()))),
+    }
+}
+
+/// Reads or writes a file.
+fn transfer_file(core: &Arc<Core>, maps_device_memory: bool, kept: &KeptSubmission) -> Result<()> {
+    let store = kept.store();
     match kept.op() {
-        QueueOp::HostCall { call, arguments, flags } => {
-            let call = &store.host_calls[*call as usize];
-            if flags.contains(HostCallFlags::NON_BLOCKING) {
-                kept.promise().settle(&Ok(()));
-                // Its outcome has no receiver.
-                let _ = (call.0)(*arguments);
-                return;
-            }
-            let promise = kept.promise();
-            match (call.0)(*arguments) {
-                Err(error) if error.code() == StatusCode::Deferred => promise.defer(),
-                outcome => promise.settle(&outcome.map_err(|error| error.context(kept.op().name()))),
-            }
-        }
         QueueOp::Read { file, file_offset, target, .. } => {
             let file = store.files[*file as usize].backend();
             let read = |offset, memory: &HostMemory, range| file.read_at(file_offset + offset, memory, range);
-            let outcome = transfer(core, maps_device_memory, store, target, Direction::ToDevice, &read);
-            kept.promise().settle(&outcome.map_err(|error| error.context(kept.op().name())));
+            transfer(core, maps_device_memory, store, target, Direction::ToDevice, &read)
         }
         QueueOp::Write { source, file, file_offset, .. } => {
             let file = store.files[*file as usize].backend();
             let write =
                 |offset, memory: &HostMemory, range| file.write_at(file_offset + offset, memory, range);
-            let outcome = transfer(core, maps_device_memory, store, source, Direction::ToHost, &write);
-            kept.promise().settle(&outcome.map_err(|error| error.context(kept.op().name())));
+            transfer(core, maps_device_memory, store, source, Direction::ToHost, &write)
         }
         operation => {
-            let error = Error::new(StatusCode::Internal, format!("{} is not the host's", operation.name()));
-            kept.promise().settle(&Err(error));
+            Err(Error::new(StatusCode::Internal, format!("{} does not transfer a file", operation.name())))
         }
     }
 }

@@ -19,7 +19,8 @@ use rehal_hal::profile::{
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBufferMode, CommandBufferParams,
     CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, FunctionInfo,
-    Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+    HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
+    WorkgroupCount,
 };
 use rehal_vulkan::{VulkanDriver, VulkanOptions};
 use spinning::spinning;
@@ -279,7 +280,7 @@ fn freed_transient_memory_is_reused_in_queue_order() {
     let device = device(VulkanOptions::default());
     let timeline = semaphore(&device);
     let queue = device.queue(QUEUE_AFFINITY_ANY);
-    // All are submitted before the first is complete; together they would exceed any heap.
+    // Hundreds are outstanding at a time; together they would exceed any heap.
     for cycle in 0..4096 {
         let points: Vec<_> = (3 * cycle..3 * cycle + 4).map(|value| timeline.at(value)).collect();
         let buffer = queue
@@ -292,6 +293,46 @@ fn freed_transient_memory_is_reused_in_queue_order() {
         queue.wait(&points[2..3]).signal(&points[3..4]).dealloca(&buffer, 0).unwrap();
     }
     timeline.wait(3 * 4096, Some(Duration::from_secs(100))).unwrap();
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn outstanding_reads_of_files_share_few_threads() {
+    let mut options = VulkanOptions::default();
+    // So that files are staged.
+    options.maps_device_memory = false;
+    let device = device(options);
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let (flag, size) = (words(&device, 4), 1 << 20);
+    let bytes: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+    let file = HostFile::from_bytes(&bytes).unwrap();
+    let file = device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+    let target = device.allocate_buffer(BufferParams::default(), size).unwrap();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    // The device is busy meanwhile.
+    let (before, busy) = (threads(), semaphore(&device));
+    let bindings = [BufferRef::whole(&flag)];
+    queue.signal(&[busy.at(1)]).dispatch(&spin(&executable, &bindings, 100)).unwrap();
+    let done: Vec<_> = (0..200).map(|_| semaphore(&device)).collect();
+    let mut most = 0;
+    for done in &done {
+        queue.signal(&[done.at(1)]).read(&file, 0, &target, 0).unwrap();
+        most = most.max(threads());
+    }
+    // llvmpipe has threads of its own.
+    assert!(most <= before + 32, "{most} threads, {before} before");
+    for done in &done {
+        done.wait(1, Some(Duration::from_secs(120))).unwrap();
+    }
+    let (readable, copied) = (words(&device, size / 4), semaphore(&device));
+    queue.signal(&[copied.at(1)]).copy(&target, &readable, 0).unwrap();
+    copied.wait(1, Some(Duration::from_secs(60))).unwrap();
+    let mut read = vec![0; size as usize];
+    readable.read(0, &mut read).unwrap();
+    assert!(read == bytes);
 }
 
 #[test]
