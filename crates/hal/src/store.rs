@@ -124,6 +124,12 @@ pub struct Store {
 }
 
 impl Store {
+    /// The capacity in bytes of what may be large: data, and references to buffers.
+    pub fn capacity_bytes(&self) -> usize {
+        let references = self.lists.buffer_refs.capacity() + self.buffers.capacity();
+        self.bytes.capacity() + references * size_of::<BufferRef<u32>>()
+    }
+
     /// Drops everything but keeps the capacity.
     pub fn clear(&mut self) {
         self.lists.clear();

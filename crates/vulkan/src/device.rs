@@ -352,6 +352,7 @@ impl DeviceBackend for VulkanDevice {
         self.core.settle();
         self.pending.fail_stranded();
         self.core.pool().release(&self.core.completed(), 0);
+        self.core.trim();
         self.core.tools().trim();
         self.core.memory().trim();
         Ok(())

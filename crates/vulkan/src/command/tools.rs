@@ -9,7 +9,7 @@ use crate::memory::{Allocation, Kind, Memory};
 use crate::queue::Uses;
 
 /// Limit on the recorders that are kept for reuse.
-const SPARE_LIMIT: usize = 64;
+const SPARE_LIMIT: usize = 256;
 
 /// What recording commands needs: memory, and recorders that are reused.
 pub(crate) struct Tools {

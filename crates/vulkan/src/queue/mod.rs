@@ -137,6 +137,10 @@ const BATCH_LIMIT: usize = 128;
 const BATCHES_IN_FLIGHT: usize = 2;
 /// Limit on the kept submissions whose memory is reused.
 const SPARE_LIMIT: usize = 64;
+/// Limit on the bytes of each: data of updates may be large.
+const SPARE_BYTES: usize = 64 << 10;
+/// Limit on the outstanding submissions, each of which may have a command pool: further ones wait until half of them are complete.
+const OUTSTANDING_LIMIT: usize = 1024;
 
 impl Core {
     /// The queues of a device.
@@ -201,9 +205,18 @@ impl Core {
         self.spare.lock().pop().unwrap_or_else(|| Box::new(KeptSubmission::empty()))
     }
 
-    /// Keeps the memory of a submission that is settled.
+    /// Releases the memory that is kept for submissions.
+    pub(crate) fn trim(&self) {
+        let spare = std::mem::take(&mut *self.spare.lock());
+        drop(spare);
+    }
+
+    /// Keeps the memory of a submission that is settled, unless it is large.
     fn give_spare(&self, mut kept: Box<KeptSubmission>) {
         kept.clear();
+        if kept.store().capacity_bytes() > SPARE_BYTES {
+            return;
+        }
         let mut spare = self.spare.lock();
         if spare.len() < SPARE_LIMIT {
             spare.push(kept);
@@ -213,7 +226,8 @@ impl Core {
     /// Issues a submission, which has no commands, or those of `work`, after the work of `after`. Its signals are settled when
     /// all of that is complete. Returns what signals them.
     ///
-    /// If it fails, so do the signals.
+    /// If it fails, so do the signals. If too many submissions are outstanding, it waits for the first of them, which wait for nothing
+    /// but one another.
     pub(crate) fn issue(
         &self,
         kept: Box<KeptSubmission>,
@@ -262,6 +276,8 @@ impl Core {
         state.is_demanded |= self.schedule(&kept, needs);
         state.insert(Entry { kept, needs, _uses: uses });
         self.wake(&mut state);
+        let is_full = state.entries.len() >= OUTSTANDING_LIMIT;
+        let relief = is_full.then(|| state.entries[OUTSTANDING_LIMIT / 2].needs);
         drop(state);
         if let Err(error) = is_flushed {
             self.lose(error.clone());
@@ -271,7 +287,10 @@ impl Core {
             // It was lost meanwhile.
             self.settle_lost(&loss.clone());
         }
-        if needs.is_reached(&self.completed()) {
+        if let Some(first) = relief {
+            while !self.wait(&first, None) {}
+            self.settle();
+        } else if needs.is_reached(&self.completed()) {
             self.settle();
         }
         Ok(needs)

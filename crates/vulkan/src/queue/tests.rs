@@ -18,7 +18,7 @@ use rehal_hal::{
 };
 
 use super::faults::Call;
-use super::{Core, Frontier};
+use super::{Core, Frontier, OUTSTANDING_LIMIT, SPARE_BYTES};
 use crate::device::core_of;
 use crate::{VulkanDriver, VulkanOptions};
 
@@ -167,4 +167,38 @@ fn a_released_device_takes_no_work() {
     let error = core.issue(Box::new(KeptSubmission::empty()), Frontier::at(0, 1), None).unwrap_err();
     assert_eq!(error.code(), StatusCode::Aborted, "{error}");
     assert!(core.state.lock().entries.is_empty());
+}
+
+#[test]
+fn outstanding_submissions_are_limited() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let (busy, timeline) = (fixture.semaphore(), fixture.semaphore());
+    fixture.spin(&[&busy]);
+    let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+    let mut most = 0;
+    for value in 0..3000 {
+        let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
+        queue.wait(&waits).signal(&signals).fill(&fixture.buffer, &[1], 0).unwrap();
+        most = most.max(fixture.core.state.lock().entries.len());
+    }
+    assert!((OUTSTANDING_LIMIT / 2..=OUTSTANDING_LIMIT).contains(&most), "{most}");
+    timeline.wait(3000, LONG).unwrap();
+}
+
+#[test]
+fn the_memory_of_large_submissions_is_not_kept() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let buffer = fixture.device.allocate_buffer(BufferParams::default(), 8 << 20).unwrap();
+    let (queue, done) = (fixture.device.queue(QUEUE_AFFINITY_ANY), fixture.semaphore());
+    for (value, size) in (0..).zip([16, 8 << 20, 64, 8 << 20]) {
+        queue
+            .signal(&[done.at(value + 1)])
+            .update(&vec![1; size], BufferRef::range(&buffer, 0, size as u64), 0)
+            .unwrap();
+        done.wait(value + 1, LONG).unwrap();
+    }
+    let spare = || fixture.core.spare.lock().iter().map(|it| it.store().capacity_bytes()).collect::<Vec<_>>();
+    assert!(spare().iter().all(|bytes| *bytes <= SPARE_BYTES), "{:?}", spare());
+    fixture.device.trim().unwrap();
+    assert!(spare().is_empty());
 }
