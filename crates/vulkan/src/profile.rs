@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "reads the clocks of the device")]
 
 use ash::vk;
+use parking_lot::Mutex;
 use rehal_base::Result;
 use rehal_hal::profile::{
     ClockSample, DeviceQueueEvent, DispatchEvent, ProfileData, ProfileSession, ProfiledCommand,
@@ -83,10 +84,11 @@ impl Timed {
     }
 
     /// Reports the times of a submission that is complete.
-    pub(crate) fn report(&self, profile: &ProfiledSubmission, recorder: &Recorder) {
+    pub(crate) fn report(&self, profile: &ProfiledSubmission, recorder: &Recorder, clock: &Ticks) {
         // Without times there is nothing to report; profiling does not fail the work.
         let Ok(ticks) = recorder.read_timestamps() else { return };
-        let tick = |index: usize| ticks.get(index).copied().unwrap_or(0) & self.mask;
+        let now = now_ns();
+        let tick = |index: usize| clock.extend(ticks.get(index).copied().unwrap_or(0), now, self.mask);
         let (sink, operation) = (profile.session().sink(), *profile.operation());
         if self.has_operation {
             let last = ticks.len().saturating_sub(1);
@@ -190,9 +192,48 @@ fn describe_command(store: &Store, command: &Command<Indexed>, gpu: &Gpu) -> Opt
     Some(ProfiledCommand { kind, uses_binding_table })
 }
 
+/// Timestamps of a device, in 64 bits. Those of its queues may have fewer, and start from 0 again after hours, or minutes; which
+/// of the values it is follows from the host's clock.
+pub(crate) struct Ticks {
+    ns_per_tick: f64,
+    /// A timestamp, extended, and the host's time of it.
+    base: Mutex<Option<(u64, i64)>>,
+}
+
+impl Ticks {
+    /// The timestamps of a device whose clock has not been read yet.
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        Self { ns_per_tick: f64::from(gpu.limits().timestamp_period), base: Mutex::new(None) }
+    }
+
+    /// A timestamp that was written before `now_ns` of the host.
+    fn extend(&self, tick: u64, now_ns: i64, mask: u64) -> u64 {
+        extend(*self.base.lock(), self.ns_per_tick, tick, now_ns, mask)
+    }
+
+    /// A timestamp that was written at `host_ns` of the host: those that follow are extended from it.
+    fn sample(&self, tick: u64, host_ns: i64, mask: u64) -> u64 {
+        let mut base = self.base.lock();
+        let extended = extend(*base, self.ns_per_tick, tick, host_ns, mask);
+        *base = Some((extended, host_ns));
+        extended
+    }
+}
+
+/// The last value with the valid bits of `tick` that is not in the future, as far as the clocks may differ.
+fn extend(base: Option<(u64, i64)>, ns_per_tick: f64, tick: u64, now_ns: i64, mask: u64) -> u64 {
+    let (Some((base_tick, base_ns)), Some(period)) = (base, mask.checked_add(1)) else { return tick & mask };
+    // The cast saturates.
+    let passed = (now_ns.saturating_sub(base_ns) as f64 / ns_per_tick) as u64;
+    let latest = base_tick.saturating_add(passed).saturating_add(period / 4);
+    let extended = (latest & !mask) | (tick & mask);
+    if extended <= latest { extended } else { extended.saturating_sub(period) }
+}
+
 /// Reads the clocks of device and host at the same moment.
 pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     let gpu = core.gpu();
+    let mask = gpu.timestamp_mask(gpu.families()[0]);
     if let Some(clock) = gpu.clock() {
         let domains = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC]
             .map(|domain| vk::CalibratedTimestampInfoEXT::default().time_domain(domain));
@@ -200,7 +241,8 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
         let (ticks, _) = unsafe { clock.get_calibrated_timestamps(&domains) }
             .map_err(|error| failure("reading the clocks", error))?;
         let host_ns = ticks[1] as i64;
-        return Ok(ClockSample { device_tick: ticks[0], host_before_ns: host_ns, host_after_ns: host_ns });
+        let device_tick = core.ticks().sample(ticks[0], host_ns, mask);
+        return Ok(ClockSample { device_tick, host_before_ns: host_ns, host_after_ns: host_ns });
     }
     // A timestamp is written between two readings of the host's clock.
     let mut recorder = core.tools().take_recorder(gpu.families()[0])?;
@@ -216,6 +258,48 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     while !core.wait(&work, None) {}
     let host_after_ns = now_ns();
     core.settle();
-    let device_tick = sampled.load(std::sync::atomic::Ordering::Acquire);
+    let tick = sampled.load(std::sync::atomic::Ordering::Acquire);
+    let device_tick = core.ticks().sample(tick, host_after_ns, mask);
     Ok(ClockSample { device_tick, host_before_ns, host_after_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_with_few_bits_do_not_wrap() {
+        let mask = (1 << 36) - 1;
+        let ns_per_tick = 83.333;
+        let (start, start_ns) = (mask - 1000, 5_000_000_000);
+        let mut base = None;
+        let first = extend(base, ns_per_tick, start, start_ns, mask);
+        assert_eq!(first, start);
+        base = Some((first, start_ns));
+        // For two days, in which it wraps thirty times, with a clock that is 100 ppm fast; the last sample is always an hour old.
+        let mut last = first;
+        for minute in 1..2 * 24 * 60_u64 {
+            let passed = minute as f64 * 60e9 / ns_per_tick * 1.0001;
+            let truth = start + passed as u64;
+            let now = start_ns + (minute * 60_000_000_000) as i64;
+            let extended = extend(base, ns_per_tick, truth & mask, now, mask);
+            assert_eq!(extended, truth, "minute {minute}");
+            // A timestamp that is read long after it was written.
+            assert_eq!(extend(base, ns_per_tick, last & mask, now, mask), last);
+            last = truth;
+            if minute % 60 == 0 {
+                base = Some((extended, now));
+            }
+        }
+        assert!(last > 30 * mask);
+    }
+
+    #[test]
+    fn timestamps_with_all_bits_are_what_they_are() {
+        for base in [None, Some((7, 0)), Some((u64::MAX, i64::MAX))] {
+            assert_eq!(extend(base, 1.0, u64::MAX, -1, u64::MAX), u64::MAX);
+            assert_eq!(extend(base, 1.0, 0, i64::MAX, u64::MAX), 0);
+        }
+        assert_eq!(extend(None, 1.0, 0x1_23, 0, 0xff), 0x23);
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) use progress::Progress;
 use crate::command::{Instance, Recorder, Tools};
 use crate::gpu::Gpu;
 use crate::memory::{Block, Memory, Pool};
-use crate::profile::Timed;
+use crate::profile::{Ticks, Timed};
 use crate::semaphore::VulkanSemaphore;
 use faults::Faults;
 use lane::Lane;
@@ -62,6 +62,7 @@ pub(crate) struct Core {
     timeout: Option<Duration>,
     /// Whether Vulkan has reported that the device is lost: nothing executes then.
     is_gone: AtomicBool,
+    ticks: Ticks,
     faults: Faults,
     /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
     turnstile: Mutex<()>,
@@ -161,6 +162,7 @@ impl Core {
             timelines: Mutex::default(),
             timeout,
             is_gone: AtomicBool::new(false),
+            ticks: Ticks::new(gpu),
             faults: Faults::default(),
             turnstile: Mutex::default(),
         }))
@@ -184,6 +186,11 @@ impl Core {
     /// What recording commands needs.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
+    }
+
+    /// The timestamps of the device.
+    pub(crate) fn ticks(&self) -> &Ticks {
+        &self.ticks
     }
 
     /// The number of lanes: the first is for all work, the second, if there is one, for transfers.

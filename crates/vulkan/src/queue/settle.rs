@@ -102,7 +102,7 @@ impl Core {
         }
         if let (Some(recorder), Ok(())) = (&uses.recorder, outcome) {
             if let (Some(timed), Some(profile)) = (&uses.timed, kept.profile()) {
-                timed.report(profile, recorder);
+                timed.report(profile, recorder, &self.ticks);
             }
             if let (Some(sampled), Ok(ticks)) = (&uses.sampled, recorder.read_timestamps()) {
                 sampled.store(ticks.first().copied().unwrap_or(0), Ordering::Release);
