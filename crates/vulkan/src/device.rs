@@ -259,8 +259,11 @@ impl DeviceBackend for VulkanDevice {
             return Err(unsupported(&self.info, "imported memory"));
         }
         let size = memory.length();
-        let writes = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::TRANSFER_TARGET;
-        // The device would fault on writes to read-only memory.
+        // Kernels may write to whatever they bind.
+        let writes = BufferUsage::DISPATCH_STORAGE_READ
+            | BufferUsage::DISPATCH_STORAGE_WRITE
+            | BufferUsage::TRANSFER_TARGET;
+        // The device never writes to read-only memory.
         let memory = if memory.is_writable() || !params.usage.intersects(writes) {
             memory
         } else {

@@ -186,6 +186,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// Keeps memory alive that the commands write. Fails also if it must not be written.
+    fn keep_written(&mut self, place: &Place) -> Result<()> {
+        place.allocation().block().require_writable()?;
+        self.keep(place)
+    }
+
     /// Keeps code alive with the commands.
     pub(crate) fn keep_executable(&mut self, executable: &Executable) {
         if !self.executables.iter().any(|kept| kept.is_same(executable)) {
@@ -218,7 +224,7 @@ impl Recorder {
         if start == end {
             return Ok(());
         }
-        self.keep(target)?;
+        self.keep_written(target)?;
         let buffer = target.allocation().block().buffer();
         let (first, last) = (start.next_multiple_of(4).min(end), (end / 4 * 4).max(start));
         let at = |offset: u64| pattern[((offset - start) % pattern.len() as u64) as usize];
@@ -251,7 +257,7 @@ impl Recorder {
         }
         let is_inline = bytes.len() <= INLINE_UPDATE && bytes.len().is_multiple_of(4);
         if is_inline && target.offset().is_multiple_of(4) {
-            self.keep(target)?;
+            self.keep_written(target)?;
             let buffer = target.allocation().block().buffer();
             // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
             unsafe {
@@ -269,7 +275,7 @@ impl Recorder {
             return Ok(());
         }
         self.keep(source)?;
-        self.keep(target)?;
+        self.keep_written(target)?;
         let region = [vk::BufferCopy {
             src_offset: source.offset(),
             dst_offset: target.offset(),
@@ -361,7 +367,8 @@ impl Recorder {
         bindings: &[Place],
     ) -> Result<()> {
         self.keep_executable(executable);
-        bindings.iter().try_for_each(|place| self.keep(place))?;
+        // Kernels may write to all that is bound.
+        bindings.iter().try_for_each(|place| self.keep_written(place))?;
         match pipeline.slots() {
             Slots::Descriptors(slots) => self.bind_descriptors(pipeline, slots, bindings)?,
             Slots::Addresses(layout) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::vk;
 use parking_lot::Mutex;
-use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 
 use super::kinds::Kind;
 use super::ranges::{Alignment, Ranges};
@@ -27,8 +27,8 @@ pub(crate) struct Block {
     /// The device's address of the first byte, or 0.
     address: u64,
     free: Mutex<Ranges>,
-    /// Memory of the program that the block is made of.
-    _imported: Option<HostMemory>,
+    /// Memory of the program that the block is made of, and where it begins in the block.
+    imported: Option<(Arc<HostMemory>, u64)>,
 }
 
 // SAFETY: the pointer is not dereferenced here; the memory that it points to is accessed only through `HostMemory`.
@@ -108,6 +108,17 @@ impl Block {
         Err(Error::invalid_argument("the buffer belongs to another Vulkan device"))
     }
 
+    /// Fails if it is memory of the program that must not be written: the program may have references to it.
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        match &self.imported {
+            Some((memory, _)) if !memory.is_writable() => Err(Error::new(
+                StatusCode::PermissionDenied,
+                "the device must not write to the buffer: it is made of constant memory",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Its id: unique in the process.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -136,6 +147,11 @@ impl Block {
     ) -> Option<HostMemory> {
         if self.mapped.is_null() || !range.fits(self.length) {
             return None;
+        }
+        if let Some((memory, start)) = &self.imported {
+            // The program's access to it stays what it is: constant memory is not written through the mapping either.
+            let offset = range.offset.checked_sub(*start)?;
+            return HostMemory::part(memory, Range { offset, length: range.length }).ok();
         }
         // SAFETY: the range is in the block, which is mapped as a whole.
         let pointer = NonNull::new(unsafe { self.mapped.add(range.offset as usize) })?;
@@ -313,7 +329,7 @@ impl Parts {
             mapped,
             address,
             free: Mutex::new(Ranges::new(self.length)),
-            _imported: self.imported.take().map(|(memory, _)| memory),
+            imported: self.imported.take().map(|(memory, pages)| (Arc::new(memory), pages.offset)),
         };
         // The block owns them now.
         (self.buffer, self.memory, self.is_counted) = (vk::Buffer::null(), vk::DeviceMemory::null(), false);

@@ -1,0 +1,152 @@
+//! The memory of buffers: of the program, of queues, and of commands that are submitted many times.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "formats/assembler.rs"]
+mod assembler;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use assembler::Module;
+use rehal_base::{HostMemory, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
+    SemaphoreFlags, WorkgroupCount,
+};
+use rehal_vulkan::{VulkanDriver, VulkanOptions};
+use spirv::{Op, StorageClass};
+
+fn device() -> Device {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = DRIVER.get_or_init(|| Driver::new(VulkanDriver::default()));
+    driver.create_device("", &OptionSet::default().with(VulkanOptions::default())).unwrap()
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+fn mappable() -> BufferParams {
+    BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    }
+}
+
+/// A buffer of zeros.
+fn zeros(device: &Device, length: u64) -> Buffer {
+    let buffer = device.allocate_buffer(mappable(), length).unwrap();
+    buffer.write(0, &vec![0; length as usize]).unwrap();
+    buffer
+}
+
+fn prepare(device: &Device, module: &Module) -> Executable {
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format: "vulkan-spirv-raw",
+        data: &module.bytes(),
+        constants: &[],
+    };
+    #[allow(unsafe_code, reason = "kernels of this test")]
+    // SAFETY: they access only their bindings.
+    let prepared = unsafe { device.backend().prepare_executable(&params) };
+    prepared.unwrap()
+}
+
+/// A kernel that reads the first word of its buffer until it is not 0. llvmpipe ends loops after some milliseconds, so that the
+/// number of workgroups determines how long it takes.
+fn spinning() -> Module {
+    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
+    types
+        .op(Op::Constant, &[3, 9, 1])
+        .op(Op::TypeBool, &[10])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[400])
+                .op(Op::LoopMerge, &[403, 402, 0])
+                .op(Op::Branch, &[401])
+                .op(Op::Label, &[401])
+                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
+                .op(Op::IEqual, &[10, 302, 301, 8])
+                .op(Op::BranchConditional, &[302, 402, 403])
+                .op(Op::Label, &[402])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[403])
+        })
+}
+
+fn dispatch<'a>(
+    executable: &'a Executable,
+    bindings: &'a [BufferRef<&'a Buffer>],
+    workgroups: u32,
+) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: 0,
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
+        dynamic_local_memory: 0,
+        constants: &[],
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+#[test]
+fn constant_memory_of_the_program_is_never_written() {
+    let device = device();
+    let executable = prepare(&device, &spinning());
+    let memory = Arc::new(HostMemory::constant(&[7; 4096]).unwrap());
+    // The device cannot know of the borrow, which lasts until the end.
+    let before = memory.constant_bytes().unwrap();
+    let params =
+        BufferParams { usage: BufferUsage::TRANSFER_SOURCE, access: MemoryAccess::READ, ..mappable() };
+    let constants = device.import_buffer(params, &memory, memory.whole()).unwrap();
+    let mapping = constants.map(MemoryAccess::READ, 0, 16).unwrap();
+    let error = mapping.source().unwrap().write(0, &[9; 4]).unwrap_err();
+    assert_eq!(error.code(), StatusCode::PermissionDenied, "{error}");
+    drop(mapping);
+    let other = zeros(&device, 4096);
+    let (target, source) = (BufferRef::whole(&constants), BufferRef::whole(&other));
+    let bindings = [target];
+    let commands: [Command<Live<'_>>; 5] = [
+        Command::Fill { target, pattern: &[3], flags: 0 },
+        Command::Update { source: &[3; 4096], target, flags: 0 },
+        Command::Update { source: &[3; 4095], target: BufferRef::range(&constants, 1, 4095), flags: 0 },
+        Command::Copy { source, target, flags: 0 },
+        Command::Dispatch(dispatch(&executable, &bindings, 1)),
+    ];
+    for command in commands {
+        let recorded = device
+            .create_command_buffer(CommandBufferParams {
+                mode: CommandBufferMode::UNVALIDATED,
+                categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
+                affinity: QUEUE_AFFINITY_ANY,
+                binding_capacity: 0,
+            })
+            .unwrap();
+        recorded.begin().unwrap();
+        recorded.record(&command).unwrap();
+        recorded.end().unwrap();
+        let done = semaphore(&device);
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        let error = queue.signal(&[done.at(1)]).execute(&recorded, &[], 0).unwrap_err();
+        assert_eq!(error.code(), StatusCode::PermissionDenied, "{error}");
+        assert_eq!(done.query().unwrap_err().code(), StatusCode::PermissionDenied);
+    }
+    // It is still a source.
+    let done = semaphore(&device);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).copy(&constants, &other, 0).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+    let mut copied = [0; 4096];
+    other.read(0, &mut copied).unwrap();
+    assert_eq!(copied, [7; 4096]);
+    assert_eq!(before, [7; 4096]);
+}
