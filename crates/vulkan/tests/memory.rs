@@ -150,3 +150,29 @@ fn constant_memory_of_the_program_is_never_written() {
     assert_eq!(copied, [7; 4096]);
     assert_eq!(before, [7; 4096]);
 }
+
+#[test]
+fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
+    let device = device();
+    let executable = prepare(&device, &spinning());
+    let flag = zeros(&device, 16);
+    let first = zeros(&device, 4096);
+    let timeline = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let bindings = [BufferRef::whole(&flag)];
+    let points: Vec<_> = (0..4).map(|value| timeline.at(value)).collect();
+    queue.signal(&points[1..2]).dispatch(&dispatch(&executable, &bindings, 200)).unwrap();
+    queue.wait(&points[1..2]).signal(&points[2..3]).fill(&first, &[0xAA], 0).unwrap();
+    queue.wait(&points[2..3]).signal(&points[3..4]).dealloca(&first, 0).unwrap();
+    let others: Vec<_> = (0..4).map(|_| zeros(&device, 4096)).collect();
+    timeline.wait(3, Some(Duration::from_secs(60))).unwrap();
+    for other in &others {
+        let mut bytes = [0; 4096];
+        other.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096], "the fill of another buffer");
+    }
+    let error = first.read(0, &mut [0]).unwrap_err();
+    assert!(error.message().contains("after its dealloca"), "{error}");
+    let error = queue.dealloca(&first, 0).unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error}");
+}
