@@ -176,3 +176,54 @@ fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
     let error = queue.dealloca(&first, 0).unwrap_err();
     assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error}");
 }
+
+/// All of the device's memory but one unit is allocated by a queue, used, and deallocated behind work that is still in flight.
+fn exhaust(device: &Device, unit: u64) {
+    let mut held = Vec::new();
+    while let Ok(buffer) = device.allocate_buffer(BufferParams::default(), unit) {
+        held.push(buffer);
+    }
+    let count = held.len() as u64 - 1;
+    assert!(count > 1, "the device has {} bytes", held.len() as u64 * unit);
+    drop(held);
+    let executable = prepare(device, &spinning());
+    let flag = zeros(device, 16);
+    let bindings = [BufferRef::whole(&flag)];
+    let timeline = semaphore(device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let point = |value| [timeline.at(value)];
+    let allocate = |index| {
+        let (after, done) = (point(2 * index), point(2 * index + 1));
+        let buffer = queue.wait(&after).signal(&done).alloca(BufferParams::default(), unit, 0).unwrap();
+        let start = BufferRef::range(&buffer, 0, 16);
+        queue.wait(&done).signal(&point(2 * index + 2)).fill(start, &[1], 0).unwrap();
+        buffer
+    };
+    let buffers: Vec<_> = (0..count).map(allocate).collect();
+    let spinning = dispatch(&executable, &bindings, 200);
+    queue.wait(&point(2 * count)).signal(&point(2 * count + 1)).dispatch(&spinning).unwrap();
+    for (index, buffer) in (2 * count + 1..).zip(&buffers) {
+        queue.wait(&point(index)).signal(&point(index + 1)).dealloca(buffer, 0).unwrap();
+    }
+    assert!(timeline.query().unwrap() <= 2 * count, "the work is in flight");
+}
+
+const UNIT: u64 = 512 << 20;
+
+#[test]
+fn alloca_waits_for_memory_that_earlier_work_uses() {
+    let device = device();
+    exhaust(&device, UNIT);
+    let done = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let allocated = queue.signal(&[done.at(1)]).alloca(BufferParams::default(), 2 * UNIT, 0);
+    assert_eq!(allocated.unwrap().size(), 2 * UNIT);
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn the_host_waits_for_memory_that_queues_deallocate() {
+    let device = device();
+    exhaust(&device, UNIT);
+    assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
+}
