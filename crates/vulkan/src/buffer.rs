@@ -107,8 +107,9 @@ impl VulkanBuffer {
 impl BufferBackend for VulkanBuffer {
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         let allocation = self.allocation()?;
-        if !mapped.access.contains(MemoryAccess::DISCARD) {
-            allocation.invalidate(mapped.range)?;
+        match mapped.access.contains(MemoryAccess::DISCARD) {
+            true => allocation.invalidate_edges(mapped.range)?,
+            false => allocation.invalidate(mapped.range)?,
         }
         allocation
             .map(mapped.range)

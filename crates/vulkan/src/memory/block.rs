@@ -181,18 +181,50 @@ impl Block {
         }
     }
 
-    /// A range that has to be flushed or invalidated, rounded to what the device flushes at once. Allocations are aligned to
-    /// that, so none of another is touched.
+    /// Makes the device's writes around a range visible to the host that is about to write all of it: flushing it writes whole
+    /// atoms, and what is in them beside the range must be what the device has written.
+    pub(crate) fn invalidate_edges(&self, range: Range) -> Result<()> {
+        edges(range, self.atom()).into_iter().flatten().try_for_each(|edge| self.invalidate(edge))
+    }
+
+    /// What the device flushes at once, in bytes.
+    fn atom(&self) -> u64 {
+        self.gpu.limits().non_coherent_atom_size.max(1)
+    }
+
+    /// A range that has to be flushed or invalidated, in whole atoms. Allocations are aligned to them, so none of another is
+    /// touched.
     fn mapped_range(&self, range: Range) -> Option<vk::MappedMemoryRange<'static>> {
         if !self.kind.needs_flushes() || range.length == 0 {
             return None;
         }
-        let atom = self.gpu.limits().non_coherent_atom_size.max(1);
-        let start = range.offset / atom * atom;
-        let end = (range.offset + range.length).div_ceil(atom) * atom;
-        let size = if end >= self.length { vk::WHOLE_SIZE } else { end - start };
-        Some(vk::MappedMemoryRange::default().memory(self.memory).offset(start).size(size))
+        let range = whole_atoms(range, self.atom());
+        let size = if range.end() >= self.length { vk::WHOLE_SIZE } else { range.length };
+        Some(vk::MappedMemoryRange::default().memory(self.memory).offset(range.offset).size(size))
     }
+}
+
+/// The atoms that a range touches.
+fn whole_atoms(range: Range, atom: u64) -> Range {
+    let offset = range.offset / atom * atom;
+    Range { offset, length: range.end().next_multiple_of(atom) - offset }
+}
+
+/// The first and the last atom of a range if it has only a part of them.
+fn edges(range: Range, atom: u64) -> [Option<Range>; 2] {
+    if range.length == 0 {
+        return [None; 2];
+    }
+    let atoms = whole_atoms(range, atom);
+    let starts_within = atoms.offset != range.offset;
+    let ends_within = atoms.end() != range.end();
+    let first = Range { offset: atoms.offset, length: atom };
+    let last = Range { offset: atoms.end() - atom, length: atom };
+    let is_first_last = first == last;
+    [
+        (starts_within || (ends_within && is_first_last)).then_some(first),
+        (ends_within && !is_first_last).then_some(last),
+    ]
 }
 
 impl Drop for Block {
@@ -348,5 +380,35 @@ impl Drop for Parts {
         if self.is_counted {
             self.gpu.release_block(self.kind.heap, self.length);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64, length: u64) -> Range {
+        Range { offset, length }
+    }
+
+    #[test]
+    fn flushes_cover_whole_atoms() {
+        assert_eq!(whole_atoms(at(64, 64), 64), at(64, 64));
+        assert_eq!(whole_atoms(at(65, 1), 64), at(64, 64));
+        assert_eq!(whole_atoms(at(100, 100), 64), at(64, 192));
+        assert_eq!(whole_atoms(at(5, 3), 1), at(5, 3));
+    }
+
+    #[test]
+    fn atoms_that_are_written_in_part_are_invalidated_before() {
+        assert_eq!(edges(at(64, 128), 64), [None, None]);
+        assert_eq!(edges(at(3, 9), 1), [None, None]);
+        assert_eq!(edges(at(100, 0), 64), [None, None]);
+        assert_eq!(edges(at(70, 10), 64), [Some(at(64, 64)), None], "all is in one atom");
+        assert_eq!(edges(at(64, 10), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(70, 58), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(70, 122), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(64, 130), 64), [None, Some(at(192, 64))]);
+        assert_eq!(edges(at(70, 200), 64), [Some(at(64, 64)), Some(at(256, 64))]);
     }
 }

@@ -189,6 +189,11 @@ impl Allocation {
         self.block.flush(Range { offset: self.range.offset + part.offset, length: part.length })
     }
 
+    /// See [`Block::invalidate_edges`]; `part` is relative to the allocation.
+    pub(crate) fn invalidate_edges(&self, part: Range) -> Result<()> {
+        self.block.invalidate_edges(Range { offset: self.range.offset + part.offset, length: part.length })
+    }
+
     /// See [`Block::invalidate`]; `part` is relative to the allocation.
     pub(crate) fn invalidate(&self, part: Range) -> Result<()> {
         self.block.invalidate(Range { offset: self.range.offset + part.offset, length: part.length })
