@@ -75,6 +75,14 @@ impl Block {
         Parts::create(gpu, Source::Imported(memory, pages), pages.length)?.into_block()
     }
 
+    /// The memory types, as bits, that blocks can be of.
+    pub(crate) fn types(gpu: &Arc<Gpu>) -> Result<u32> {
+        // Vulkan promises the same for buffers of any length.
+        let mut parts = Parts::none(gpu, 1);
+        parts.create_buffer(false)?;
+        Ok(parts.needs().memory_type_bits)
+    }
+
     /// Takes a range; `None` if the block has none.
     pub(crate) fn take(&self, length: u64, alignment: u64) -> Option<u64> {
         let base = if self.mapped.is_null() { self.address } else { self.mapped.addr() as u64 };
@@ -251,18 +259,27 @@ struct Parts {
 }
 
 impl Parts {
-    fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
-        let any = Kind { index: 0, heap: 0, flags: vk::MemoryPropertyFlags::empty() };
+    /// Nothing yet of a block of `length` bytes.
+    fn none(gpu: &Arc<Gpu>, length: u64) -> Self {
+        let kind = Kind { index: 0, heap: 0, flags: vk::MemoryPropertyFlags::empty() };
         let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
-        let mut parts =
-            Self { gpu: gpu.clone(), kind: any, length, buffer, memory, is_counted: false, imported: None };
+        Self { gpu: gpu.clone(), kind, length, buffer, memory, is_counted: false, imported: None }
+    }
+
+    /// What memory the buffer needs, which is created.
+    fn needs(&self) -> vk::MemoryRequirements {
+        // SAFETY: the buffer is the device's.
+        unsafe { self.gpu.functions().get_buffer_memory_requirements(self.buffer) }
+    }
+
+    fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
+        let mut parts = Self::none(gpu, length);
         let types = match &source {
             Source::New(kind) => 1 << kind.index,
             Source::Imported(_, pages) => gpu.importable_types(pages)?,
         };
         parts.create_buffer(matches!(source, Source::Imported(..)))?;
-        // SAFETY: the buffer was just created.
-        let needs = unsafe { gpu.functions().get_buffer_memory_requirements(parts.buffer) };
+        let needs = parts.needs();
         let types = types & needs.memory_type_bits;
         parts.kind = match &source {
             Source::New(kind) => *kind,

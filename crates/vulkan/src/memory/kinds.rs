@@ -180,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn types_that_buffers_cannot_be_in_are_passed_over() {
+        let chosen = |memory_type, mask| {
+            choose(&discrete(), &params(memory_type, BufferUsage::empty()), mask).map(|kind| kind.index)
+        };
+        assert_eq!(chosen(MemoryType::DEVICE_LOCAL, 0b1110).unwrap(), 3);
+        assert_eq!(chosen(MemoryType::HOST_LOCAL, 0b1011).unwrap(), 1);
+        assert!(chosen(MemoryType::HOST_LOCAL, 0b0001).is_err());
+    }
+
+    #[test]
     fn memory_that_is_asked_to_be_coherent_is() {
         let mut memory = vk::PhysicalDeviceMemoryProperties { memory_type_count: 3, ..Default::default() };
         let visible = Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE;

@@ -30,6 +30,8 @@ const OWN_BLOCK: u64 = LARGEST_BLOCK / 4;
 /// The memory of a device.
 pub(crate) struct Memory {
     gpu: Arc<Gpu>,
+    /// The memory types, as bits, that buffers can be in.
+    types: u32,
     /// The shared blocks of each memory type, by its index.
     blocks: Mutex<Vec<Vec<Arc<Block>>>>,
 }
@@ -44,8 +46,8 @@ pub(crate) struct Allocation {
 
 impl Memory {
     /// No memory yet.
-    pub(crate) fn new(gpu: &Arc<Gpu>) -> Arc<Self> {
-        Arc::new(Self { gpu: gpu.clone(), blocks: Mutex::default() })
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { gpu: gpu.clone(), types: Block::types(gpu)?, blocks: Mutex::default() }))
     }
 
     /// The device of the memory.
@@ -55,7 +57,7 @@ impl Memory {
 
     /// The memory type for buffers with these parameters.
     pub(crate) fn kind(&self, params: &BufferParams) -> Result<Kind> {
-        kinds::choose(self.gpu.memory_properties(), params, u32::MAX)
+        kinds::choose(self.gpu.memory_properties(), params, self.types)
     }
 
     /// What a buffer with these parameters is granted.
