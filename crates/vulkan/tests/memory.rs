@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use assembler::Module;
-use rehal_base::{HostMemory, StatusCode};
+use rehal_base::{HostMemory, Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
@@ -16,7 +16,7 @@ use rehal_hal::{
     SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::{VulkanDriver, VulkanOptions};
-use spirv::{Op, StorageClass};
+use spirv::{Decoration, Op, StorageClass};
 
 fn device() -> Device {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
@@ -44,18 +44,23 @@ fn zeros(device: &Device, length: u64) -> Buffer {
 }
 
 fn prepare(device: &Device, module: &Module) -> Executable {
+    try_prepare(device, module, &[]).unwrap()
+}
+
+fn try_prepare(device: &Device, module: &Module, constants: &[u32]) -> Result<Executable> {
     let params = ExecutableParams {
         label: "",
         affinity: QUEUE_AFFINITY_ANY,
         caching_mode: CachingMode::empty(),
         format: "vulkan-spirv-raw",
         data: &module.bytes(),
-        constants: &[],
+        constants,
     };
     #[allow(unsafe_code, reason = "kernels of this test")]
     // SAFETY: they access only their bindings.
-    let prepared = unsafe { device.backend().prepare_executable(&params) };
-    prepared.unwrap()
+    unsafe {
+        device.backend().prepare_executable(&params)
+    }
 }
 
 /// A kernel that reads the first word of its buffer until it is not 0. llvmpipe ends loops after some milliseconds, so that the
@@ -226,4 +231,31 @@ fn the_host_waits_for_memory_that_queues_deallocate() {
     let device = device();
     exhaust(&device, UNIT);
     assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
+}
+
+#[test]
+fn kernels_with_too_much_shared_memory_are_refused() {
+    let device = device();
+    let workgroup = StorageClass::Workgroup as u32;
+    let module = Module::for_descriptors()
+        .entry(100, "shares")
+        .place(20, 0, 0)
+        .op(Op::Decorate, &[50, Decoration::SpecId as u32, 0])
+        .types()
+        .op(Op::SpecConstant, &[3, 50, 16])
+        .op(Op::TypeArray, &[51, 3, 50])
+        .op(Op::TypePointer, &[52, workgroup, 51])
+        .op(Op::TypePointer, &[53, workgroup, 3])
+        .op(Op::Variable, &[52, 54, workgroup])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            let load = body.op(Op::AccessChain, &[53, 300, 54, 8]).op(Op::Load, &[3, 301, 300]);
+            load.op(Op::AccessChain, &[7, 302, 20, 8, 8]).op(Op::Store, &[302, 301])
+        });
+    try_prepare(&device, &module, &[]).unwrap();
+    // A gigabyte.
+    let error = try_prepare(&device, &module, &[1 << 28]).err().unwrap();
+    assert_eq!(error.code(), StatusCode::Unavailable, "{error}");
+    assert!(error.message().contains("maxComputeSharedMemorySize"), "{error}");
+    assert!(error.message().contains("1073741824 bytes of shared memory"), "{error}");
 }

@@ -158,6 +158,18 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
             let found = format!("workgroups of {total} invocations");
             exceeds("maxComputeWorkGroupInvocations", &most, found).context(place)?;
         }
+        let most = gpu.physical().subgroup.max_per_workgroup;
+        if let Some(size) = pipeline.subgroup_size
+            && total > u64::from(size) * u64::from(most)
+        {
+            let found = format!("workgroups of {} subgroups", total.div_ceil(size.into()));
+            exceeds("maxComputeWorkgroupSubgroups", &most, found).context(place)?;
+        }
+        let (shared, most) = (entry.shared_memory.total(constants), limits.max_compute_shared_memory_size);
+        if shared > most.into() {
+            let found = format!("{shared} bytes of shared memory");
+            exceeds("maxComputeSharedMemorySize", &most, found).context(place)?;
+        }
     }
     Ok(())
 }
@@ -356,6 +368,45 @@ impl Drop for Parts {
             for layout in &self.set_layouts {
                 functions.destroy_descriptor_set_layout(*layout, None);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::tests::gpu;
+
+    /// A module whose entry point `e` has workgroups of this many invocations.
+    fn module(invocations: u32) -> Vec<u8> {
+        let op = |opcode: u32, operands: &[u32]| {
+            [&[((operands.len() as u32 + 1) << 16) | opcode], operands].concat()
+        };
+        let words = [
+            vec![0x0723_0203, 0x0001_0300, 0, 2, 0],
+            op(17, &[1]),
+            op(14, &[0, 1]),
+            op(15, &[5, 1, u32::from(b'e')]),
+            op(16, &[1, 17, invocations, 1, 1]),
+        ];
+        words.concat().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn workgroups_have_as_many_subgroups_as_the_device_allows() {
+        let gpu = gpu();
+        let (invocations, most) =
+            (gpu.limits().max_compute_work_group_invocations, gpu.physical().subgroup.max_per_workgroup);
+        let mut image = Image::read("vulkan-spirv-raw", &module(invocations)).unwrap();
+        check_limits(&gpu, &image, &[]).unwrap();
+        image.pipelines[0].subgroup_size = Some(invocations.div_ceil(most));
+        check_limits(&gpu, &image, &[]).unwrap();
+        let too_small = invocations.div_ceil(most) - 1;
+        if too_small != 0 {
+            image.pipelines[0].subgroup_size = Some(too_small);
+            let error = check_limits(&gpu, &image, &[]).unwrap_err();
+            assert_eq!(error.code(), StatusCode::Unavailable);
+            assert!(error.message().contains("maxComputeWorkgroupSubgroups"), "{error}");
         }
     }
 }

@@ -10,8 +10,8 @@ use super::instructions::{Instruction, Instructions};
 use super::requirements::Requirements;
 use super::types::{Declarations, Type};
 use super::{
-    Component, EntryPoint, FORMAT, HEADER_WORDS, MAGIC, Resource, ResourceKind, Shader,
-    SpecializationConstant, WorkgroupSize,
+    Component, EntryPoint, FORMAT, HEADER_WORDS, MAGIC, Resource, ResourceKind, Shader, SharedArray,
+    SharedMemory, SpecializationConstant, WorkgroupSize,
 };
 
 /// The largest number of compute entry points: each is searched for what it uses.
@@ -34,7 +34,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
             module.visit_body(&instruction?);
         }
     }
-    let entry_points = module.entry_points(&words, base)?;
+    let entry_points = module.entry_points(&words, version, base)?;
     let declared = module.declared();
     let (addressing_model, memory_model) = module.models.ok_or_else(|| {
         FormatError::new(FORMAT, Fault::Corrupt, base as u64, "memory model", "OpMemoryModel", "none")
@@ -114,6 +114,8 @@ struct Module {
     workgroup_size: Option<u32>,
     /// Descriptors: variables by id.
     variables: HashMap<u32, Variable>,
+    /// Variables in shared memory and their types.
+    shared: HashMap<u32, u32>,
     /// Variables of push constants and their structs.
     push_constants: Vec<(u32, u32)>,
     specialization_constants: Vec<SpecializationConstant>,
@@ -129,7 +131,12 @@ struct Module {
 struct Entry {
     id: u32,
     name: String,
+    /// Ids of global variables that it uses: all of them since SPIR-V 1.4.
+    interface: HashSet<u32>,
 }
+
+/// The first version of SPIR-V in which the interface of an entry point lists all global variables that it uses.
+const FULL_INTERFACES: (u8, u8) = (1, 4);
 
 /// A variable that is a descriptor.
 struct Variable {
@@ -170,7 +177,7 @@ impl Module {
 
     fn declare_entry(&mut self, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let (model, id) = (instruction.operand(0)?, instruction.operand(1)?);
-        let (name, _) = instruction.text(2)?;
+        let (name, end) = instruction.text(2)?;
         if model != ExecutionModel::GLCompute as u32 {
             return Ok(());
         }
@@ -183,7 +190,8 @@ impl Module {
                 instruction.error(format!("at most {MAX_ENTRY_POINTS} entry points"), "more".to_owned())
             );
         }
-        self.entries.push(Entry { id, name });
+        let interface = instruction.operands.get(end..).unwrap_or_default().iter().copied().collect();
+        self.entries.push(Entry { id, name, interface });
         Ok(())
     }
 
@@ -265,6 +273,10 @@ impl Module {
                 self.push_constants.push((id, pointee));
                 self.pointers.insert(id, id);
             }
+            Some(StorageClass::Workgroup) => {
+                self.shared.insert(id, pointee);
+                self.pointers.insert(id, id);
+            }
             Some(
                 StorageClass::UniformConstant
                 | StorageClass::Uniform
@@ -333,10 +345,16 @@ impl Module {
         }
     }
 
-    fn entry_points(&mut self, words: &[u32], base: usize) -> Result<Vec<EntryPoint>, FormatError> {
+    fn entry_points(
+        &mut self,
+        words: &[u32],
+        version: (u8, u8),
+        base: usize,
+    ) -> Result<Vec<EntryPoint>, FormatError> {
         let mut budget = words.len().saturating_mul(MAX_UNFOLDING);
         let entries = std::mem::take(&mut self.entries);
         let sizes = self.push_constant_sizes();
+        let shared = self.shared_arrays();
         let read = |entry: Entry| {
             let used = self.uses(entry.id, &mut budget).ok_or_else(|| {
                 let expected =
@@ -348,6 +366,10 @@ impl Module {
                 workgroup_size: self.workgroup_size_of(entry.id),
                 resources: self.resources(&used),
                 push_constant_bytes: pushed.map(|(_, bytes)| *bytes).max().unwrap_or(0),
+                shared_memory: match version >= FULL_INTERFACES {
+                    true => shared_memory(&shared, entry.interface.iter()),
+                    false => shared_memory(&shared, used.keys()),
+                },
                 name: entry.name,
             })
         };
@@ -360,6 +382,23 @@ impl Module {
         let mut size = |block| self.declarations.size(block, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
         let variables = self.push_constants.iter();
         variables.map(|(id, block)| (*id, u32::try_from(size(*block)).unwrap_or(u32::MAX))).collect()
+    }
+
+    /// Variables in shared memory.
+    fn shared_arrays(&self) -> HashMap<u32, SharedArray> {
+        let mut sizes = HashMap::new();
+        let mut array = |pointee| {
+            let (mut element, mut lengths) = (pointee, Vec::new());
+            while let Some(Type::Array(inner, length)) = self.declarations.types.get(&element)
+                && lengths.len() < MAX_TYPE_DEPTH as usize
+            {
+                lengths.push(self.component(*length));
+                element = *inner;
+            }
+            let element_bytes = self.declarations.size(element, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
+            SharedArray { element_bytes, lengths: lengths.into() }
+        };
+        self.shared.iter().map(|(id, pointee)| (*id, array(*pointee))).collect()
     }
 
     /// All descriptors and bytes of push constants.
@@ -451,4 +490,19 @@ impl Module {
             access: access.within(allowed),
         }
     }
+}
+
+/// The shared memory among what is used.
+fn shared_memory<'a>(
+    shared: &HashMap<u32, SharedArray>,
+    used: impl Iterator<Item = &'a u32>,
+) -> SharedMemory {
+    let mut memory = SharedMemory::default();
+    for array in used.filter_map(|id| shared.get(id)) {
+        match array.lengths.iter().any(|length| matches!(length, Component::Specialized { .. })) {
+            true => memory.arrays.push(array.clone()),
+            false => memory.bytes = memory.bytes.saturating_add(array.total(&[])),
+        }
+    }
+    memory
 }
