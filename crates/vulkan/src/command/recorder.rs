@@ -12,7 +12,7 @@ use super::barriers::Barrier;
 use super::staging::Staging;
 use super::{Place, Tools};
 use crate::error::failure;
-use crate::executable::{Pipeline, Slot, Slots};
+use crate::executable::{Pipeline, Slots};
 use crate::gpu::Gpu;
 use crate::memory::Block;
 
@@ -370,7 +370,7 @@ impl Recorder {
         // Kernels may write to all that is bound.
         bindings.iter().try_for_each(|place| self.keep_written(place))?;
         match pipeline.slots() {
-            Slots::Descriptors(slots) => self.bind_descriptors(pipeline, slots, bindings)?,
+            Slots::Descriptors => self.bind_descriptors(pipeline, bindings)?,
             Slots::Addresses(layout) => {
                 let mut table = Vec::with_capacity(8 * bindings.len());
                 for (ordinal, place) in bindings.iter().enumerate() {
@@ -419,7 +419,8 @@ impl Recorder {
         }
     }
 
-    fn bind_descriptors(&mut self, pipeline: &Pipeline, slots: &[Slot], bindings: &[Place]) -> Result<()> {
+    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[Place]) -> Result<()> {
+        let slots = pipeline.descriptors();
         if slots.is_empty() && pipeline.set_layouts().is_empty() {
             return Ok(());
         }

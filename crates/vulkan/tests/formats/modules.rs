@@ -155,7 +155,7 @@ fn metadata_describes_the_addresses_of_a_bare_module() {
     assert_eq!(image.pipeline_layouts[0].push_constant_bytes(), 44);
     let Dispatch::Addresses(layout) = &image.pipelines[0].dispatch else { panic!("addresses") };
     let none = BindingRequirement { alignment: 1, length: 0 };
-    assert_eq!(layout.requirements, [none, BindingRequirement { alignment: 16, length: 1024 }]);
+    assert_eq!(*layout.requirements, [none, BindingRequirement { alignment: 16, length: 1024 }]);
     let bare = Image::read("vulkan-spirv-bda-raw", &with_root(&[]).bytes()).unwrap();
     let Dispatch::Addresses(layout) = &bare.pipelines[0].dispatch else { panic!("addresses") };
     assert_eq!(layout.binding_count, None);

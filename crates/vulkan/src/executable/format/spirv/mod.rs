@@ -182,12 +182,12 @@ impl Shader {
         self.version
     }
 
-    /// The numbers of the capabilities that it declares, in order.
+    /// The numbers of the capabilities that it declares, in order and without repetitions.
     pub fn capabilities(&self) -> &[u32] {
         &self.capabilities
     }
 
-    /// The extensions that it declares, such as `SPV_KHR_16bit_storage`.
+    /// The extensions that it declares, such as `SPV_KHR_16bit_storage`, in order and without repetitions.
     pub fn extensions(&self) -> &[String] {
         &self.extensions
     }

@@ -27,6 +27,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
     for instruction in Instructions::new(&words, base) {
         module.declare(&instruction?)?;
     }
+    module.declarations.complete();
     // Pointers may be used before they are derived.
     for _ in 0..2 {
         module.current = None;
@@ -43,9 +44,10 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         [(_, block)] => module.declarations.block(*block),
         _ => None,
     };
-    let Module { capabilities, extensions, processed, .. } = module;
+    let Module { capabilities, extensions, processed, float_modes, .. } = module;
+    let (capabilities, extensions) = (capabilities.list, extensions.list);
     Ok(Shader {
-        requirements: Requirements::of(&capabilities, &extensions, &module.float_modes),
+        requirements: Requirements::of(&capabilities, &extensions, &float_modes.list),
         push_constant_block: block,
         push_constant_variables: module.push_constants.len(),
         uses_descriptors: module.uses_descriptors,
@@ -98,8 +100,8 @@ fn read_header(words: &[u32], base: usize) -> Result<(u8, u8), FormatError> {
 #[derive(Default)]
 struct Module {
     declarations: Declarations,
-    capabilities: Vec<u32>,
-    extensions: Vec<String>,
+    capabilities: Distinct<u32>,
+    extensions: Distinct<String>,
     models: Option<(u32, u32)>,
     processed: Vec<String>,
     entries: Vec<Entry>,
@@ -109,7 +111,7 @@ struct Module {
     /// Ids of local sizes by the id of the entry point.
     local_size_ids: HashMap<u32, [u32; 3]>,
     /// Execution modes with their first operand.
-    float_modes: Vec<(u32, u32)>,
+    float_modes: Distinct<(u32, u32)>,
     /// The constant with the built-in `WorkgroupSize`, which applies to all entry points.
     workgroup_size: Option<u32>,
     /// Descriptors: variables by id.
@@ -126,6 +128,26 @@ struct Module {
     functions: HashMap<u32, Function>,
     /// The function whose body is visited.
     current: Option<u32>,
+}
+
+/// What is declared, in order; modules may repeat it, and each is checked against the device.
+struct Distinct<T> {
+    list: Vec<T>,
+    seen: HashSet<T>,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), seen: HashSet::new() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Distinct<T> {
+    fn insert(&mut self, item: T) {
+        if self.seen.insert(item.clone()) {
+            self.list.push(item);
+        }
+    }
 }
 
 struct Entry {
@@ -150,8 +172,8 @@ impl Module {
     fn declare(&mut self, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let Some(op) = Op::from_u32(u32::from(instruction.opcode)) else { return Ok(()) };
         match op {
-            Op::Capability => self.capabilities.push(instruction.operand(0)?),
-            Op::Extension => self.extensions.push(instruction.text(0)?.0),
+            Op::Capability => self.capabilities.insert(instruction.operand(0)?),
+            Op::Extension => self.extensions.insert(instruction.text(0)?.0),
             Op::MemoryModel => self.models = Some((instruction.operand(0)?, instruction.operand(1)?)),
             Op::ExtInstImport => {
                 if instruction.text(1)?.0.starts_with("NonSemantic.") {
@@ -202,7 +224,9 @@ impl Module {
             mode if mode == ExecutionMode::LocalSizeId as u32 => &mut self.local_size_ids,
             mode => {
                 // Others than those of float controls have no width, and are not looked up by it.
-                self.float_modes.extend(instruction.operands.get(2).map(|width| (mode, *width)));
+                if let Some(width) = instruction.operands.get(2) {
+                    self.float_modes.insert((mode, *width));
+                }
                 return Ok(());
             }
         };
@@ -361,11 +385,11 @@ impl Module {
                     format!("entry points that use at most {MAX_UNFOLDING} times the module's words");
                 FormatError::new(FORMAT, Fault::Unsupported, base as u64, "entry points", expected, "more")
             })?;
-            let pushed = sizes.iter().filter(|(variable, _)| used.contains_key(variable));
+            let pushed = used.keys().filter_map(|variable| sizes.get(variable).copied());
             Ok(EntryPoint {
                 workgroup_size: self.workgroup_size_of(entry.id),
                 resources: self.resources(&used),
-                push_constant_bytes: pushed.map(|(_, bytes)| *bytes).max().unwrap_or(0),
+                push_constant_bytes: pushed.max().unwrap_or(0),
                 shared_memory: match version >= FULL_INTERFACES {
                     true => shared_memory(&shared, entry.interface.iter()),
                     false => shared_memory(&shared, used.keys()),
@@ -377,7 +401,7 @@ impl Module {
     }
 
     /// Variables of push constants and their sizes in bytes.
-    fn push_constant_sizes(&self) -> Vec<(u32, u32)> {
+    fn push_constant_sizes(&self) -> HashMap<u32, u32> {
         let mut sizes = HashMap::new();
         let mut size = |block| self.declarations.size(block, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
         let variables = self.push_constants.iter();
@@ -404,7 +428,7 @@ impl Module {
     /// All descriptors and bytes of push constants.
     fn declared(&self) -> (Vec<Resource>, u32) {
         let variables = self.variables.keys().map(|id| (*id, Access::ANY)).collect();
-        let pushed = self.push_constant_sizes().into_iter().map(|(_, bytes)| bytes).max();
+        let pushed = self.push_constant_sizes().into_values().max();
         (self.resources(&variables), pushed.unwrap_or(0))
     }
 
