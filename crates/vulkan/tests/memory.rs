@@ -4,7 +4,7 @@
 #[path = "formats/assembler.rs"]
 mod assembler;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use assembler::Module;
@@ -15,7 +15,7 @@ use rehal_hal::{
     ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
     SemaphoreFlags, WorkgroupCount,
 };
-use rehal_vulkan::{VulkanDriver, VulkanOptions};
+use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spirv::{Decoration, Op, StorageClass};
 
 fn device() -> Device {
@@ -258,4 +258,47 @@ fn kernels_with_too_much_shared_memory_are_refused() {
     assert_eq!(error.code(), StatusCode::Unavailable, "{error}");
     assert!(error.message().contains("maxComputeSharedMemorySize"), "{error}");
     assert!(error.message().contains("1073741824 bytes of shared memory"), "{error}");
+}
+
+#[test]
+fn commands_of_large_bindings_are_valid_as_long_as_they_are_submitted() {
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let mut options = VulkanDriverOptions::default();
+    options.validation = true;
+    let sink = messages.clone();
+    options.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::new(options));
+    let device = driver.create_device("", &OptionSet::default()).unwrap();
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::TRANSFER,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 1,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 64), pattern: &[7], flags: 0 }).unwrap();
+    commands.end().unwrap();
+    let timeline = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    for round in 0..12_u64 {
+        let buffer = zeros(&device, 32 << 20);
+        for submission in 2 * round..2 * round + 2 {
+            let (after, done) = ([timeline.at(submission)], [timeline.at(submission + 1)]);
+            let table = [BufferRef::whole(&buffer)];
+            queue.wait(&after).signal(&done).execute(&commands, &table, 0).unwrap();
+        }
+        // Some are dropped while the device uses them.
+        if round % 3 != 0 {
+            timeline.wait(2 * round + 2, Some(Duration::from_secs(60))).unwrap();
+            let mut bytes = [0; 65];
+            buffer.read(0, &mut bytes).unwrap();
+            assert_eq!((bytes[63], bytes[64]), (7, 0));
+        }
+    }
+    timeline.wait(24, Some(Duration::from_secs(60))).unwrap();
+    drop((commands, timeline, device));
+    assert_eq!(*messages.lock().unwrap(), Vec::<String>::new());
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ash::vk;
 use rehal_base::{Context, Error, Result, StatusCode};
@@ -190,6 +190,15 @@ impl Recorder {
     fn keep_written(&mut self, place: &Place) -> Result<()> {
         place.allocation().block().require_writable()?;
         self.keep(place)
+    }
+
+    /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks with one allocation,
+    /// which are freed with their buffer. Returns them.
+    pub(crate) fn lend(&mut self, table: &[Option<Place>]) -> Vec<Weak<Block>> {
+        let places = table.iter().flatten().map(Place::allocation);
+        let large: Vec<_> = places.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
+        let is_large = |block: &Arc<Block>| large.iter().any(|it| Arc::ptr_eq(it, block));
+        self.blocks.extract_if(.., |block| is_large(block)).map(|block| Arc::downgrade(&block)).collect()
     }
 
     /// Keeps code alive with the commands.
