@@ -24,6 +24,18 @@ fn device() -> Device {
     driver.create_device("", &OptionSet::default().with(VulkanOptions::default())).unwrap()
 }
 
+/// A device whose calls the validation layer checks, and the messages of the layer.
+fn validated() -> (Device, Arc<Mutex<Vec<String>>>) {
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let mut options = VulkanDriverOptions::default();
+    options.validation = true;
+    let sink = messages.clone();
+    options.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::new(options));
+    (driver.create_device("", &OptionSet::default()).unwrap(), messages)
+}
+
 fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
@@ -262,14 +274,7 @@ fn kernels_with_too_much_shared_memory_are_refused() {
 
 #[test]
 fn commands_of_large_bindings_are_valid_as_long_as_they_are_submitted() {
-    let messages = Arc::<Mutex<Vec<String>>>::default();
-    let mut options = VulkanDriverOptions::default();
-    options.validation = true;
-    let sink = messages.clone();
-    options.messages =
-        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
-    let driver = Driver::new(VulkanDriver::new(options));
-    let device = driver.create_device("", &OptionSet::default()).unwrap();
+    let (device, messages) = validated();
     let commands = device
         .create_command_buffer(CommandBufferParams {
             mode: CommandBufferMode::empty(),
@@ -300,5 +305,23 @@ fn commands_of_large_bindings_are_valid_as_long_as_they_are_submitted() {
     }
     timeline.wait(24, Some(Duration::from_secs(60))).unwrap();
     drop((commands, timeline, device));
+    assert_eq!(*messages.lock().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn what_no_device_has_is_refused_before_vulkan_is_asked() {
+    let (device, messages) = validated();
+    for shift in [20, 26, 40, 62, 63] {
+        let params = BufferParams { min_alignment: 1 << shift, ..BufferParams::default() };
+        match device.allocate_buffer(params, 16) {
+            Ok(_) => assert!(shift < 40, "an alignment of 2^{shift}"),
+            Err(error) => assert!(error.message().contains("the device allocates at most"), "{error}"),
+        }
+    }
+    for size in [1 << 45, 1 << 62, u64::MAX - 15, u64::MAX] {
+        let error = device.allocate_buffer(BufferParams::default(), size).unwrap_err();
+        assert_eq!(error.code(), StatusCode::ResourceExhausted, "{size}: {error}");
+    }
+    drop(device);
     assert_eq!(*messages.lock().unwrap(), Vec::<String>::new());
 }

@@ -86,11 +86,9 @@ impl Block {
     /// Takes a range; `None` if the block has none.
     pub(crate) fn take(&self, length: u64, alignment: u64) -> Option<u64> {
         let base = if self.mapped.is_null() { self.address } else { self.mapped.addr() as u64 };
-        let least = self.gpu.memory_alignment();
-        // Offsets are aligned for the device; the address too, if the block's allows both.
-        let phase = base & (alignment - 1);
-        let phase = if phase.is_multiple_of(least) { phase } else { 0 };
-        self.free.lock().take(length, Alignment { alignment: alignment.max(least), phase })
+        let atom = if self.kind.needs_flushes() { self.atom().next_power_of_two() } else { 1 };
+        let least = self.gpu.memory_alignment().max(atom);
+        self.free.lock().take(length, aligned_to(alignment, least, base))
     }
 
     /// Returns a range.
@@ -212,6 +210,14 @@ impl Block {
     }
 }
 
+/// Offsets in a block at the address `base` are aligned to `least`, as the device needs; addresses to `alignment`, as the program
+/// asks, too, if that address allows both. Both are powers of two.
+fn aligned_to(alignment: u64, least: u64, base: u64) -> Alignment {
+    let phase = base & (alignment - 1);
+    let phase = if phase.is_multiple_of(least) { phase } else { 0 };
+    Alignment { alignment: alignment.max(least), phase }
+}
+
 /// The atoms that a range touches.
 fn whole_atoms(range: Range, atom: u64) -> Range {
     let offset = range.offset / atom * atom;
@@ -273,6 +279,9 @@ impl Parts {
     }
 
     fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
+        if length > gpu.largest_block() && matches!(source, Source::New(_)) {
+            return Err(super::exceeds_largest(gpu, length));
+        }
         let mut parts = Self::none(gpu, length);
         let types = match &source {
             Source::New(kind) => 1 << kind.index,
@@ -406,6 +415,21 @@ mod tests {
 
     fn at(offset: u64, length: u64) -> Range {
         Range { offset, length }
+    }
+
+    #[test]
+    fn offsets_are_aligned_for_the_device_whatever_the_address_is() {
+        for (alignment, least, base, expected) in [
+            (4096, 64, 0x1000, (4096, 0)),
+            (4096, 64, 0x1040, (4096, 64)),
+            // An address that is aligned to cache lines, and atoms that are larger.
+            (4096, 256, 0x1040, (4096, 0)),
+            (4096, 256, 0x1100, (4096, 256)),
+            (16, 256, 0x1040, (256, 0)),
+        ] {
+            let Alignment { alignment, phase } = aligned_to(alignment, least, base);
+            assert_eq!((alignment, phase), expected);
+        }
     }
 
     #[test]

@@ -71,12 +71,8 @@ impl Memory {
         let alignment = alignment.max(self.gpu.memory_alignment()).max(atom.next_power_of_two());
         // Empty buffers have a place too. Fills write whole words.
         let padded = length.max(1).checked_next_multiple_of(atom.max(16));
-        let padded = padded.filter(|padded| *padded <= self.gpu.largest_block()).ok_or_else(|| {
-            Error::resource_exhausted(format!(
-                "cannot allocate {length} bytes: the device allocates at most {} at once",
-                self.gpu.largest_block()
-            ))
-        })?;
+        let padded = padded.filter(|padded| *padded <= self.gpu.largest_block());
+        let padded = padded.ok_or_else(|| exceeds_largest(&self.gpu, length))?;
         match self.allocate_padded(kind, padded, alignment) {
             Err(error) if error.code() == StatusCode::ResourceExhausted => {
                 self.trim();
@@ -150,6 +146,14 @@ impl Memory {
         drop(blocks);
         drop(retired);
     }
+}
+
+/// The error of an allocation that is larger than any that the device makes.
+fn exceeds_largest(gpu: &Gpu, length: u64) -> Error {
+    let most = gpu.largest_block();
+    Error::resource_exhausted(format!(
+        "cannot allocate {length} bytes: the device allocates at most {most} at once"
+    ))
 }
 
 fn too_small() -> Error {
