@@ -22,7 +22,22 @@ enum State {
     /// Its alloca has not been issued yet.
     Awaited,
     Allocated(Arc<Allocation>),
-    Deallocated,
+    /// The memory, if the host allocated it: work that precedes the dealloca may still use it.
+    Deallocated {
+        _retained: Option<Arc<Allocation>>,
+    },
+}
+
+impl State {
+    fn allocation(&self) -> Result<&Arc<Allocation>> {
+        match self {
+            Self::Allocated(allocation) => Ok(allocation),
+            Self::Awaited => Err(Error::failed_precondition("the buffer is used before its alloca")),
+            Self::Deallocated { .. } => {
+                Err(Error::failed_precondition("the buffer is used after its dealloca"))
+            }
+        }
+    }
 }
 
 impl VulkanBuffer {
@@ -50,11 +65,7 @@ impl VulkanBuffer {
 
     /// Its memory. Fails before its alloca and after its dealloca.
     pub(crate) fn allocation(&self) -> Result<Arc<Allocation>> {
-        match &*self.state.lock() {
-            State::Allocated(allocation) => Ok(allocation.clone()),
-            State::Awaited => Err(Error::failed_precondition("the buffer is used before its alloca")),
-            State::Deallocated => Err(Error::failed_precondition("the buffer is used after its dealloca")),
-        }
+        self.state.lock().allocation().cloned()
     }
 
     /// Gives a buffer that a queue allocates its memory.
@@ -68,12 +79,16 @@ impl VulkanBuffer {
         Ok(())
     }
 
-    /// Takes the memory of a buffer that a queue deallocates. If the host allocated it, it lives as long as its handles, which
-    /// keep it.
+    /// Takes the memory of a buffer that is deallocated. If the host allocated it, it lives as long as its handles, of which work
+    /// in flight has one.
     pub(crate) fn take(&self) -> Result<Arc<Allocation>> {
-        let allocation = self.allocation()?;
-        *self.state.lock() = State::Deallocated;
-        *self.counted.lock() = None;
+        let mut state = self.state.lock();
+        let allocation = state.allocation()?.clone();
+        *state = State::Deallocated { _retained: (!self.is_queue_ordered).then(|| allocation.clone()) };
+        drop(state);
+        if self.is_queue_ordered {
+            *self.counted.lock() = None;
+        }
         if let Some(profiled) = self.profiled.get() {
             profiled.deallocate();
         }
@@ -92,8 +107,9 @@ impl VulkanBuffer {
 impl BufferBackend for VulkanBuffer {
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         let allocation = self.allocation()?;
-        if !mapped.access.contains(MemoryAccess::DISCARD) {
-            allocation.invalidate(mapped.range)?;
+        match mapped.access.contains(MemoryAccess::DISCARD) {
+            true => allocation.invalidate_edges(mapped.range)?,
+            false => allocation.invalidate(mapped.range)?,
         }
         allocation
             .map(mapped.range)

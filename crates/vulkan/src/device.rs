@@ -229,16 +229,8 @@ impl DeviceBackend for VulkanDevice {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        let memory = self.core.memory();
-        let kind = memory.kind(&params)?;
-        let completed = self.core.completed();
-        let allocation = match memory.allocate(kind, size, params.min_alignment) {
-            // What queues have deallocated may suffice.
-            Err(_) if self.core.pool().release(&completed, 0) => {
-                memory.allocate(kind, size, params.min_alignment)?
-            }
-            allocation => allocation?,
-        };
+        let kind = self.core.memory().kind(&params)?;
+        let allocation = self.core.pool().allocate_new(&self.core, kind, size, params.min_alignment)?;
         let counted = self.counters.count(granted.memory_type, size);
         let buffer = VulkanBuffer::allocated(allocation, counted);
         Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
@@ -249,8 +241,11 @@ impl DeviceBackend for VulkanDevice {
             return Err(unsupported(&self.info, "imported memory"));
         }
         let size = memory.length();
-        let writes = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::TRANSFER_TARGET;
-        // The device would fault on writes to read-only memory.
+        // Kernels may write to whatever they bind.
+        let writes = BufferUsage::DISPATCH_STORAGE_READ
+            | BufferUsage::DISPATCH_STORAGE_WRITE
+            | BufferUsage::TRANSFER_TARGET;
+        // The device never writes to read-only memory.
         let memory = if memory.is_writable() || !params.usage.intersects(writes) {
             memory
         } else {

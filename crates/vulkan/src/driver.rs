@@ -113,7 +113,23 @@ impl VulkanDriver {
 
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
-        instance.physical_devices()?.into_iter().map(|handle| Physical::query(instance, handle)).collect()
+        let handles = instance.physical_devices()?.into_iter();
+        usable(handles.map(|handle| Physical::query(instance, handle)))
+    }
+}
+
+/// What succeeded: a driver that fails does not hide the devices of others. Fails if all did.
+fn usable<T>(outcomes: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let (mut found, mut first_error) = (Vec::new(), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(device) => found.push(device),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    match first_error {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
     }
 }
 
@@ -149,5 +165,19 @@ impl DriverBackend for VulkanDriver {
         };
         let physical = chosen.ok_or_else(|| Error::not_found(format!("no Vulkan device '{path}'")))?;
         device::create(physical, &options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_queried_does_not_hide_the_others() {
+        let failed = |what: &str| Err(Error::not_found(what));
+        assert_eq!(usable([failed("a"), Ok(1), failed("b"), Ok(2)].into_iter()).unwrap(), [1, 2]);
+        assert_eq!(usable::<u32>([].into_iter()).unwrap(), []);
+        let error = usable::<u32>([failed("a"), failed("b")].into_iter()).unwrap_err();
+        assert_eq!(error.message(), "a");
     }
 }

@@ -405,3 +405,21 @@ fn create_device(
     unsafe { physical.instance.functions().create_device(physical.handle, &info, None) }
         .map_err(|error| failure(&format!("creating device '{}'", physical.name()), error))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::VulkanDriverOptions;
+    use crate::instance::Instance;
+
+    /// The first device of the machine.
+    pub(crate) fn gpu() -> Arc<Gpu> {
+        let entry = crate::loader::load(&[]).unwrap();
+        let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
+        let handle = instance.physical_devices().unwrap()[0];
+        let physical = Physical::query(&instance, handle).unwrap();
+        Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
+    }
+}

@@ -112,8 +112,9 @@ fn transfer(
         rehal_hal::Binding::Slot(_) => false,
     };
     if is_visible && let Some(memory) = place.allocation().map(place.range()) {
-        if direction == Direction::ToHost {
-            place.allocation().invalidate(place.range())?;
+        match direction {
+            Direction::ToHost => place.allocation().invalidate(place.range())?,
+            Direction::ToDevice => place.allocation().invalidate_edges(place.range())?,
         }
         access(0, &memory, memory.whole())?;
         if direction == Direction::ToDevice {

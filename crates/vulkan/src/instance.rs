@@ -1,7 +1,7 @@
 //! The Vulkan instance, with its layers and messages.
 #![allow(unsafe_code, reason = "calls the Vulkan loader")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -62,11 +62,11 @@ impl Instance {
         let layers = if options.validation { vec![VALIDATION_LAYER] } else { Vec::new() };
         require_layers(&entry, &layers)?;
         let wants_messages = options.validation || options.debug_utils;
-        let has_messages = wants_messages && has_debug_utils(&entry, &layers)?;
-        let mut extensions = Vec::new();
-        if has_messages {
-            extensions.push(ash::ext::debug_utils::NAME.as_ptr());
-        }
+        let available = extensions_of(&entry, &layers)?;
+        let has_messages =
+            wants_messages && available.iter().any(|name| **name == *ash::ext::debug_utils::NAME);
+        let (flags, enabled) = enabled(&available, has_messages);
+        let extensions: Vec<_> = enabled.iter().map(|name| name.as_ptr()).collect();
         let sink = has_messages.then(|| {
             let sink = options.messages.clone().unwrap_or_else(|| Arc::new(print));
             Box::new(Messenger { sink, least: options.least_severity })
@@ -78,6 +78,7 @@ impl Instance {
             .api_version(vk::API_VERSION_1_3);
         let layer_names: Vec<_> = layers.iter().map(|layer| layer.as_ptr()).collect();
         let mut info = vk::InstanceCreateInfo::default()
+            .flags(flags)
             .application_info(&application)
             .enabled_layer_names(&layer_names)
             .enabled_extension_names(&extensions);
@@ -232,21 +233,46 @@ fn require_layers(entry: &ash::Entry, layers: &[&CStr]) -> Result<()> {
     Ok(())
 }
 
-fn has_debug_utils(entry: &ash::Entry, layers: &[&CStr]) -> Result<bool> {
-    let has = |layer: Option<&CStr>| {
+/// The extensions of the loader, its drivers and the layers.
+fn extensions_of(entry: &ash::Entry, layers: &[&CStr]) -> Result<Vec<CString>> {
+    let mut found = Vec::new();
+    for layer in std::iter::once(None).chain(layers.iter().copied().map(Some)) {
         // SAFETY: the loader is open.
         let extensions = unsafe { entry.enumerate_instance_extension_properties(layer) }
             .map_err(|error| failure("enumerating the Vulkan extensions", error))?;
-        let name = ash::ext::debug_utils::NAME;
-        Ok::<_, Error>(extensions.iter().any(|it| it.extension_name_as_c_str() == Ok(name)))
-    };
-    if has(None)? {
-        return Ok(true);
+        let names = extensions.iter().filter_map(|it| it.extension_name_as_c_str().ok());
+        found.extend(names.map(CStr::to_owned));
     }
-    for layer in layers {
-        if has(Some(layer))? {
-            return Ok(true);
-        }
+    Ok(found)
+}
+
+/// The flags and extensions to create an instance with, of what is available.
+fn enabled(available: &[CString], has_messages: bool) -> (vk::InstanceCreateFlags, Vec<&'static CStr>) {
+    let (mut flags, mut extensions) = (vk::InstanceCreateFlags::empty(), Vec::new());
+    // Without it the loader hides devices that do not conform in all that Vulkan has, such as those over Metal.
+    let portability = ash::khr::portability_enumeration::NAME;
+    if available.iter().any(|name| **name == *portability) {
+        extensions.push(portability);
+        flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
     }
-    Ok(false)
+    if has_messages {
+        extensions.push(ash::ext::debug_utils::NAME);
+    }
+    (flags, extensions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_portability_drivers_are_enumerated() {
+        let portability = ash::khr::portability_enumeration::NAME;
+        let (flags, extensions) = enabled(&[c"VK_KHR_surface".to_owned(), portability.to_owned()], false);
+        assert!(flags == vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR);
+        assert_eq!(extensions, [portability]);
+        let (flags, extensions) = enabled(&[], true);
+        assert!(flags.is_empty());
+        assert_eq!(extensions, [ash::ext::debug_utils::NAME]);
+    }
 }

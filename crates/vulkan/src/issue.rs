@@ -118,11 +118,10 @@ impl Issuer {
     fn alloca(&self, created: &Buffer, after: &Frontier) -> Result<()> {
         let params = *created.params();
         let kind = self.core.memory().kind(&params)?;
-        let completed = self.core.completed();
         let allocation = self
             .core
             .pool()
-            .allocate(self.core.memory(), kind, created.size(), params.min_alignment, after, &completed)
+            .allocate(&self.core, kind, created.size(), params.min_alignment, after)
             .context(|| format!("a transient buffer of {} bytes", created.size()))?;
         let counted = self.counters.count(params.memory_type, created.size());
         VulkanBuffer::of(created)?.allocate(allocation, counted)

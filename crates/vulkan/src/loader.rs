@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Error, Result, StatusCode};
 
 /// The names of the loader, in order of preference.
-const NAMES: [&str; 2] = ["libvulkan.so.1", "libvulkan.so"];
+#[cfg(not(target_vendor = "apple"))]
+const NAMES: &[&str] = &["libvulkan.so.1", "libvulkan.so"];
+/// The names of the loader, and of the driver over Metal, which is its own loader, in order of preference.
+#[cfg(target_vendor = "apple")]
+const NAMES: &[&str] = &["libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"];
 
 /// Opens the loader: in `search_paths` (directories, or files), and then by the system's rules.
 pub(crate) fn load(search_paths: &[PathBuf]) -> Result<ash::Entry> {
@@ -63,13 +67,12 @@ mod tests {
     fn directories_and_files_come_before_the_system() {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let found = candidates(&[directory.clone(), PathBuf::from("/no/such/file.so")]);
-        let expected = [
-            directory.join("libvulkan.so.1"),
-            directory.join("libvulkan.so"),
-            PathBuf::from("/no/such/file.so"),
-            PathBuf::from("libvulkan.so.1"),
-            PathBuf::from("libvulkan.so"),
-        ];
+        let expected: Vec<_> = NAMES
+            .iter()
+            .map(|name| directory.join(name))
+            .chain([PathBuf::from("/no/such/file.so")])
+            .chain(NAMES.iter().map(PathBuf::from))
+            .collect();
         assert_eq!(found.iter().map(PathBuf::from).collect::<Vec<_>>(), expected);
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Subgroup {
     pub(crate) min_size: u32,
     pub(crate) max_size: u32,
     pub(crate) required_size_stages: u32,
+    /// The most subgroups of a workgroup whose pipeline requires a subgroup size.
+    pub(crate) max_per_workgroup: u32,
 }
 
 /// The features that a device has, of those that this driver knows.
@@ -212,6 +214,7 @@ impl Physical {
             min_size: sizes.min_subgroup_size,
             max_size: sizes.max_subgroup_size,
             required_size_stages: sizes.required_subgroup_size_stages.as_raw(),
+            max_per_workgroup: sizes.max_compute_workgroup_subgroups,
         };
     }
 

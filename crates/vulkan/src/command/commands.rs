@@ -87,7 +87,7 @@ impl VulkanCommands {
             let uses = Uses { recorder: Some(recorder), timed: Some(timed), ..Uses::default() };
             return Ok((commands, uses));
         }
-        if self.is_one_shot || recording.is_large(table) {
+        if self.is_one_shot {
             let mut recorder = tools.take_recorder(family)?;
             recording.record(&mut recorder, core, table, Repeats::Never)?;
             let commands = recorder.commands();
@@ -104,7 +104,8 @@ impl VulkanCommands {
             None => tools.take_recorder(family)?,
         };
         recording.record(&mut recorder, core, table, Repeats::Always)?;
-        let instance = Arc::new(Instance::new(recorder, key));
+        let lent = recorder.lend(table);
+        let instance = Arc::new(Instance::new(recorder, key, lent));
         instances.add(instance.clone());
         Ok((instance.commands(), uses_of(&instance)))
     }
@@ -122,11 +123,6 @@ impl VulkanCommands {
 }
 
 impl Recording {
-    /// Whether a binding table has memory with a block of its own, which baked commands would keep.
-    fn is_large(&self, table: &[Option<Place>]) -> bool {
-        table.iter().flatten().any(|place| place.allocation().has_own_block())
-    }
-
     /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
     fn check_transients(&self) -> Result<()> {
         for index in &self.transients {
@@ -218,5 +214,69 @@ impl CommandBufferBackend for VulkanCommands {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::Range;
+    use rehal_hal::{BufferParams, BufferRef, CommandCategories, QUEUE_AFFINITY_ANY};
+
+    use super::*;
+    use crate::gpu::tests::gpu;
+
+    const LARGE: u64 = 64 << 20;
+
+    /// A binding table with new memory.
+    fn table(core: &Core, length: u64) -> [Option<Place>; 1] {
+        let kind = core.memory().kind(&BufferParams::default().canonical()).unwrap();
+        let allocation = Arc::new(core.memory().allocate(kind, length, 0).unwrap());
+        [Some(Place::within(&allocation, Range { offset: 0, length }))]
+    }
+
+    /// Commands that fill what is bound.
+    fn commands(core: &Core) -> CommandBuffer {
+        let params = CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::TRANSFER,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 1,
+        };
+        let commands = VulkanCommands::create(core.gpu(), params);
+        commands.begin().unwrap();
+        let target = BufferRef::slot(0, 0, 4096);
+        commands.record(&Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+        commands.end().unwrap();
+        commands
+    }
+
+    #[test]
+    fn commands_are_baked_once_for_a_binding_table() {
+        let core = Core::create(&gpu(), None).unwrap();
+        let buffer = commands(&core);
+        let commands = VulkanCommands::of(&buffer).unwrap();
+        for length in [4096, LARGE] {
+            let table = table(&core, length);
+            // Both are kept, as if they were in flight.
+            let first = commands.bake(&core, &table, None).unwrap();
+            let second = commands.bake(&core, &table, None).unwrap();
+            assert!(first.0 == second.0, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn baked_commands_do_not_keep_large_memory() {
+        let core = Core::create(&gpu(), None).unwrap();
+        let buffer = commands(&core);
+        let commands = VulkanCommands::of(&buffer).unwrap();
+        for _ in 0..20 {
+            let large = table(&core, LARGE);
+            drop(commands.bake(&core, &large, None).unwrap());
+            let block = large[0].as_ref().map(|place| Arc::downgrade(place.allocation().block())).unwrap();
+            drop(large);
+            assert_eq!(block.strong_count(), 0);
+            // The commands of memory that was freed make room.
+            assert_eq!(commands.instances.lock().len(), 1);
+        }
     }
 }

@@ -1,15 +1,18 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rehal_base::Result;
 use smallvec::SmallVec;
 
 use super::{Place, Recorder};
+use crate::memory::Block;
 use crate::queue::Uses;
 
 /// Baked commands of a command buffer for one binding table, which are submitted any number of times.
 pub(crate) struct Instance {
     recorder: Box<Recorder>,
     key: Key,
+    /// Large memory of the binding table, which the submissions own. Without it, the commands are of no use.
+    lent: Vec<Weak<Block>>,
 }
 
 /// The memory of a binding table.
@@ -21,9 +24,14 @@ pub(super) fn key_of(table: &[Option<Place>]) -> Key {
 }
 
 impl Instance {
-    /// Baked commands.
-    pub(super) fn new(recorder: Box<Recorder>, key: Key) -> Self {
-        Self { recorder, key }
+    /// Baked commands; `lent` is the memory that only their submissions own.
+    pub(super) fn new(recorder: Box<Recorder>, key: Key, lent: Vec<Weak<Block>>) -> Self {
+        Self { recorder, key, lent }
+    }
+
+    /// Whether memory of the commands was freed: they are never submitted again, since blocks never have the same id.
+    fn is_dead(&self) -> bool {
+        self.lent.iter().any(|block| block.strong_count() == 0)
     }
 
     /// The commands, for a submission that owns the instance.
@@ -48,6 +56,12 @@ impl Instances {
         Some(found)
     }
 
+    /// The number of binding tables.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Keeps commands. Those that were not used for the longest time are dropped; work in flight keeps them.
     pub(super) fn add(&mut self, instance: Arc<Instance>) {
         if self.0.len() == LIMIT {
@@ -56,13 +70,16 @@ impl Instances {
         self.0.push(instance);
     }
 
-    /// A recorder of commands that no work in flight uses.
+    /// A recorder of commands that no work in flight uses: of dead ones, or, if there are enough, of others.
     pub(super) fn take_idle(&mut self) -> Option<Box<Recorder>> {
-        if self.0.len() < LIMIT {
-            return None;
-        }
         // Work in flight owns the instance of its commands.
-        let index = self.0.iter().position(|instance| Arc::strong_count(instance) == 1)?;
+        let is_idle = |instance: &Arc<Instance>| Arc::strong_count(instance) == 1;
+        let dead = self.0.iter().position(|instance| is_idle(instance) && instance.is_dead());
+        let index = match dead {
+            Some(index) => index,
+            None if self.0.len() < LIMIT => return None,
+            None => self.0.iter().position(is_idle)?,
+        };
         let instance = Arc::into_inner(self.0.remove(index))?;
         let mut recorder = instance.recorder;
         recorder.reset().ok()?;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ash::vk;
 use rehal_base::{Context, Error, Result, StatusCode};
@@ -12,7 +12,7 @@ use super::barriers::Barrier;
 use super::staging::Staging;
 use super::{Place, Tools};
 use crate::error::failure;
-use crate::executable::{Pipeline, Slot, Slots};
+use crate::executable::{Pipeline, Slots};
 use crate::gpu::Gpu;
 use crate::memory::Block;
 
@@ -186,6 +186,21 @@ impl Recorder {
         Ok(())
     }
 
+    /// Keeps memory alive that the commands write. Fails also if it must not be written.
+    fn keep_written(&mut self, place: &Place) -> Result<()> {
+        place.allocation().block().require_writable()?;
+        self.keep(place)
+    }
+
+    /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks with one allocation,
+    /// which are freed with their buffer. Returns them.
+    pub(crate) fn lend(&mut self, table: &[Option<Place>]) -> Vec<Weak<Block>> {
+        let places = table.iter().flatten().map(Place::allocation);
+        let large: Vec<_> = places.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
+        let is_large = |block: &Arc<Block>| large.iter().any(|it| Arc::ptr_eq(it, block));
+        self.blocks.extract_if(.., |block| is_large(block)).map(|block| Arc::downgrade(&block)).collect()
+    }
+
     /// Keeps code alive with the commands.
     pub(crate) fn keep_executable(&mut self, executable: &Executable) {
         if !self.executables.iter().any(|kept| kept.is_same(executable)) {
@@ -218,7 +233,7 @@ impl Recorder {
         if start == end {
             return Ok(());
         }
-        self.keep(target)?;
+        self.keep_written(target)?;
         let buffer = target.allocation().block().buffer();
         let (first, last) = (start.next_multiple_of(4).min(end), (end / 4 * 4).max(start));
         let at = |offset: u64| pattern[((offset - start) % pattern.len() as u64) as usize];
@@ -251,7 +266,7 @@ impl Recorder {
         }
         let is_inline = bytes.len() <= INLINE_UPDATE && bytes.len().is_multiple_of(4);
         if is_inline && target.offset().is_multiple_of(4) {
-            self.keep(target)?;
+            self.keep_written(target)?;
             let buffer = target.allocation().block().buffer();
             // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
             unsafe {
@@ -269,7 +284,7 @@ impl Recorder {
             return Ok(());
         }
         self.keep(source)?;
-        self.keep(target)?;
+        self.keep_written(target)?;
         let region = [vk::BufferCopy {
             src_offset: source.offset(),
             dst_offset: target.offset(),
@@ -361,9 +376,10 @@ impl Recorder {
         bindings: &[Place],
     ) -> Result<()> {
         self.keep_executable(executable);
-        bindings.iter().try_for_each(|place| self.keep(place))?;
+        // Kernels may write to all that is bound.
+        bindings.iter().try_for_each(|place| self.keep_written(place))?;
         match pipeline.slots() {
-            Slots::Descriptors(slots) => self.bind_descriptors(pipeline, slots, bindings)?,
+            Slots::Descriptors => self.bind_descriptors(pipeline, bindings)?,
             Slots::Addresses(layout) => {
                 let mut table = Vec::with_capacity(8 * bindings.len());
                 for (ordinal, place) in bindings.iter().enumerate() {
@@ -412,7 +428,8 @@ impl Recorder {
         }
     }
 
-    fn bind_descriptors(&mut self, pipeline: &Pipeline, slots: &[Slot], bindings: &[Place]) -> Result<()> {
+    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[Place]) -> Result<()> {
+        let slots = pipeline.descriptors();
         if slots.is_empty() && pipeline.set_layouts().is_empty() {
             return Ok(());
         }

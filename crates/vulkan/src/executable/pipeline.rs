@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use ash::vk;
 use rehal_base::{Error, Result};
 
@@ -6,20 +8,27 @@ use super::format::{AddressLayout, ROOT_BYTES, Root};
 /// A compute pipeline, which an executable owns.
 pub(crate) struct Pipeline {
     pub(super) handle: vk::Pipeline,
-    pub(super) layout: vk::PipelineLayout,
+    pub(super) layout: Arc<Layout>,
     pub(super) slots: Slots,
-    /// The layouts of its descriptor sets, by set.
-    pub(super) set_layouts: Vec<vk::DescriptorSetLayout>,
-    /// The set whose descriptors are pushed, if they are.
-    pub(super) pushed_set: Option<u32>,
     pub(super) workgroup_size: [u32; 3],
     pub(super) name: String,
 }
 
+/// The layout of pipelines, which share it.
+pub(crate) struct Layout {
+    pub(super) handle: vk::PipelineLayout,
+    /// The layouts of its descriptor sets, by set.
+    pub(super) set_layouts: Vec<vk::DescriptorSetLayout>,
+    /// The set whose descriptors are pushed, if they are.
+    pub(super) pushed_set: Option<u32>,
+    /// Its descriptors, in the order of the bindings of a dispatch.
+    pub(super) slots: Vec<Slot>,
+}
+
 /// Where a pipeline expects its bindings.
 pub(crate) enum Slots {
-    /// A descriptor for each binding.
-    Descriptors(Vec<Slot>),
+    /// A descriptor for each binding: those of the layout.
+    Descriptors,
     /// A table of addresses.
     Addresses(Addresses),
 }
@@ -48,7 +57,7 @@ impl Pipeline {
 
     /// Its layout.
     pub(crate) fn layout(&self) -> vk::PipelineLayout {
-        self.layout
+        self.layout.handle
     }
 
     /// Where it expects its bindings.
@@ -56,14 +65,19 @@ impl Pipeline {
         &self.slots
     }
 
+    /// Its descriptors, in the order of the bindings of a dispatch.
+    pub(crate) fn descriptors(&self) -> &[Slot] {
+        &self.layout.slots
+    }
+
     /// The layouts of its descriptor sets.
     pub(crate) fn set_layouts(&self) -> &[vk::DescriptorSetLayout] {
-        &self.set_layouts
+        &self.layout.set_layouts
     }
 
     /// The set whose descriptors are pushed into command buffers, if they are.
     pub(crate) fn pushed_set(&self) -> Option<u32> {
-        self.pushed_set
+        self.layout.pushed_set
     }
 
     /// The workgroup size, with specialization constants.
@@ -74,17 +88,14 @@ impl Pipeline {
     /// The offset of the first constant in push constants.
     pub(crate) fn constant_offset(&self) -> u32 {
         match &self.slots {
-            Slots::Descriptors(_) => 0,
+            Slots::Descriptors => 0,
             Slots::Addresses(addresses) => addresses.0.constant_offset,
         }
     }
 
     /// The number of descriptors of a kind.
     pub(crate) fn descriptor_count(&self, kind: vk::DescriptorType) -> u32 {
-        match &self.slots {
-            Slots::Descriptors(slots) => slots.iter().filter(|slot| slot.kind == kind).count() as u32,
-            Slots::Addresses(_) => 0,
-        }
+        self.descriptors().iter().filter(|slot| slot.kind == kind).count() as u32
     }
 
     /// Fails if a dispatch asks for local memory of a size that the kernel does not know.

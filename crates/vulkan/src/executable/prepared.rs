@@ -1,6 +1,7 @@
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
 use super::format::{self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image};
-use super::pipeline::{Addresses, Pipeline, Slot, Slots};
+use super::pipeline::{Addresses, Layout, Pipeline, Slot, Slots};
 use crate::DispatchAbis;
 use crate::error::failure;
 use crate::gpu::Gpu;
@@ -59,11 +60,11 @@ impl VulkanExecutable {
         let is_pushed = pushes_descriptors(gpu, &image);
         parts.create_modules(&image)?;
         parts.create_set_layouts(&image, is_pushed)?;
-        parts.create_layouts(&image)?;
+        let layouts = parts.create_layouts(&image, is_pushed)?;
         let mut pipelines = Vec::new();
         for pipeline in &image.pipelines {
             let place = || format!("function '{}'", pipeline.entry_point);
-            let made = parts.create_pipeline(&image, pipeline, params.constants, is_pushed);
+            let made = parts.create_pipeline(&image, pipeline, &layouts[pipeline.layout], params.constants);
             pipelines.push(made.context(place)?);
         }
         parts.destroy_modules();
@@ -107,44 +108,54 @@ impl ExecutableBackend for VulkanExecutable {
     }
 }
 
+fn exceeds(limit: &str, most: &dyn std::fmt::Debug, found: String) -> Result<()> {
+    let message = format!("it needs {found}; {limit} of the device is {most:?}");
+    Err(Error::new(StatusCode::Unavailable, message))
+}
+
+/// Fails if a limit of the device does not allow a pipeline layout.
+fn check_layout(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: usize) -> Result<()> {
+    let layout = &image.pipeline_layouts[layout];
+    let bytes = layout.push_constant_bytes();
+    if bytes > limits.max_push_constants_size.into() {
+        let found = format!("{bytes} bytes of push constants");
+        exceeds("maxPushConstantsSize", &limits.max_push_constants_size, found)?;
+    }
+    if layout.sets.len() > limits.max_bound_descriptor_sets as usize {
+        let found = format!("{} descriptor sets", layout.sets.len());
+        exceeds("maxBoundDescriptorSets", &limits.max_bound_descriptor_sets, found)?;
+    }
+    let bindings = || layout.sets.iter().flat_map(|set| &image.set_layouts[*set].bindings);
+    let count = |kind| bindings().filter(|it| it.kind == kind).map(|it| u64::from(it.count)).sum::<u64>();
+    let kinds = [
+        (
+            DescriptorKind::StorageBuffer,
+            "maxPerStageDescriptorStorageBuffers",
+            limits.max_per_stage_descriptor_storage_buffers,
+        ),
+        (
+            DescriptorKind::UniformBuffer,
+            "maxPerStageDescriptorUniformBuffers",
+            limits.max_per_stage_descriptor_uniform_buffers,
+        ),
+    ];
+    for (kind, limit, most) in kinds {
+        if count(kind) > most.into() {
+            let found = format!("{} descriptors of kind {kind:?}", count(kind));
+            exceeds(limit, &most, found)?;
+        }
+    }
+    Ok(())
+}
+
 /// Fails if a limit of the device does not allow a pipeline.
 fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
     let limits = gpu.limits();
-    let exceeds = |limit: &str, most: &dyn std::fmt::Debug, found: String| {
-        let message = format!("it needs {found}; {limit} of the device is {most:?}");
-        Err(Error::new(StatusCode::Unavailable, message))
-    };
+    let (mut layouts, mut entries) = (HashSet::new(), HashSet::new());
     for pipeline in &image.pipelines {
         let place = || format!("function '{}'", pipeline.entry_point);
-        let layout = &image.pipeline_layouts[pipeline.layout];
-        let bytes = layout.push_constant_bytes();
-        if bytes > limits.max_push_constants_size.into() {
-            let found = format!("{bytes} bytes of push constants");
-            exceeds("maxPushConstantsSize", &limits.max_push_constants_size, found).context(place)?;
-        }
-        if layout.sets.len() > limits.max_bound_descriptor_sets as usize {
-            let found = format!("{} descriptor sets", layout.sets.len());
-            exceeds("maxBoundDescriptorSets", &limits.max_bound_descriptor_sets, found).context(place)?;
-        }
-        let bindings = || layout.sets.iter().flat_map(|set| &image.set_layouts[*set].bindings);
-        let count = |kind| bindings().filter(|it| it.kind == kind).map(|it| u64::from(it.count)).sum::<u64>();
-        let kinds = [
-            (
-                DescriptorKind::StorageBuffer,
-                "maxPerStageDescriptorStorageBuffers",
-                limits.max_per_stage_descriptor_storage_buffers,
-            ),
-            (
-                DescriptorKind::UniformBuffer,
-                "maxPerStageDescriptorUniformBuffers",
-                limits.max_per_stage_descriptor_uniform_buffers,
-            ),
-        ];
-        for (kind, limit, most) in kinds {
-            if count(kind) > most.into() {
-                let found = format!("{} descriptors of kind {kind:?}", count(kind));
-                exceeds(limit, &most, found).context(place)?;
-            }
+        if layouts.insert(pipeline.layout) {
+            check_layout(limits, image, pipeline.layout).context(place)?;
         }
         let Some(entry) = image.entry_point(pipeline) else { continue };
         let size = entry.workgroup_size.value(constants);
@@ -158,6 +169,22 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
             let found = format!("workgroups of {total} invocations");
             exceeds("maxComputeWorkGroupInvocations", &most, found).context(place)?;
         }
+        let most = gpu.physical().subgroup.max_per_workgroup;
+        if let Some(size) = pipeline.subgroup_size
+            && total > u64::from(size) * u64::from(most)
+        {
+            let found = format!("workgroups of {} subgroups", total.div_ceil(size.into()));
+            exceeds("maxComputeWorkgroupSubgroups", &most, found).context(place)?;
+        }
+        // Several functions may have the same entry point.
+        if entries.insert(std::ptr::from_ref(entry)) {
+            let (shared, most) =
+                (entry.shared_memory.total(constants), limits.max_compute_shared_memory_size);
+            if shared > most.into() {
+                let found = format!("{shared} bytes of shared memory");
+                exceeds("maxComputeSharedMemorySize", &most, found).context(place)?;
+            }
+        }
     }
     Ok(())
 }
@@ -166,15 +193,14 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
 fn pushes_descriptors(gpu: &Gpu, image: &Image) -> bool {
     gpu.push_descriptors().is_some()
         && image.pipeline_layouts.iter().all(|layout| {
-            let counts =
-                layout.sets.iter().map(|set| descriptor_total(image, *set)).filter(|count| *count != 0);
+            let counts = layout
+                .sets
+                .iter()
+                .map(|set| image.set_layouts[*set].descriptor_count())
+                .filter(|count| *count != 0);
             let counts: Vec<_> = counts.collect();
             counts.len() <= 1 && counts.iter().sum::<u64>() <= gpu.physical().max_push_descriptors.into()
         })
-}
-
-fn descriptor_total(image: &Image, set: usize) -> u64 {
-    image.set_layouts[set].bindings.iter().map(|binding| u64::from(binding.count)).sum()
 }
 
 fn descriptor_type(kind: DescriptorKind) -> vk::DescriptorType {
@@ -182,6 +208,30 @@ fn descriptor_type(kind: DescriptorKind) -> vk::DescriptorType {
         DescriptorKind::UniformBuffer => vk::DescriptorType::UNIFORM_BUFFER,
         DescriptorKind::StorageBuffer => vk::DescriptorType::STORAGE_BUFFER,
     }
+}
+
+/// The descriptors of a pipeline layout, in the order of the bindings of a dispatch.
+fn slots(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: &format::PipelineLayout) -> Vec<Slot> {
+    let slot = |slot: format::DescriptorSlot| {
+        let (alignment, largest) = match slot.kind {
+            DescriptorKind::UniformBuffer => {
+                (limits.min_uniform_buffer_offset_alignment, limits.max_uniform_buffer_range)
+            }
+            DescriptorKind::StorageBuffer => {
+                (limits.min_storage_buffer_offset_alignment, limits.max_storage_buffer_range)
+            }
+        };
+        Slot {
+            set: slot.set,
+            binding: slot.binding,
+            element: slot.element,
+            kind: descriptor_type(slot.kind),
+            alignment: alignment.max(1),
+            largest_range: largest.into(),
+        }
+    };
+    let sets = (0..).zip(&layout.sets);
+    sets.flat_map(|(set, ordinal)| image.set_layouts[*ordinal].slots(set)).map(slot).collect()
 }
 
 impl Parts {
@@ -202,7 +252,7 @@ impl Parts {
     }
 
     fn create_set_layouts(&mut self, image: &Image, is_pushed: bool) -> Result<()> {
-        for (index, layout) in image.set_layouts.iter().enumerate() {
+        for layout in &image.set_layouts {
             let bindings: Vec<_> = layout
                 .bindings
                 .iter()
@@ -214,7 +264,7 @@ impl Parts {
                         .stage_flags(vk::ShaderStageFlags::COMPUTE)
                 })
                 .collect();
-            let flags = match is_pushed && descriptor_total(image, index) != 0 {
+            let flags = match is_pushed && layout.descriptor_count() != 0 {
                 true => vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR,
                 false => vk::DescriptorSetLayoutCreateFlags::empty(),
             };
@@ -227,8 +277,8 @@ impl Parts {
         Ok(())
     }
 
-    fn create_layouts(&mut self, image: &Image) -> Result<()> {
-        for layout in &image.pipeline_layouts {
+    fn create_layouts(&mut self, image: &Image, is_pushed: bool) -> Result<Vec<Arc<Layout>>> {
+        let create = |layout: &format::PipelineLayout| {
             let sets: Vec<_> = layout.sets.iter().map(|set| self.set_layouts[*set]).collect();
             // One range has all: stages must not have several.
             let bytes = u32::try_from(layout.push_constant_bytes()).unwrap_or(u32::MAX);
@@ -238,19 +288,26 @@ impl Parts {
             let info =
                 vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(ranges);
             // SAFETY: the lists live until the call returns; `check_limits` has checked the range.
-            let layout = unsafe { self.gpu.functions().create_pipeline_layout(&info, None) }
+            let handle = unsafe { self.gpu.functions().create_pipeline_layout(&info, None) }
                 .map_err(|error| failure("creating a pipeline layout", error))?;
-            self.layouts.push(layout);
-        }
-        Ok(())
+            self.layouts.push(handle);
+            let pushed = layout.sets.iter().position(|set| image.set_layouts[*set].descriptor_count() != 0);
+            Ok(Arc::new(Layout {
+                handle,
+                set_layouts: sets,
+                pushed_set: pushed.filter(|_| is_pushed).map(|set| set as u32),
+                slots: slots(self.gpu.limits(), image, layout),
+            }))
+        };
+        image.pipeline_layouts.iter().map(create).collect()
     }
 
     fn create_pipeline(
         &mut self,
         image: &Image,
         pipeline: &format::Pipeline,
+        layout: &Arc<Layout>,
         constants: &[u32],
-        is_pushed: bool,
     ) -> Result<Pipeline> {
         let name = CString::new(pipeline.entry_point.as_str())
             .map_err(|_| Error::invalid_argument("the name of an entry point has a zero byte"))?;
@@ -271,8 +328,7 @@ impl Parts {
         if pipeline.subgroup_size.is_some() {
             stage = stage.push_next(&mut size);
         }
-        let layout = self.layouts[pipeline.layout];
-        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle)];
         // SAFETY: the structures live until the call returns. The caller of `prepare_executable` vouches for the code; the reader has
         // checked that the entry point exists and that the layout has what it binds, and the device has its features.
         let created =
@@ -286,47 +342,18 @@ impl Parts {
         };
         self.pipelines.extend(&handles);
         let handle = handles.first().copied().unwrap_or_default();
-        let sets = &image.pipeline_layouts[pipeline.layout].sets;
-        let pushed = sets.iter().position(|set| descriptor_total(image, *set) != 0);
         Ok(Pipeline {
             handle,
-            layout,
-            slots: self.slots(pipeline),
-            set_layouts: sets.iter().map(|set| self.set_layouts[*set]).collect(),
-            pushed_set: pushed.filter(|_| is_pushed).map(|set| set as u32),
+            layout: layout.clone(),
+            slots: match &pipeline.dispatch {
+                Dispatch::Addresses(layout) => Slots::Addresses(Addresses(layout.clone())),
+                Dispatch::Descriptors(_) => Slots::Descriptors,
+            },
             workgroup_size: image
                 .entry_point(pipeline)
                 .map_or([1; 3], |entry| entry.workgroup_size.value(constants).map(|size| size.max(1))),
             name: pipeline.entry_point.clone(),
         })
-    }
-
-    fn slots(&self, pipeline: &format::Pipeline) -> Slots {
-        let limits = self.gpu.limits();
-        match &pipeline.dispatch {
-            Dispatch::Addresses(layout) => Slots::Addresses(Addresses(layout.clone())),
-            Dispatch::Descriptors(slots) => {
-                let slot = |slot: &format::DescriptorSlot| {
-                    let (alignment, largest) = match slot.kind {
-                        DescriptorKind::UniformBuffer => {
-                            (limits.min_uniform_buffer_offset_alignment, limits.max_uniform_buffer_range)
-                        }
-                        DescriptorKind::StorageBuffer => {
-                            (limits.min_storage_buffer_offset_alignment, limits.max_storage_buffer_range)
-                        }
-                    };
-                    Slot {
-                        set: slot.set,
-                        binding: slot.binding,
-                        element: slot.element,
-                        kind: descriptor_type(slot.kind),
-                        alignment: alignment.max(1),
-                        largest_range: largest.into(),
-                    }
-                };
-                Slots::Descriptors(slots.iter().map(slot).collect())
-            }
-        }
     }
 
     /// Shader modules are only needed to create pipelines.
@@ -356,6 +383,45 @@ impl Drop for Parts {
             for layout in &self.set_layouts {
                 functions.destroy_descriptor_set_layout(*layout, None);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::tests::gpu;
+
+    /// A module whose entry point `e` has workgroups of this many invocations.
+    fn module(invocations: u32) -> Vec<u8> {
+        let op = |opcode: u32, operands: &[u32]| {
+            [&[((operands.len() as u32 + 1) << 16) | opcode], operands].concat()
+        };
+        let words = [
+            vec![0x0723_0203, 0x0001_0300, 0, 2, 0],
+            op(17, &[1]),
+            op(14, &[0, 1]),
+            op(15, &[5, 1, u32::from(b'e')]),
+            op(16, &[1, 17, invocations, 1, 1]),
+        ];
+        words.concat().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn workgroups_have_as_many_subgroups_as_the_device_allows() {
+        let gpu = gpu();
+        let (invocations, most) =
+            (gpu.limits().max_compute_work_group_invocations, gpu.physical().subgroup.max_per_workgroup);
+        let mut image = Image::read("vulkan-spirv-raw", &module(invocations)).unwrap();
+        check_limits(&gpu, &image, &[]).unwrap();
+        image.pipelines[0].subgroup_size = Some(invocations.div_ceil(most));
+        check_limits(&gpu, &image, &[]).unwrap();
+        let too_small = invocations.div_ceil(most) - 1;
+        if too_small != 0 {
+            image.pipelines[0].subgroup_size = Some(too_small);
+            let error = check_limits(&gpu, &image, &[]).unwrap_err();
+            assert_eq!(error.code(), StatusCode::Unavailable);
+            assert!(error.message().contains("maxComputeWorkgroupSubgroups"), "{error}");
         }
     }
 }

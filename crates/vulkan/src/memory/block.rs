@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::vk;
 use parking_lot::Mutex;
-use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 
 use super::kinds::Kind;
 use super::ranges::{Alignment, Ranges};
@@ -27,8 +27,8 @@ pub(crate) struct Block {
     /// The device's address of the first byte, or 0.
     address: u64,
     free: Mutex<Ranges>,
-    /// Memory of the program that the block is made of.
-    _imported: Option<HostMemory>,
+    /// Memory of the program that the block is made of, and where it begins in the block.
+    imported: Option<(Arc<HostMemory>, u64)>,
 }
 
 // SAFETY: the pointer is not dereferenced here; the memory that it points to is accessed only through `HostMemory`.
@@ -75,14 +75,20 @@ impl Block {
         Parts::create(gpu, Source::Imported(memory, pages), pages.length)?.into_block()
     }
 
+    /// The memory types, as bits, that blocks can be of.
+    pub(crate) fn types(gpu: &Arc<Gpu>) -> Result<u32> {
+        // Vulkan promises the same for buffers of any length.
+        let mut parts = Parts::none(gpu, 1);
+        parts.create_buffer(false)?;
+        Ok(parts.needs().memory_type_bits)
+    }
+
     /// Takes a range; `None` if the block has none.
     pub(crate) fn take(&self, length: u64, alignment: u64) -> Option<u64> {
         let base = if self.mapped.is_null() { self.address } else { self.mapped.addr() as u64 };
-        let least = self.gpu.memory_alignment();
-        // Offsets are aligned for the device; the address too, if the block's allows both.
-        let phase = base & (alignment - 1);
-        let phase = if phase.is_multiple_of(least) { phase } else { 0 };
-        self.free.lock().take(length, Alignment { alignment: alignment.max(least), phase })
+        let atom = if self.kind.needs_flushes() { self.atom().next_power_of_two() } else { 1 };
+        let least = self.gpu.memory_alignment().max(atom);
+        self.free.lock().take(length, aligned_to(alignment, least, base))
     }
 
     /// Returns a range.
@@ -106,6 +112,17 @@ impl Block {
             return Ok(());
         }
         Err(Error::invalid_argument("the buffer belongs to another Vulkan device"))
+    }
+
+    /// Fails if it is memory of the program that must not be written: the program may have references to it.
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        match &self.imported {
+            Some((memory, _)) if !memory.is_writable() => Err(Error::new(
+                StatusCode::PermissionDenied,
+                "the device must not write to the buffer: it is made of constant memory",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Its id: unique in the process.
@@ -137,6 +154,11 @@ impl Block {
         if self.mapped.is_null() || !range.fits(self.length) {
             return None;
         }
+        if let Some((memory, start)) = &self.imported {
+            // The program's access to it stays what it is: constant memory is not written through the mapping either.
+            let offset = range.offset.checked_sub(*start)?;
+            return HostMemory::part(memory, Range { offset, length: range.length }).ok();
+        }
         // SAFETY: the range is in the block, which is mapped as a whole.
         let pointer = NonNull::new(unsafe { self.mapped.add(range.offset as usize) })?;
         let keeper = Box::new((self.clone(), keeper));
@@ -165,18 +187,58 @@ impl Block {
         }
     }
 
-    /// A range that has to be flushed or invalidated, rounded to what the device flushes at once. Allocations are aligned to
-    /// that, so none of another is touched.
+    /// Makes the device's writes around a range visible to the host that is about to write all of it: flushing it writes whole
+    /// atoms, and what is in them beside the range must be what the device has written.
+    pub(crate) fn invalidate_edges(&self, range: Range) -> Result<()> {
+        edges(range, self.atom()).into_iter().flatten().try_for_each(|edge| self.invalidate(edge))
+    }
+
+    /// What the device flushes at once, in bytes.
+    fn atom(&self) -> u64 {
+        self.gpu.limits().non_coherent_atom_size.max(1)
+    }
+
+    /// A range that has to be flushed or invalidated, in whole atoms. Allocations are aligned to them, so none of another is
+    /// touched.
     fn mapped_range(&self, range: Range) -> Option<vk::MappedMemoryRange<'static>> {
         if !self.kind.needs_flushes() || range.length == 0 {
             return None;
         }
-        let atom = self.gpu.limits().non_coherent_atom_size.max(1);
-        let start = range.offset / atom * atom;
-        let end = (range.offset + range.length).div_ceil(atom) * atom;
-        let size = if end >= self.length { vk::WHOLE_SIZE } else { end - start };
-        Some(vk::MappedMemoryRange::default().memory(self.memory).offset(start).size(size))
+        let range = whole_atoms(range, self.atom());
+        let size = if range.end() >= self.length { vk::WHOLE_SIZE } else { range.length };
+        Some(vk::MappedMemoryRange::default().memory(self.memory).offset(range.offset).size(size))
     }
+}
+
+/// Offsets in a block at the address `base` are aligned to `least`, as the device needs; addresses to `alignment`, as the program
+/// asks, too, if that address allows both. Both are powers of two.
+fn aligned_to(alignment: u64, least: u64, base: u64) -> Alignment {
+    let phase = base & (alignment - 1);
+    let phase = if phase.is_multiple_of(least) { phase } else { 0 };
+    Alignment { alignment: alignment.max(least), phase }
+}
+
+/// The atoms that a range touches.
+fn whole_atoms(range: Range, atom: u64) -> Range {
+    let offset = range.offset / atom * atom;
+    Range { offset, length: range.end().next_multiple_of(atom) - offset }
+}
+
+/// The first and the last atom of a range if it has only a part of them.
+fn edges(range: Range, atom: u64) -> [Option<Range>; 2] {
+    if range.length == 0 {
+        return [None; 2];
+    }
+    let atoms = whole_atoms(range, atom);
+    let starts_within = atoms.offset != range.offset;
+    let ends_within = atoms.end() != range.end();
+    let first = Range { offset: atoms.offset, length: atom };
+    let last = Range { offset: atoms.end() - atom, length: atom };
+    let is_first_last = first == last;
+    [
+        (starts_within || (ends_within && is_first_last)).then_some(first),
+        (ends_within && !is_first_last).then_some(last),
+    ]
 }
 
 impl Drop for Block {
@@ -203,18 +265,30 @@ struct Parts {
 }
 
 impl Parts {
-    fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
-        let any = Kind { index: 0, heap: 0, flags: vk::MemoryPropertyFlags::empty() };
+    /// Nothing yet of a block of `length` bytes.
+    fn none(gpu: &Arc<Gpu>, length: u64) -> Self {
+        let kind = Kind { index: 0, heap: 0, flags: vk::MemoryPropertyFlags::empty() };
         let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
-        let mut parts =
-            Self { gpu: gpu.clone(), kind: any, length, buffer, memory, is_counted: false, imported: None };
+        Self { gpu: gpu.clone(), kind, length, buffer, memory, is_counted: false, imported: None }
+    }
+
+    /// What memory the buffer needs, which is created.
+    fn needs(&self) -> vk::MemoryRequirements {
+        // SAFETY: the buffer is the device's.
+        unsafe { self.gpu.functions().get_buffer_memory_requirements(self.buffer) }
+    }
+
+    fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
+        if length > gpu.largest_block() && matches!(source, Source::New(_)) {
+            return Err(super::exceeds_largest(gpu, length));
+        }
+        let mut parts = Self::none(gpu, length);
         let types = match &source {
             Source::New(kind) => 1 << kind.index,
             Source::Imported(_, pages) => gpu.importable_types(pages)?,
         };
         parts.create_buffer(matches!(source, Source::Imported(..)))?;
-        // SAFETY: the buffer was just created.
-        let needs = unsafe { gpu.functions().get_buffer_memory_requirements(parts.buffer) };
+        let needs = parts.needs();
         let types = types & needs.memory_type_bits;
         parts.kind = match &source {
             Source::New(kind) => *kind,
@@ -313,7 +387,7 @@ impl Parts {
             mapped,
             address,
             free: Mutex::new(Ranges::new(self.length)),
-            _imported: self.imported.take().map(|(memory, _)| memory),
+            imported: self.imported.take().map(|(memory, pages)| (Arc::new(memory), pages.offset)),
         };
         // The block owns them now.
         (self.buffer, self.memory, self.is_counted) = (vk::Buffer::null(), vk::DeviceMemory::null(), false);
@@ -332,5 +406,50 @@ impl Drop for Parts {
         if self.is_counted {
             self.gpu.release_block(self.kind.heap, self.length);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64, length: u64) -> Range {
+        Range { offset, length }
+    }
+
+    #[test]
+    fn offsets_are_aligned_for_the_device_whatever_the_address_is() {
+        for (alignment, least, base, expected) in [
+            (4096, 64, 0x1000, (4096, 0)),
+            (4096, 64, 0x1040, (4096, 64)),
+            // An address that is aligned to cache lines, and atoms that are larger.
+            (4096, 256, 0x1040, (4096, 0)),
+            (4096, 256, 0x1100, (4096, 256)),
+            (16, 256, 0x1040, (256, 0)),
+        ] {
+            let Alignment { alignment, phase } = aligned_to(alignment, least, base);
+            assert_eq!((alignment, phase), expected);
+        }
+    }
+
+    #[test]
+    fn flushes_cover_whole_atoms() {
+        assert_eq!(whole_atoms(at(64, 64), 64), at(64, 64));
+        assert_eq!(whole_atoms(at(65, 1), 64), at(64, 64));
+        assert_eq!(whole_atoms(at(100, 100), 64), at(64, 192));
+        assert_eq!(whole_atoms(at(5, 3), 1), at(5, 3));
+    }
+
+    #[test]
+    fn atoms_that_are_written_in_part_are_invalidated_before() {
+        assert_eq!(edges(at(64, 128), 64), [None, None]);
+        assert_eq!(edges(at(3, 9), 1), [None, None]);
+        assert_eq!(edges(at(100, 0), 64), [None, None]);
+        assert_eq!(edges(at(70, 10), 64), [Some(at(64, 64)), None], "all is in one atom");
+        assert_eq!(edges(at(64, 10), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(70, 58), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(70, 122), 64), [Some(at(64, 64)), None]);
+        assert_eq!(edges(at(64, 130), 64), [None, Some(at(192, 64))]);
+        assert_eq!(edges(at(70, 200), 64), [Some(at(64, 64)), Some(at(256, 64))]);
     }
 }

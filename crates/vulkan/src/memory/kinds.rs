@@ -38,10 +38,7 @@ pub(crate) fn choose(
     params: &BufferParams,
     mask: u32,
 ) -> Result<Kind> {
-    let wanted = params.memory_type;
-    let is_optional =
-        wanted.contains(MemoryType::OPTIMAL) || params.usage.contains(BufferUsage::MAPPING_OPTIONAL);
-    let must_be_visible = wanted.contains(MemoryType::HOST_VISIBLE) && !is_optional;
+    let must_be_visible = params.memory_type.contains(MemoryType::HOST_VISIBLE) && !is_optional(params);
     let unusable = Flags::PROTECTED | Flags::LAZILY_ALLOCATED | Flags::DEVICE_COHERENT_AMD;
     let kinds = (0..).zip(memory.memory_types_as_slice()).map(|(index, it)| Kind {
         index,
@@ -61,6 +58,11 @@ pub(crate) fn choose(
         })
 }
 
+/// Whether the host does without mapping the memory if other memory is better.
+fn is_optional(params: &BufferParams) -> bool {
+    params.memory_type.contains(MemoryType::OPTIMAL) || params.usage.contains(BufferUsage::MAPPING_OPTIONAL)
+}
+
 trait FirstMax: Iterator + Sized {
     /// The first item with the largest key.
     fn first_max_by_key<K: Ord>(self, key: impl Fn(&Self::Item) -> K) -> Option<Self::Item> {
@@ -76,9 +78,12 @@ impl<I: Iterator> FirstMax for I {}
 fn score(kind: Kind, params: &BufferParams) -> i32 {
     let wanted = params.memory_type;
     let has = |flag| kind.flags.contains(flag);
+    // Who asks for it may neither flush nor invalidate, so nothing outweighs it. Vulkan has such a type for every buffer.
+    let is_coherent =
+        wanted.contains(MemoryType::HOST_COHERENT) && has(Flags::HOST_COHERENT) && !is_optional(params);
     let is_for_host = wanted.intersects(MemoryType::HOST_VISIBLE) && !wanted.intersects(DEVICE_LOCAL);
     let reads = !params.usage.contains(BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE);
-    let mut score = 0;
+    let mut score = if is_coherent { 64 } else { 0 };
     if is_for_host {
         // Memory of the device that the host can see is often small, and slow to read.
         score -= if has(Flags::DEVICE_LOCAL) { 8 } else { 0 };
@@ -172,5 +177,37 @@ mod tests {
         let error = choose(&memory, &wanted, u32::MAX).err().unwrap();
         assert!(error.message().contains("no memory of type"), "{error}");
         assert!(choose(&memory, &params(MemoryType::DEVICE_LOCAL, BufferUsage::empty()), 0).is_err());
+    }
+
+    #[test]
+    fn types_that_buffers_cannot_be_in_are_passed_over() {
+        let chosen = |memory_type, mask| {
+            choose(&discrete(), &params(memory_type, BufferUsage::empty()), mask).map(|kind| kind.index)
+        };
+        assert_eq!(chosen(MemoryType::DEVICE_LOCAL, 0b1110).unwrap(), 3);
+        assert_eq!(chosen(MemoryType::HOST_LOCAL, 0b1011).unwrap(), 1);
+        assert!(chosen(MemoryType::HOST_LOCAL, 0b0001).is_err());
+    }
+
+    #[test]
+    fn memory_that_is_asked_to_be_coherent_is() {
+        let mut memory = vk::PhysicalDeviceMemoryProperties { memory_type_count: 3, ..Default::default() };
+        let visible = Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE;
+        let flags = [Flags::DEVICE_LOCAL, visible | Flags::HOST_COHERENT, visible | Flags::HOST_CACHED];
+        for (it, flags) in memory.memory_types.iter_mut().zip(flags) {
+            it.property_flags = flags;
+        }
+        let coherent = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+        for wanted in [coherent, coherent | DEVICE_LOCAL, coherent | MemoryType::HOST_CACHED] {
+            let wanted = params(wanted, BufferUsage::MAPPING_PERSISTENT);
+            let kind = choose(&memory, &wanted, u32::MAX).unwrap();
+            assert_eq!(kind.index, 1, "{:?}", wanted.memory_type);
+            assert!(grant(kind, wanted, true).memory_type.contains(coherent));
+        }
+        let optional = params(coherent | MemoryType::OPTIMAL | DEVICE_LOCAL, BufferUsage::empty());
+        assert_eq!(choose(&discrete(), &optional, 1).unwrap().index, 0, "it is taken if there is no other");
+        // What does not ask for it may be cached.
+        let visible = params(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE, BufferUsage::empty());
+        assert_eq!(choose(&memory, &visible, u32::MAX).unwrap().index, 2);
     }
 }

@@ -30,6 +30,8 @@ const OWN_BLOCK: u64 = LARGEST_BLOCK / 4;
 /// The memory of a device.
 pub(crate) struct Memory {
     gpu: Arc<Gpu>,
+    /// The memory types, as bits, that buffers can be in.
+    types: u32,
     /// The shared blocks of each memory type, by its index.
     blocks: Mutex<Vec<Vec<Arc<Block>>>>,
 }
@@ -44,8 +46,8 @@ pub(crate) struct Allocation {
 
 impl Memory {
     /// No memory yet.
-    pub(crate) fn new(gpu: &Arc<Gpu>) -> Arc<Self> {
-        Arc::new(Self { gpu: gpu.clone(), blocks: Mutex::default() })
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { gpu: gpu.clone(), types: Block::types(gpu)?, blocks: Mutex::default() }))
     }
 
     /// The device of the memory.
@@ -55,7 +57,7 @@ impl Memory {
 
     /// The memory type for buffers with these parameters.
     pub(crate) fn kind(&self, params: &BufferParams) -> Result<Kind> {
-        kinds::choose(self.gpu.memory_properties(), params, u32::MAX)
+        kinds::choose(self.gpu.memory_properties(), params, self.types)
     }
 
     /// What a buffer with these parameters is granted.
@@ -69,12 +71,8 @@ impl Memory {
         let alignment = alignment.max(self.gpu.memory_alignment()).max(atom.next_power_of_two());
         // Empty buffers have a place too. Fills write whole words.
         let padded = length.max(1).checked_next_multiple_of(atom.max(16));
-        let padded = padded.filter(|padded| *padded <= self.gpu.largest_block()).ok_or_else(|| {
-            Error::resource_exhausted(format!(
-                "cannot allocate {length} bytes: the device allocates at most {} at once",
-                self.gpu.largest_block()
-            ))
-        })?;
+        let padded = padded.filter(|padded| *padded <= self.gpu.largest_block());
+        let padded = padded.ok_or_else(|| exceeds_largest(&self.gpu, length))?;
         match self.allocate_padded(kind, padded, alignment) {
             Err(error) if error.code() == StatusCode::ResourceExhausted => {
                 self.trim();
@@ -150,6 +148,14 @@ impl Memory {
     }
 }
 
+/// The error of an allocation that is larger than any that the device makes.
+fn exceeds_largest(gpu: &Gpu, length: u64) -> Error {
+    let most = gpu.largest_block();
+    Error::resource_exhausted(format!(
+        "cannot allocate {length} bytes: the device allocates at most {most} at once"
+    ))
+}
+
 fn too_small() -> Error {
     Error::new(
         StatusCode::Internal,
@@ -187,6 +193,11 @@ impl Allocation {
     /// See [`Block::flush`]; `part` is relative to the allocation.
     pub(crate) fn flush(&self, part: Range) -> Result<()> {
         self.block.flush(Range { offset: self.range.offset + part.offset, length: part.length })
+    }
+
+    /// See [`Block::invalidate_edges`]; `part` is relative to the allocation.
+    pub(crate) fn invalidate_edges(&self, part: Range) -> Result<()> {
+        self.block.invalidate_edges(Range { offset: self.range.offset + part.offset, length: part.length })
     }
 
     /// See [`Block::invalidate`]; `part` is relative to the allocation.

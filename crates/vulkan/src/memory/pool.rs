@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::Result;
+use rehal_base::{Result, StatusCode};
 
 use super::{Allocation, Kind, Memory};
-use crate::queue::Frontier;
+use crate::queue::{Core, Frontier};
 
 /// Limit on the bytes that are kept for queues to allocate again.
 const KEPT_BYTES: u64 = 256 << 20;
@@ -32,26 +32,56 @@ struct Freed {
 }
 
 impl Pool {
-    /// Memory for an alloca that follows `after`, of work that is complete up to `completed`.
+    /// Memory for an alloca that follows `after`.
     pub(crate) fn allocate(
         &self,
-        memory: &Arc<Memory>,
+        core: &Core,
         kind: Kind,
         length: u64,
         alignment: u64,
         after: &Frontier,
-        completed: &Frontier,
     ) -> Result<Arc<Allocation>> {
-        if let Some(allocation) = self.reuse(kind, length, alignment, after, completed) {
+        if let Some(allocation) = self.reuse(kind, length, alignment, after, &core.completed()) {
             return Ok(allocation);
         }
-        match memory.allocate(kind, length, alignment) {
-            Ok(allocation) => Ok(Arc::new(allocation)),
-            Err(error) if self.release(completed, 0) => {
-                memory.allocate(kind, length, alignment).map(Arc::new).map_err(|_| error)
-            }
-            Err(error) => Err(error),
+        self.allocate_new(core, kind, length, alignment).map(Arc::new)
+    }
+
+    /// Memory of the device. If there is not enough, what queues have deallocated is released, at last by waiting until the device
+    /// does not use it any more.
+    pub(crate) fn allocate_new(
+        &self,
+        core: &Core,
+        kind: Kind,
+        length: u64,
+        alignment: u64,
+    ) -> Result<Allocation> {
+        let memory: &Arc<Memory> = core.memory();
+        let allocate = || memory.allocate(kind, length, alignment);
+        let is_exhausted = |outcome: &Result<Allocation>| {
+            outcome.as_ref().is_err_and(|error| error.code() == StatusCode::ResourceExhausted)
+        };
+        let mut outcome = allocate();
+        if is_exhausted(&outcome) && self.release(&core.completed(), 0) {
+            outcome = allocate();
         }
+        if is_exhausted(&outcome) && length <= core.gpu().largest_block() && self.reclaim(core) {
+            outcome = allocate();
+        }
+        outcome
+    }
+
+    /// Waits until the device does not use any of it, and releases it; returns whether there was any. All work that uses it is
+    /// issued, so that it completes without the host.
+    fn reclaim(&self, core: &Core) -> bool {
+        let mut until = Frontier::default();
+        for freed in &self.free.lock().entries {
+            until.join(&freed.until);
+        }
+        while !core.wait(&until, None) {}
+        // Submissions own the blocks that they used until they are settled.
+        core.settle();
+        self.release(&core.completed(), 0)
     }
 
     /// The smallest freed allocation that fits and is not much larger.

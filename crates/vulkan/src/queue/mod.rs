@@ -146,7 +146,7 @@ const OUTSTANDING_LIMIT: usize = 1024;
 impl Core {
     /// The queues of a device.
     pub(crate) fn create(gpu: &Arc<Gpu>, timeout: Option<Duration>) -> Result<Arc<Self>> {
-        let memory = Memory::new(gpu);
+        let memory = Memory::new(gpu)?;
         let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),

@@ -1,6 +1,10 @@
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
 use rehal_base::StatusCode;
-use rehal_vulkan::executable::format::{Image, check, infer};
-use spirv::Op;
+use rehal_vulkan::executable::format::{Feature, Image, ShaderSupport, check, infer};
+use spirv::{Capability, Decoration, Op, StorageClass};
 
 use crate::assembler::Module;
 use crate::fixtures::{executables, named};
@@ -120,4 +124,104 @@ fn types_that_contain_themselves_have_no_size() {
         .function(20, |body| body);
     let image = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap();
     assert_eq!(image.functions()[0].constant_count, 0);
+}
+
+/// Reading it takes milliseconds to a second; in time of the product of two counts, it would take minutes.
+fn read_soon(module: &Module) -> Image {
+    let bytes = module.bytes();
+    let start = Instant::now();
+    let image = Image::read("vulkan-spirv-raw", &bytes).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?} for {} bytes", start.elapsed(), bytes.len());
+    image
+}
+
+#[test]
+fn many_members_of_many_variables_are_read_soon() {
+    const COUNT: u32 = 40_000;
+    let mut module = Module::for_descriptors().entry(100, "main").types();
+    for member in 0..COUNT {
+        module = module
+            .op(Op::MemberDecorate, &[9, member, Decoration::NonWritable as u32])
+            .op(Op::MemberDecorate, &[9, member, Decoration::NonReadable as u32]);
+    }
+    let members: Vec<_> = std::iter::once(9).chain(std::iter::repeat_n(3, COUNT as usize)).collect();
+    module =
+        module.op(Op::TypeStruct, &members).op(Op::TypePointer, &[10, StorageClass::StorageBuffer as u32, 9]);
+    for variable in 0..COUNT {
+        module = module.op(Op::Variable, &[10, 100_000 + variable, StorageClass::StorageBuffer as u32]);
+    }
+    let image = read_soon(&module.function(100, |body| body));
+    assert_eq!(image.shaders[0].declared_resources().len(), 1);
+}
+
+#[test]
+fn decorations_of_all_members_are_those_of_the_variable() {
+    // The second member does not exist.
+    for (members, is_writable) in [(vec![0], true), (vec![0, 1], false), (vec![0, 2], true)] {
+        let mut module = Module::for_descriptors().entry(100, "main").types();
+        for member in members {
+            module = module.op(Op::MemberDecorate, &[9, member, Decoration::NonWritable as u32]);
+        }
+        let module = module
+            .op(Op::TypeStruct, &[9, 3, 3])
+            .op(Op::TypePointer, &[10, StorageClass::StorageBuffer as u32, 9])
+            .op(Op::Variable, &[10, 30, StorageClass::StorageBuffer as u32])
+            .function(100, |body| body.op(Op::AtomicIIncrement, &[3, 40, 30, 8, 8]));
+        let image = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap();
+        let access = image.shaders[0].entry_points()[0].resources[0].access;
+        assert_eq!((access.reads, access.writes), (true, is_writable));
+    }
+}
+
+#[test]
+fn many_entry_points_with_many_push_constants_are_read_soon() {
+    let mut module = Module::for_descriptors();
+    for entry in 0..16 << 10 {
+        module = module.op_text(Op::EntryPoint, &[5, 100_000 + entry], &format!("e{entry}"));
+    }
+    module = module.types().op(Op::TypePointer, &[10, StorageClass::PushConstant as u32, 3]);
+    for variable in 0..50_000 {
+        module = module.op(Op::Variable, &[10, 200_000 + variable, StorageClass::PushConstant as u32]);
+    }
+    let image = read_soon(&module);
+    assert_eq!(image.pipelines.len(), 16 << 10);
+}
+
+/// Has everything, and counts how often it is asked.
+struct Counting(Cell<usize>);
+
+impl ShaderSupport for Counting {
+    fn supports(&self, _feature: Feature) -> bool {
+        self.0.set(self.0.get() + 1);
+        true
+    }
+
+    fn spirv_version(&self) -> (u8, u8) {
+        (1, 6)
+    }
+
+    fn subgroup_sizes(&self) -> Option<RangeInclusive<u32>> {
+        None
+    }
+}
+
+#[test]
+fn a_shader_is_checked_once_and_so_is_a_capability() {
+    let mut module = Module::for_descriptors();
+    for _ in 0..1000 {
+        module = module.op(Op::Capability, &[Capability::Int64 as u32]).op_text(
+            Op::Extension,
+            &[],
+            "SPV_KHR_terminate_invocation",
+        );
+    }
+    for entry in 0..1000 {
+        module = module.op_text(Op::EntryPoint, &[5, 100_000 + entry], &format!("e{entry}"));
+    }
+    let image = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap();
+    let device = Counting(Cell::new(0));
+    image.check_device(&device).unwrap();
+    assert_eq!(device.0.get(), 2);
+    assert_eq!(image.shaders[0].extensions().len(), 1);
+    assert_eq!(image.shaders[0].capabilities(), [Capability::Shader as u32, Capability::Int64 as u32]);
 }

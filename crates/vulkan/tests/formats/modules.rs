@@ -155,7 +155,7 @@ fn metadata_describes_the_addresses_of_a_bare_module() {
     assert_eq!(image.pipeline_layouts[0].push_constant_bytes(), 44);
     let Dispatch::Addresses(layout) = &image.pipelines[0].dispatch else { panic!("addresses") };
     let none = BindingRequirement { alignment: 1, length: 0 };
-    assert_eq!(layout.requirements, [none, BindingRequirement { alignment: 16, length: 1024 }]);
+    assert_eq!(*layout.requirements, [none, BindingRequirement { alignment: 16, length: 1024 }]);
     let bare = Image::read("vulkan-spirv-bda-raw", &with_root(&[]).bytes()).unwrap();
     let Dispatch::Addresses(layout) = &bare.pipelines[0].dispatch else { panic!("addresses") };
     assert_eq!(layout.binding_count, None);
@@ -307,4 +307,48 @@ fn constants_must_fit_what_they_specialize() {
     assert!(image.check_constants(&[]).is_ok());
     let error = image.check_constants(&[1]).unwrap_err();
     assert_eq!(error.message(), "specialization constant 0 of the executable has 64 bits; constants have 32");
+}
+
+#[test]
+fn shared_memory_is_counted_for_each_entry_point() {
+    let workgroup = StorageClass::Workgroup as u32;
+    let module = |version| {
+        let mut module = Module::for_descriptors();
+        module.words[1] = version;
+        module
+            .op_text(Op::EntryPoint, &[5, 20], "first")
+            // The interface follows the name: "second" and its end are two words.
+            .op(
+                Op::EntryPoint,
+                &[5, 21, u32::from_le_bytes(*b"seco"), u32::from_le_bytes(*b"nd\0\0"), 61, 62],
+            )
+            .op(Op::Decorate, &[50, Decoration::SpecId as u32, 1])
+            .types()
+            .op(Op::SpecConstant, &[3, 50, 10])
+            .op(Op::Constant, &[3, 51, 6])
+            .op(Op::TypeArray, &[52, 3, 50])
+            .op(Op::TypeArray, &[53, 52, 51])
+            .op(Op::TypePointer, &[54, workgroup, 53])
+            .op(Op::TypeVector, &[55, 3, 4])
+            .op(Op::TypeArray, &[56, 55, 51])
+            .op(Op::TypePointer, &[57, workgroup, 56])
+            .op(Op::TypePointer, &[58, workgroup, 3])
+            .op(Op::Variable, &[54, 61, workgroup])
+            .op(Op::Variable, &[57, 62, workgroup])
+            .op(Op::Variable, &[57, 63, workgroup])
+            .function(20, |body| body)
+            .function(21, |body| {
+                body.op(Op::AccessChain, &[58, 70, 61, 8, 8]).op(Op::AccessChain, &[58, 71, 62, 8, 8])
+            })
+    };
+    for version in [0x0001_0300, 0x0001_0500] {
+        let shader = shader(&module(version));
+        let total =
+            |entry, constants: &[u32]| shader.entry_point(entry).unwrap().shared_memory.total(constants);
+        assert_eq!(total("first", &[]), 0);
+        // 6 times 10 words, and 6 vectors.
+        assert_eq!(total("second", &[]), 240 + 96);
+        assert_eq!(total("second", &[0, 100]), 2400 + 96);
+        assert_eq!(total("second", &[0, u32::MAX]), 24 * u64::from(u32::MAX) + 96);
+    }
 }

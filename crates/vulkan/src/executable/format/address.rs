@@ -1,5 +1,7 @@
 //! The ABI of pipelines that take buffer device addresses.
 
+use std::sync::Arc;
+
 use rehal_base::{Fault, FormatError};
 use spirv::Capability;
 
@@ -21,10 +23,10 @@ pub struct AddressLayout {
     pub constant_offset: u32,
     /// Number of 32-bit constants.
     pub constant_count: u16,
-    /// Number of bindings; `None` if the module does not say, and a dispatch may have any number.
+    /// Number of bindings; `None` if the module does not say, and a dispatch has none.
     pub binding_count: Option<u16>,
-    /// What the shader requires of each binding. Empty if nothing.
-    pub requirements: Vec<BindingRequirement>,
+    /// What the shader requires of each binding. Empty if nothing. Shared by the entry points of a module.
+    pub requirements: Arc<[BindingRequirement]>,
 }
 
 /// What a shader requires of a binding.
@@ -245,9 +247,9 @@ impl Metadata {
 fn placed(
     requirements: &[(u16, BindingRequirement)],
     count: u16,
-) -> Result<Vec<BindingRequirement>, Mismatch> {
+) -> Result<Arc<[BindingRequirement]>, Mismatch> {
     if requirements.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Arc::default());
     }
     let mut placed = vec![None; usize::from(count)];
     for (ordinal, requirement) in requirements {

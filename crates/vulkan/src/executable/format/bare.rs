@@ -7,8 +7,8 @@ use rehal_base::{Fault, FormatError};
 
 use super::spirv::{self, EntryPoint, FORMAT, ResourceKind};
 use super::{
-    AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, DescriptorSlot, Dispatch,
-    DispatchAbi, ExecutableFormat, Image, Pipeline, PipelineLayout, PushConstantRange, Shader, address,
+    AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, Dispatch, DispatchAbi,
+    ExecutableFormat, Image, Pipeline, PipelineLayout, PushConstantRange, Shader, address,
 };
 
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
@@ -58,7 +58,7 @@ fn with_descriptors(format: ExecutableFormat, shader: Shader) -> Result<Image, F
         let expected = format!("at most {} constants", u16::MAX);
         FormatError::new(FORMAT, Fault::Unsupported, 0, "push constants", expected, constants.to_string())
     })?;
-    let slots: Arc<[_]> = (0..).zip(&sets).flat_map(|(set, layout)| slots(set, layout)).collect();
+    let slots: Arc<[_]> = (0..).zip(&sets).flat_map(|(set, layout)| layout.slots(set)).collect();
     let pipeline = |entry: &EntryPoint| Pipeline {
         constant_count,
         binding_count: slots.len() as u16,
@@ -95,18 +95,6 @@ fn whole(size: u32) -> Vec<PushConstantRange> {
         0 => Vec::new(),
         size => vec![PushConstantRange { stages: STAGE_COMPUTE, offset: 0, size }],
     }
-}
-
-/// The slots of a set's descriptors, in order.
-pub(super) fn slots(set: u32, layout: &DescriptorSetLayout) -> impl Iterator<Item = DescriptorSlot> + '_ {
-    layout.bindings.iter().flat_map(move |binding| {
-        (0..binding.count).map(move |element| DescriptorSlot {
-            set,
-            binding: binding.binding,
-            element,
-            kind: binding.kind,
-        })
-    })
 }
 
 fn sets(shader: &Shader) -> Result<Vec<DescriptorSetLayout>, FormatError> {

@@ -13,7 +13,7 @@ use rehal_base::{Cursor, Fault, FormatError, flatbuffer_tables};
 use super::{
     AddressLayout, BindingRequirement, DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout,
     DescriptorSlot, Dispatch, DispatchAbi, ExecutableFormat, Image, Pipeline, PipelineLayout,
-    PushConstantRange, Shader, SourceFile, SourceLocation, address, bare,
+    PushConstantRange, Shader, SourceFile, SourceLocation, address,
 };
 
 /// The name of the format in errors.
@@ -30,6 +30,8 @@ const STAGE_COMPUTE: u32 = 0x20;
 const MAX_DESCRIPTORS: u64 = u16::MAX as u64;
 /// Limit on the descriptors of all pipeline layouts together.
 const MAX_TOTAL_DESCRIPTORS: usize = 1 << 20;
+/// Limit on the ranges of push constants of a pipeline layout. All of them are of the same stage, for which Vulkan allows one.
+const MAX_RANGES: usize = 32;
 /// Limit on the pipelines, and on what is compared of their shaders with their layouts.
 const MAX_PIPELINES: usize = 16 << 10;
 const MAX_COMPARISONS: usize = 1 << 24;
@@ -181,8 +183,9 @@ pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, Form
     let set_layouts = tables(id::SET_LAYOUTS)
         .map(|(i, table)| in_record(i, set_layout(table)))
         .collect::<Result<Vec<_>, _>>()?;
+    let descriptor_counts: Vec<_> = set_layouts.iter().map(DescriptorSetLayout::descriptor_count).collect();
     let pipeline_layouts = tables(id::PIPELINE_LAYOUTS)
-        .map(|(i, table)| in_record(i, pipeline_layout(table, &set_layouts)))
+        .map(|(i, table)| in_record(i, pipeline_layout(table, &descriptor_counts)))
         .collect::<Result<Vec<_>, _>>()?;
     let shaders =
         tables(id::SHADERS).map(|(i, table)| in_record(i, shader(table))).collect::<Result<Vec<_>, _>>()?;
@@ -295,21 +298,19 @@ fn set_layout(table: Table<'_>) -> Result<DescriptorSetLayout, FormatError> {
     Ok(DescriptorSetLayout { bindings })
 }
 
-fn pipeline_layout(
-    table: Table<'_>,
-    set_layouts: &[DescriptorSetLayout],
-) -> Result<PipelineLayout, FormatError> {
+/// Reads a pipeline layout; `descriptor_counts` are those of the set layouts.
+fn pipeline_layout(table: Table<'_>, descriptor_counts: &[u64]) -> Result<PipelineLayout, FormatError> {
     let mut sets = Vec::new();
     let mut descriptors = 0;
     if let Some(ordinals) = table.vector(id::LAYOUT_SETS) {
         for index in 0..ordinals.len() {
             let ordinal = u32::from_le_bytes(ordinals.element(index).unwrap_or_default()) as usize;
-            let Some(layout) = set_layouts.get(ordinal) else {
-                let expected = format!("ordinals below the number of layouts, {}", set_layouts.len());
+            let Some(count) = descriptor_counts.get(ordinal) else {
+                let expected = format!("ordinals below the number of layouts, {}", descriptor_counts.len());
                 let field = "PipelineLayoutDef.descriptor_set_layout_ordinals";
                 return Err(corrupt(field, expected, ordinal.to_string()));
             };
-            descriptors += layout.bindings.iter().map(|binding| u64::from(binding.count)).sum::<u64>();
+            descriptors += count;
             // Within the loop: the same set may be listed often.
             if descriptors > MAX_DESCRIPTORS {
                 let expected = format!("sets with at most {MAX_DESCRIPTORS} descriptors");
@@ -320,6 +321,10 @@ fn pipeline_layout(
     }
     let mut push_constants = Vec::new();
     if let Some(ranges) = table.vector(id::LAYOUT_RANGES) {
+        if ranges.len() > MAX_RANGES {
+            let (expected, found) = (format!("at most {MAX_RANGES} ranges"), ranges.len().to_string());
+            return Err(unsupported("PipelineLayoutDef.push_constant_ranges", expected, found));
+        }
         for index in 0..ranges.len() {
             push_constants.push(push_constant_range(ranges.element(index).unwrap_or_default())?);
         }
@@ -365,8 +370,7 @@ fn slots(
     let mut left = MAX_TOTAL_DESCRIPTORS;
     let of_layout = |layout: &PipelineLayout| {
         let sets = (0..).zip(&layout.sets);
-        let slots: Arc<[_]> =
-            sets.flat_map(|(set, ordinal)| bare::slots(set, &set_layouts[*ordinal])).collect();
+        let slots: Arc<[_]> = sets.flat_map(|(set, ordinal)| set_layouts[*ordinal].slots(set)).collect();
         left = left.checked_sub(slots.len()).ok_or_else(|| {
             let expected = format!("at most {MAX_TOTAL_DESCRIPTORS} descriptors in all pipeline layouts");
             unsupported("ExecutableDef.pipeline_layouts", expected, "more")
@@ -549,7 +553,7 @@ fn address_layout(table: Table<'_>, pipeline: &PipelineLayout) -> Result<Address
     Ok(layout)
 }
 
-fn requirements(table: Table<'_>, binding_count: u32) -> Result<Vec<BindingRequirement>, FormatError> {
+fn requirements(table: Table<'_>, binding_count: u32) -> Result<Arc<[BindingRequirement]>, FormatError> {
     let tables = table.tables(id::ADDRESS_BINDINGS);
     if !tables.is_empty() && tables.len() != binding_count as usize {
         let expected = format!("0 or one for each of {binding_count} bindings");

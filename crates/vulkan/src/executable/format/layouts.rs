@@ -29,6 +29,25 @@ pub struct DescriptorSetLayout {
     pub bindings: Vec<DescriptorBinding>,
 }
 
+impl DescriptorSetLayout {
+    /// The number of its descriptors.
+    pub fn descriptor_count(&self) -> u64 {
+        self.bindings.iter().map(|binding| u64::from(binding.count)).sum()
+    }
+
+    /// The slots of its descriptors, in order, if it is the layout of `set`.
+    pub(crate) fn slots(&self, set: u32) -> impl Iterator<Item = DescriptorSlot> + '_ {
+        self.bindings.iter().flat_map(move |binding| {
+            (0..binding.count).map(move |element| DescriptorSlot {
+                set,
+                binding: binding.binding,
+                element,
+                kind: binding.kind,
+            })
+        })
+    }
+}
+
 /// A binding of a descriptor set layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBinding {
@@ -229,10 +248,13 @@ impl Image {
             return Err(super::spirv::lacking(super::Feature::BufferDeviceAddress.name())
                 .context(format!("executable of format '{}'", self.format.name())));
         }
+        let mut is_checked = vec![false; self.shaders.len()];
         for (ordinal, pipeline) in self.pipelines.iter().enumerate() {
             let Some(shader) = self.shaders.get(pipeline.shader) else { continue };
             let place = || format!("function {ordinal} '{}'", pipeline.entry_point);
-            shader.check_device(device).map_err(|error| error.context(place()))?;
+            if !std::mem::replace(&mut is_checked[pipeline.shader], true) {
+                shader.check_device(device).map_err(|error| error.context(place()))?;
+            }
             if let Some(size) = pipeline.subgroup_size {
                 check_subgroup_size(device, size).map_err(|error| error.context(place()))?;
             }

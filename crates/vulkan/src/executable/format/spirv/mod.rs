@@ -7,6 +7,7 @@ mod requirements;
 mod types;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rehal_base::{Error, Fault, FormatError, Result, StatusCode};
 
@@ -57,13 +58,49 @@ pub struct EntryPoint {
     pub resources: Vec<Resource>,
     /// Bytes of push constants that it declares, from offset 0; 0 if it uses none.
     pub push_constant_bytes: u32,
+    /// The memory that the invocations of a workgroup share.
+    pub shared_memory: SharedMemory,
+}
+
+/// The memory that the invocations of a workgroup share: variables of the storage class `Workgroup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// Bytes of variables whose size is constant.
+    pub bytes: u64,
+    /// Arrays whose lengths are specialization constants.
+    pub arrays: Vec<SharedArray>,
+}
+
+/// An array in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedArray {
+    /// Size of an element in bytes.
+    pub element_bytes: u64,
+    /// Its lengths, from the outermost array to the innermost.
+    pub lengths: Arc<[Component]>,
+}
+
+impl SharedMemory {
+    /// The bytes of all variables, without padding, if specialization constant `i` is `constants[i]`. Variables whose size the
+    /// module leaves to the driver, such as lengths that are computed, are not counted.
+    pub fn total(&self, constants: &[u32]) -> u64 {
+        self.arrays.iter().fold(self.bytes, |total, array| total.saturating_add(array.total(constants)))
+    }
+}
+
+impl SharedArray {
+    /// Its bytes; see [`SharedMemory::total`].
+    pub fn total(&self, constants: &[u32]) -> u64 {
+        let lengths = self.lengths.iter().map(|length| u64::from(length.value(constants)));
+        lengths.fold(self.element_bytes, u64::saturating_mul)
+    }
 }
 
 /// A workgroup size, of which parts may be specialization constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkgroupSize(pub [Component; 3]);
 
-/// A dimension of a workgroup.
+/// A dimension of a workgroup, or a length of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// A constant; 0 if the module does not say.
@@ -80,10 +117,17 @@ pub enum Component {
 impl WorkgroupSize {
     /// The size in x, y and z if specialization constant `i` is `constants[i]`; 0 if unknown.
     pub fn value(&self, constants: &[u32]) -> [u32; 3] {
-        self.0.map(|component| match component {
-            Component::Value(value) => value,
-            Component::Specialized { id, default } => constants.get(id as usize).copied().unwrap_or(default),
-        })
+        self.0.map(|component| component.value(constants))
+    }
+}
+
+impl Component {
+    /// Its value if specialization constant `i` is `constants[i]`; 0 if unknown.
+    pub fn value(self, constants: &[u32]) -> u32 {
+        match self {
+            Self::Value(value) => value,
+            Self::Specialized { id, default } => constants.get(id as usize).copied().unwrap_or(default),
+        }
     }
 }
 
@@ -138,12 +182,12 @@ impl Shader {
         self.version
     }
 
-    /// The numbers of the capabilities that it declares, in order.
+    /// The numbers of the capabilities that it declares, in order and without repetitions.
     pub fn capabilities(&self) -> &[u32] {
         &self.capabilities
     }
 
-    /// The extensions that it declares, such as `SPV_KHR_16bit_storage`.
+    /// The extensions that it declares, such as `SPV_KHR_16bit_storage`, in order and without repetitions.
     pub fn extensions(&self) -> &[String] {
         &self.extensions
     }

@@ -10,8 +10,8 @@ use super::instructions::{Instruction, Instructions};
 use super::requirements::Requirements;
 use super::types::{Declarations, Type};
 use super::{
-    Component, EntryPoint, FORMAT, HEADER_WORDS, MAGIC, Resource, ResourceKind, Shader,
-    SpecializationConstant, WorkgroupSize,
+    Component, EntryPoint, FORMAT, HEADER_WORDS, MAGIC, Resource, ResourceKind, Shader, SharedArray,
+    SharedMemory, SpecializationConstant, WorkgroupSize,
 };
 
 /// The largest number of compute entry points: each is searched for what it uses.
@@ -27,6 +27,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
     for instruction in Instructions::new(&words, base) {
         module.declare(&instruction?)?;
     }
+    module.declarations.complete();
     // Pointers may be used before they are derived.
     for _ in 0..2 {
         module.current = None;
@@ -34,7 +35,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
             module.visit_body(&instruction?);
         }
     }
-    let entry_points = module.entry_points(&words, base)?;
+    let entry_points = module.entry_points(&words, version, base)?;
     let declared = module.declared();
     let (addressing_model, memory_model) = module.models.ok_or_else(|| {
         FormatError::new(FORMAT, Fault::Corrupt, base as u64, "memory model", "OpMemoryModel", "none")
@@ -43,9 +44,10 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         [(_, block)] => module.declarations.block(*block),
         _ => None,
     };
-    let Module { capabilities, extensions, processed, .. } = module;
+    let Module { capabilities, extensions, processed, float_modes, .. } = module;
+    let (capabilities, extensions) = (capabilities.list, extensions.list);
     Ok(Shader {
-        requirements: Requirements::of(&capabilities, &extensions, &module.float_modes),
+        requirements: Requirements::of(&capabilities, &extensions, &float_modes.list),
         push_constant_block: block,
         push_constant_variables: module.push_constants.len(),
         uses_descriptors: module.uses_descriptors,
@@ -98,8 +100,8 @@ fn read_header(words: &[u32], base: usize) -> Result<(u8, u8), FormatError> {
 #[derive(Default)]
 struct Module {
     declarations: Declarations,
-    capabilities: Vec<u32>,
-    extensions: Vec<String>,
+    capabilities: Distinct<u32>,
+    extensions: Distinct<String>,
     models: Option<(u32, u32)>,
     processed: Vec<String>,
     entries: Vec<Entry>,
@@ -109,11 +111,13 @@ struct Module {
     /// Ids of local sizes by the id of the entry point.
     local_size_ids: HashMap<u32, [u32; 3]>,
     /// Execution modes with their first operand.
-    float_modes: Vec<(u32, u32)>,
+    float_modes: Distinct<(u32, u32)>,
     /// The constant with the built-in `WorkgroupSize`, which applies to all entry points.
     workgroup_size: Option<u32>,
     /// Descriptors: variables by id.
     variables: HashMap<u32, Variable>,
+    /// Variables in shared memory and their types.
+    shared: HashMap<u32, u32>,
     /// Variables of push constants and their structs.
     push_constants: Vec<(u32, u32)>,
     specialization_constants: Vec<SpecializationConstant>,
@@ -126,10 +130,35 @@ struct Module {
     current: Option<u32>,
 }
 
+/// What is declared, in order; modules may repeat it, and each is checked against the device.
+struct Distinct<T> {
+    list: Vec<T>,
+    seen: HashSet<T>,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), seen: HashSet::new() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Distinct<T> {
+    fn insert(&mut self, item: T) {
+        if self.seen.insert(item.clone()) {
+            self.list.push(item);
+        }
+    }
+}
+
 struct Entry {
     id: u32,
     name: String,
+    /// Ids of global variables that it uses: all of them since SPIR-V 1.4.
+    interface: HashSet<u32>,
 }
+
+/// The first version of SPIR-V in which the interface of an entry point lists all global variables that it uses.
+const FULL_INTERFACES: (u8, u8) = (1, 4);
 
 /// A variable that is a descriptor.
 struct Variable {
@@ -143,8 +172,8 @@ impl Module {
     fn declare(&mut self, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let Some(op) = Op::from_u32(u32::from(instruction.opcode)) else { return Ok(()) };
         match op {
-            Op::Capability => self.capabilities.push(instruction.operand(0)?),
-            Op::Extension => self.extensions.push(instruction.text(0)?.0),
+            Op::Capability => self.capabilities.insert(instruction.operand(0)?),
+            Op::Extension => self.extensions.insert(instruction.text(0)?.0),
             Op::MemoryModel => self.models = Some((instruction.operand(0)?, instruction.operand(1)?)),
             Op::ExtInstImport => {
                 if instruction.text(1)?.0.starts_with("NonSemantic.") {
@@ -170,7 +199,7 @@ impl Module {
 
     fn declare_entry(&mut self, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let (model, id) = (instruction.operand(0)?, instruction.operand(1)?);
-        let (name, _) = instruction.text(2)?;
+        let (name, end) = instruction.text(2)?;
         if model != ExecutionModel::GLCompute as u32 {
             return Ok(());
         }
@@ -183,7 +212,8 @@ impl Module {
                 instruction.error(format!("at most {MAX_ENTRY_POINTS} entry points"), "more".to_owned())
             );
         }
-        self.entries.push(Entry { id, name });
+        let interface = instruction.operands.get(end..).unwrap_or_default().iter().copied().collect();
+        self.entries.push(Entry { id, name, interface });
         Ok(())
     }
 
@@ -194,7 +224,9 @@ impl Module {
             mode if mode == ExecutionMode::LocalSizeId as u32 => &mut self.local_size_ids,
             mode => {
                 // Others than those of float controls have no width, and are not looked up by it.
-                self.float_modes.extend(instruction.operands.get(2).map(|width| (mode, *width)));
+                if let Some(width) = instruction.operands.get(2) {
+                    self.float_modes.insert((mode, *width));
+                }
                 return Ok(());
             }
         };
@@ -265,6 +297,10 @@ impl Module {
                 self.push_constants.push((id, pointee));
                 self.pointers.insert(id, id);
             }
+            Some(StorageClass::Workgroup) => {
+                self.shared.insert(id, pointee);
+                self.pointers.insert(id, id);
+            }
             Some(
                 StorageClass::UniformConstant
                 | StorageClass::Uniform
@@ -333,21 +369,31 @@ impl Module {
         }
     }
 
-    fn entry_points(&mut self, words: &[u32], base: usize) -> Result<Vec<EntryPoint>, FormatError> {
+    fn entry_points(
+        &mut self,
+        words: &[u32],
+        version: (u8, u8),
+        base: usize,
+    ) -> Result<Vec<EntryPoint>, FormatError> {
         let mut budget = words.len().saturating_mul(MAX_UNFOLDING);
         let entries = std::mem::take(&mut self.entries);
         let sizes = self.push_constant_sizes();
+        let shared = self.shared_arrays();
         let read = |entry: Entry| {
             let used = self.uses(entry.id, &mut budget).ok_or_else(|| {
                 let expected =
                     format!("entry points that use at most {MAX_UNFOLDING} times the module's words");
                 FormatError::new(FORMAT, Fault::Unsupported, base as u64, "entry points", expected, "more")
             })?;
-            let pushed = sizes.iter().filter(|(variable, _)| used.contains_key(variable));
+            let pushed = used.keys().filter_map(|variable| sizes.get(variable).copied());
             Ok(EntryPoint {
                 workgroup_size: self.workgroup_size_of(entry.id),
                 resources: self.resources(&used),
-                push_constant_bytes: pushed.map(|(_, bytes)| *bytes).max().unwrap_or(0),
+                push_constant_bytes: pushed.max().unwrap_or(0),
+                shared_memory: match version >= FULL_INTERFACES {
+                    true => shared_memory(&shared, entry.interface.iter()),
+                    false => shared_memory(&shared, used.keys()),
+                },
                 name: entry.name,
             })
         };
@@ -355,17 +401,34 @@ impl Module {
     }
 
     /// Variables of push constants and their sizes in bytes.
-    fn push_constant_sizes(&self) -> Vec<(u32, u32)> {
+    fn push_constant_sizes(&self) -> HashMap<u32, u32> {
         let mut sizes = HashMap::new();
         let mut size = |block| self.declarations.size(block, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
         let variables = self.push_constants.iter();
         variables.map(|(id, block)| (*id, u32::try_from(size(*block)).unwrap_or(u32::MAX))).collect()
     }
 
+    /// Variables in shared memory.
+    fn shared_arrays(&self) -> HashMap<u32, SharedArray> {
+        let mut sizes = HashMap::new();
+        let mut array = |pointee| {
+            let (mut element, mut lengths) = (pointee, Vec::new());
+            while let Some(Type::Array(inner, length)) = self.declarations.types.get(&element)
+                && lengths.len() < MAX_TYPE_DEPTH as usize
+            {
+                lengths.push(self.component(*length));
+                element = *inner;
+            }
+            let element_bytes = self.declarations.size(element, MAX_TYPE_DEPTH, &mut sizes).unwrap_or(0);
+            SharedArray { element_bytes, lengths: lengths.into() }
+        };
+        self.shared.iter().map(|(id, pointee)| (*id, array(*pointee))).collect()
+    }
+
     /// All descriptors and bytes of push constants.
     fn declared(&self) -> (Vec<Resource>, u32) {
         let variables = self.variables.keys().map(|id| (*id, Access::ANY)).collect();
-        let pushed = self.push_constant_sizes().into_iter().map(|(_, bytes)| bytes).max();
+        let pushed = self.push_constant_sizes().into_values().max();
         (self.resources(&variables), pushed.unwrap_or(0))
     }
 
@@ -451,4 +514,19 @@ impl Module {
             access: access.within(allowed),
         }
     }
+}
+
+/// The shared memory among what is used.
+fn shared_memory<'a>(
+    shared: &HashMap<u32, SharedArray>,
+    used: impl Iterator<Item = &'a u32>,
+) -> SharedMemory {
+    let mut memory = SharedMemory::default();
+    for array in used.filter_map(|id| shared.get(id)) {
+        match array.lengths.iter().any(|length| matches!(length, Component::Specialized { .. })) {
+            true => memory.arrays.push(array.clone()),
+            false => memory.bytes = memory.bytes.saturating_add(array.total(&[])),
+        }
+    }
+    memory
 }

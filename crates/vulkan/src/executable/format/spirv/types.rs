@@ -46,6 +46,8 @@ pub(super) struct Declarations {
     pub(super) matrix_strides: HashMap<(u32, u32), u32>,
     /// Decorations without operands of members: struct, member and decoration.
     pub(super) member_flags: HashSet<(u32, u32, u32)>,
+    /// Structs and the decorations without operands that all of their members have.
+    common_flags: HashSet<(u32, u32)>,
 }
 
 /// A struct with explicit offsets.
@@ -58,6 +60,22 @@ pub(crate) struct Block {
 }
 
 impl Declarations {
+    /// Derives what depends on all declarations, once they are read.
+    pub(super) fn complete(&mut self) {
+        let mut counts: HashMap<(u32, u32), usize> = HashMap::new();
+        for (block, member, decoration) in &self.member_flags {
+            if let Some(Type::Struct(members)) = self.types.get(block)
+                && (*member as usize) < members.len()
+            {
+                let count = counts.entry((*block, *decoration)).or_default();
+                *count += 1;
+                if *count == members.len() {
+                    self.common_flags.insert((*block, *decoration));
+                }
+            }
+        }
+    }
+
     /// The struct with this id.
     pub(super) fn block(&self, id: u32) -> Option<Block> {
         let Type::Struct(members) = self.types.get(&id)? else { return None };
@@ -124,16 +142,6 @@ impl Declarations {
     /// Whether the variable, or all members of the struct that it is of, have this decoration.
     pub(super) fn has_flag(&self, variable: u32, block: u32, decoration: spirv::Decoration) -> bool {
         let decoration = decoration as u32;
-        if self.flags.contains(&(variable, decoration)) {
-            return true;
-        }
-        match self.types.get(&block) {
-            Some(Type::Struct(members)) => {
-                !members.is_empty()
-                    && (0..members.len() as u32)
-                        .all(|member| self.member_flags.contains(&(block, member, decoration)))
-            }
-            _ => false,
-        }
+        self.flags.contains(&(variable, decoration)) || self.common_flags.contains(&(block, decoration))
     }
 }

@@ -1,0 +1,327 @@
+//! The memory of buffers: of the program, of queues, and of commands that are submitted many times.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "formats/assembler.rs"]
+mod assembler;
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use assembler::Module;
+use rehal_base::{HostMemory, Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
+    SemaphoreFlags, WorkgroupCount,
+};
+use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+use spirv::{Decoration, Op, StorageClass};
+
+fn device() -> Device {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = DRIVER.get_or_init(|| Driver::new(VulkanDriver::default()));
+    driver.create_device("", &OptionSet::default().with(VulkanOptions::default())).unwrap()
+}
+
+/// A device whose calls the validation layer checks, and the messages of the layer.
+fn validated() -> (Device, Arc<Mutex<Vec<String>>>) {
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let mut options = VulkanDriverOptions::default();
+    options.validation = true;
+    let sink = messages.clone();
+    options.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::new(options));
+    (driver.create_device("", &OptionSet::default()).unwrap(), messages)
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+fn mappable() -> BufferParams {
+    BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    }
+}
+
+/// A buffer of zeros.
+fn zeros(device: &Device, length: u64) -> Buffer {
+    let buffer = device.allocate_buffer(mappable(), length).unwrap();
+    buffer.write(0, &vec![0; length as usize]).unwrap();
+    buffer
+}
+
+fn prepare(device: &Device, module: &Module) -> Executable {
+    try_prepare(device, module, &[]).unwrap()
+}
+
+fn try_prepare(device: &Device, module: &Module, constants: &[u32]) -> Result<Executable> {
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format: "vulkan-spirv-raw",
+        data: &module.bytes(),
+        constants,
+    };
+    #[allow(unsafe_code, reason = "kernels of this test")]
+    // SAFETY: they access only their bindings.
+    unsafe {
+        device.backend().prepare_executable(&params)
+    }
+}
+
+/// A kernel that reads the first word of its buffer until it is not 0. llvmpipe ends loops after some milliseconds, so that the
+/// number of workgroups determines how long it takes.
+fn spinning() -> Module {
+    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
+    types
+        .op(Op::Constant, &[3, 9, 1])
+        .op(Op::TypeBool, &[10])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[400])
+                .op(Op::LoopMerge, &[403, 402, 0])
+                .op(Op::Branch, &[401])
+                .op(Op::Label, &[401])
+                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
+                .op(Op::IEqual, &[10, 302, 301, 8])
+                .op(Op::BranchConditional, &[302, 402, 403])
+                .op(Op::Label, &[402])
+                .op(Op::Branch, &[400])
+                .op(Op::Label, &[403])
+        })
+}
+
+fn dispatch<'a>(
+    executable: &'a Executable,
+    bindings: &'a [BufferRef<&'a Buffer>],
+    workgroups: u32,
+) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: 0,
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
+        dynamic_local_memory: 0,
+        constants: &[],
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+#[test]
+fn constant_memory_of_the_program_is_never_written() {
+    let device = device();
+    let executable = prepare(&device, &spinning());
+    let memory = Arc::new(HostMemory::constant(&[7; 4096]).unwrap());
+    // The device cannot know of the borrow, which lasts until the end.
+    let before = memory.constant_bytes().unwrap();
+    let params =
+        BufferParams { usage: BufferUsage::TRANSFER_SOURCE, access: MemoryAccess::READ, ..mappable() };
+    let constants = device.import_buffer(params, &memory, memory.whole()).unwrap();
+    let mapping = constants.map(MemoryAccess::READ, 0, 16).unwrap();
+    let error = mapping.source().unwrap().write(0, &[9; 4]).unwrap_err();
+    assert_eq!(error.code(), StatusCode::PermissionDenied, "{error}");
+    drop(mapping);
+    let other = zeros(&device, 4096);
+    let (target, source) = (BufferRef::whole(&constants), BufferRef::whole(&other));
+    let bindings = [target];
+    let commands: [Command<Live<'_>>; 5] = [
+        Command::Fill { target, pattern: &[3], flags: 0 },
+        Command::Update { source: &[3; 4096], target, flags: 0 },
+        Command::Update { source: &[3; 4095], target: BufferRef::range(&constants, 1, 4095), flags: 0 },
+        Command::Copy { source, target, flags: 0 },
+        Command::Dispatch(dispatch(&executable, &bindings, 1)),
+    ];
+    for command in commands {
+        let recorded = device
+            .create_command_buffer(CommandBufferParams {
+                mode: CommandBufferMode::UNVALIDATED,
+                categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
+                affinity: QUEUE_AFFINITY_ANY,
+                binding_capacity: 0,
+            })
+            .unwrap();
+        recorded.begin().unwrap();
+        recorded.record(&command).unwrap();
+        recorded.end().unwrap();
+        let done = semaphore(&device);
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        let error = queue.signal(&[done.at(1)]).execute(&recorded, &[], 0).unwrap_err();
+        assert_eq!(error.code(), StatusCode::PermissionDenied, "{error}");
+        assert_eq!(done.query().unwrap_err().code(), StatusCode::PermissionDenied);
+    }
+    // It is still a source.
+    let done = semaphore(&device);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).copy(&constants, &other, 0).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+    let mut copied = [0; 4096];
+    other.read(0, &mut copied).unwrap();
+    assert_eq!(copied, [7; 4096]);
+    assert_eq!(before, [7; 4096]);
+}
+
+#[test]
+fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
+    let device = device();
+    let executable = prepare(&device, &spinning());
+    let flag = zeros(&device, 16);
+    let first = zeros(&device, 4096);
+    let timeline = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let bindings = [BufferRef::whole(&flag)];
+    let points: Vec<_> = (0..4).map(|value| timeline.at(value)).collect();
+    queue.signal(&points[1..2]).dispatch(&dispatch(&executable, &bindings, 200)).unwrap();
+    queue.wait(&points[1..2]).signal(&points[2..3]).fill(&first, &[0xAA], 0).unwrap();
+    queue.wait(&points[2..3]).signal(&points[3..4]).dealloca(&first, 0).unwrap();
+    let others: Vec<_> = (0..4).map(|_| zeros(&device, 4096)).collect();
+    timeline.wait(3, Some(Duration::from_secs(60))).unwrap();
+    for other in &others {
+        let mut bytes = [0; 4096];
+        other.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096], "the fill of another buffer");
+    }
+    let error = first.read(0, &mut [0]).unwrap_err();
+    assert!(error.message().contains("after its dealloca"), "{error}");
+    let error = queue.dealloca(&first, 0).unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error}");
+}
+
+/// All of the device's memory but one unit is allocated by a queue, used, and deallocated behind work that is still in flight.
+fn exhaust(device: &Device, unit: u64) {
+    let mut held = Vec::new();
+    while let Ok(buffer) = device.allocate_buffer(BufferParams::default(), unit) {
+        held.push(buffer);
+    }
+    let count = held.len() as u64 - 1;
+    assert!(count > 1, "the device has {} bytes", held.len() as u64 * unit);
+    drop(held);
+    let executable = prepare(device, &spinning());
+    let flag = zeros(device, 16);
+    let bindings = [BufferRef::whole(&flag)];
+    let timeline = semaphore(device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let point = |value| [timeline.at(value)];
+    let allocate = |index| {
+        let (after, done) = (point(2 * index), point(2 * index + 1));
+        let buffer = queue.wait(&after).signal(&done).alloca(BufferParams::default(), unit, 0).unwrap();
+        let start = BufferRef::range(&buffer, 0, 16);
+        queue.wait(&done).signal(&point(2 * index + 2)).fill(start, &[1], 0).unwrap();
+        buffer
+    };
+    let buffers: Vec<_> = (0..count).map(allocate).collect();
+    let spinning = dispatch(&executable, &bindings, 200);
+    queue.wait(&point(2 * count)).signal(&point(2 * count + 1)).dispatch(&spinning).unwrap();
+    for (index, buffer) in (2 * count + 1..).zip(&buffers) {
+        queue.wait(&point(index)).signal(&point(index + 1)).dealloca(buffer, 0).unwrap();
+    }
+    assert!(timeline.query().unwrap() <= 2 * count, "the work is in flight");
+}
+
+const UNIT: u64 = 512 << 20;
+
+#[test]
+fn alloca_waits_for_memory_that_earlier_work_uses() {
+    let device = device();
+    exhaust(&device, UNIT);
+    let done = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let allocated = queue.signal(&[done.at(1)]).alloca(BufferParams::default(), 2 * UNIT, 0);
+    assert_eq!(allocated.unwrap().size(), 2 * UNIT);
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn the_host_waits_for_memory_that_queues_deallocate() {
+    let device = device();
+    exhaust(&device, UNIT);
+    assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
+}
+
+#[test]
+fn kernels_with_too_much_shared_memory_are_refused() {
+    let device = device();
+    let workgroup = StorageClass::Workgroup as u32;
+    let module = Module::for_descriptors()
+        .entry(100, "shares")
+        .place(20, 0, 0)
+        .op(Op::Decorate, &[50, Decoration::SpecId as u32, 0])
+        .types()
+        .op(Op::SpecConstant, &[3, 50, 16])
+        .op(Op::TypeArray, &[51, 3, 50])
+        .op(Op::TypePointer, &[52, workgroup, 51])
+        .op(Op::TypePointer, &[53, workgroup, 3])
+        .op(Op::Variable, &[52, 54, workgroup])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| {
+            let load = body.op(Op::AccessChain, &[53, 300, 54, 8]).op(Op::Load, &[3, 301, 300]);
+            load.op(Op::AccessChain, &[7, 302, 20, 8, 8]).op(Op::Store, &[302, 301])
+        });
+    try_prepare(&device, &module, &[]).unwrap();
+    // A gigabyte.
+    let error = try_prepare(&device, &module, &[1 << 28]).err().unwrap();
+    assert_eq!(error.code(), StatusCode::Unavailable, "{error}");
+    assert!(error.message().contains("maxComputeSharedMemorySize"), "{error}");
+    assert!(error.message().contains("1073741824 bytes of shared memory"), "{error}");
+}
+
+#[test]
+fn commands_of_large_bindings_are_valid_as_long_as_they_are_submitted() {
+    let (device, messages) = validated();
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::TRANSFER,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 1,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 64), pattern: &[7], flags: 0 }).unwrap();
+    commands.end().unwrap();
+    let timeline = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    for round in 0..12_u64 {
+        let buffer = zeros(&device, 32 << 20);
+        for submission in 2 * round..2 * round + 2 {
+            let (after, done) = ([timeline.at(submission)], [timeline.at(submission + 1)]);
+            let table = [BufferRef::whole(&buffer)];
+            queue.wait(&after).signal(&done).execute(&commands, &table, 0).unwrap();
+        }
+        // Some are dropped while the device uses them.
+        if round % 3 != 0 {
+            timeline.wait(2 * round + 2, Some(Duration::from_secs(60))).unwrap();
+            let mut bytes = [0; 65];
+            buffer.read(0, &mut bytes).unwrap();
+            assert_eq!((bytes[63], bytes[64]), (7, 0));
+        }
+    }
+    timeline.wait(24, Some(Duration::from_secs(60))).unwrap();
+    drop((commands, timeline, device));
+    assert_eq!(*messages.lock().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn what_no_device_has_is_refused_before_vulkan_is_asked() {
+    let (device, messages) = validated();
+    for shift in [20, 26, 40, 62, 63] {
+        let params = BufferParams { min_alignment: 1 << shift, ..BufferParams::default() };
+        match device.allocate_buffer(params, 16) {
+            Ok(_) => assert!(shift < 40, "an alignment of 2^{shift}"),
+            Err(error) => assert!(error.message().contains("the device allocates at most"), "{error}"),
+        }
+    }
+    for size in [1 << 45, 1 << 62, u64::MAX - 15, u64::MAX] {
+        let error = device.allocate_buffer(BufferParams::default(), size).unwrap_err();
+        assert_eq!(error.code(), StatusCode::ResourceExhausted, "{size}: {error}");
+    }
+    drop(device);
+    assert_eq!(*messages.lock().unwrap(), Vec::<String>::new());
+}
