@@ -8,6 +8,7 @@ use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::profile::ProfiledAllocation;
 use rehal_hal::{Buffer, BufferBackend, CountedMemory, MappedRange, MemoryAccess};
 
+use crate::gpu::Gpu;
 use crate::memory::Allocation;
 
 /// The memory of a buffer.
@@ -55,6 +56,11 @@ impl VulkanBuffer {
             State::Awaited => Err(Error::failed_precondition("the buffer is used before its alloca")),
             State::Deallocated => Err(Error::failed_precondition("the buffer is used after its dealloca")),
         }
+    }
+
+    /// Whether its memory is not known to be of another device.
+    pub(crate) fn is_of(&self, gpu: &Gpu) -> bool {
+        self.allocation().map_or(true, |allocation| allocation.block().require(gpu).is_ok())
     }
 
     /// Gives a buffer that a queue allocates its memory.
