@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
@@ -133,8 +134,14 @@ struct Shared<B: ?Sized> {
     size: u64,
     /// Owners counted by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
+    /// Its memory, once a device that did not create it has used it.
+    memory: OnceLock<Arc<HostMemory>>,
+    /// What such devices made of the memory, by their key.
+    imports: Mutex<Vec<(usize, Import)>>,
     backend: B,
 }
+
+type Import = Arc<dyn Any + Send + Sync>;
 
 impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
@@ -144,7 +151,8 @@ impl Buffer {
 
     /// As [`Buffer::new`], with an id of [`Buffer::next_id`], or of the buffer that the backend decorates.
     pub fn with_id(id: u64, params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation = Arc::new(Shared { id, params, size, owners: AtomicU32::new(1), backend });
+        let (owners, memory, imports) = (AtomicU32::new(1), OnceLock::new(), Mutex::default());
+        let allocation = Arc::new(Shared { id, params, size, owners, memory, imports, backend });
         Self { allocation, offset: 0, size, device: None }
     }
 
@@ -214,6 +222,43 @@ impl Buffer {
     /// The backend.
     pub fn backend(&self) -> &dyn BufferBackend {
         &self.allocation.backend
+    }
+
+    /// The memory of the whole allocation, for work of a device that did not create it. Fails unless the host can map it and
+    /// needs no flushes, and while the buffer is not allocated.
+    pub fn shared_memory(&self) -> Result<&Arc<HostMemory>> {
+        if let Some(plain) = self.backend().as_any().downcast_ref::<PlainBuffer>() {
+            return plain.memory();
+        }
+        let memory_type = self.allocation.params.memory_type;
+        if !memory_type.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_COHERENT) {
+            return Err(Error::invalid_argument(format!(
+                "the buffer belongs to another device, and memory of type {memory_type:?} is not shared between devices"
+            )));
+        }
+        let range = Range { offset: 0, length: self.allocation.size };
+        let access = MemoryAccess::READ | MemoryAccess::WRITE;
+        // Each time, since it fails after a dealloca.
+        let memory = self.backend().map(&MappedRange { range, mode: MappingMode::PERSISTENT, access })?;
+        Ok(self.allocation.memory.get_or_init(|| Arc::new(memory)))
+    }
+
+    /// What a device that did not create the buffer makes of its memory with `import`, which is called once. It lives as
+    /// long as the allocation. `key` identifies the device for as long as the import lives.
+    pub fn imported<T: Any + Send + Sync>(
+        &self,
+        key: usize,
+        import: impl FnOnce(HostMemory) -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let memory = self.shared_memory()?;
+        let mut imports = self.allocation.imports.lock();
+        let found = imports.iter().find(|(owner, _)| *owner == key);
+        if let Some(found) = found.and_then(|(_, import)| import.clone().downcast().ok()) {
+            return Ok(found);
+        }
+        let imported = Arc::new(import(HostMemory::part(memory, memory.whole())?)?);
+        imports.push((key, imported.clone()));
+        Ok(imported)
     }
 
     /// The device that created it, if any.

@@ -9,8 +9,8 @@ use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
-    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, PlainBuffer, Promise, QueueOp, Store,
-    WHOLE_BUFFER, WorkgroupCount, transfer_checks,
+    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER,
+    WorkgroupCount, transfer_checks,
 };
 use smallvec::SmallVec;
 
@@ -84,11 +84,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
             Binding::Direct(name) => {
                 let buffer = self.buffer(name);
                 let range = buffer.resolve(reference.offset, reference.length)?;
-                Ok(Place {
-                    memory: PlainBuffer::memory_of(buffer)?,
-                    offset: range.offset,
-                    length: range.length,
-                })
+                Ok(Place { memory: buffer.shared_memory()?, offset: range.offset, length: range.length })
             }
             Binding::Slot(slot) => match self.slot(slot)? {
                 Some(place) => place.subrange(reference.offset, reference.length),

@@ -8,6 +8,7 @@ use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::profile::ProfiledAllocation;
 use rehal_hal::{Buffer, BufferBackend, CountedMemory, MappedRange, MemoryAccess};
 
+use crate::gpu::Gpu;
 use crate::memory::Allocation;
 
 /// The memory of a buffer.
@@ -66,6 +67,11 @@ impl VulkanBuffer {
     /// Its memory. Fails before its alloca and after its dealloca.
     pub(crate) fn allocation(&self) -> Result<Arc<Allocation>> {
         self.state.lock().allocation().cloned()
+    }
+
+    /// Whether its memory is not known to be of another device.
+    pub(crate) fn is_of(&self, gpu: &Gpu) -> bool {
+        self.allocation().map_or(true, |allocation| allocation.block().require(gpu).is_ok())
     }
 
     /// Gives a buffer that a queue allocates its memory.

@@ -103,7 +103,7 @@ fn transfer(
     direction: Direction,
     access: &Access<'_>,
 ) -> Result<()> {
-    let place = Place::resolve(store, &[], reference)?;
+    let place = Place::resolve(core.memory(), store, &[], reference)?;
     let is_visible = match reference.binding {
         rehal_hal::Binding::Direct(index) => {
             let params = store.buffers[index as usize].params();

@@ -58,7 +58,7 @@ impl Issuer {
                 Ok(None)
             }
             QueueOp::Execute { command_buffer, bindings, .. } => {
-                let table = Place::table(store, bindings.of(&store.lists.buffer_refs))?;
+                let table = Place::table(self.core.memory(), store, bindings.of(&store.lists.buffer_refs))?;
                 let commands = VulkanCommands::of(&store.command_buffers[*command_buffer as usize])?;
                 if commands.is_empty()? {
                     return Ok(None);
@@ -129,8 +129,11 @@ impl Issuer {
 
     fn dealloca(&self, buffer: &Buffer, after: &Frontier) -> Result<()> {
         let alignment = buffer.params().min_alignment;
-        let memory = VulkanBuffer::of(buffer)?;
-        memory.allocation()?.block().require(self.core.gpu())?;
+        let Some(memory) = VulkanBuffer::of(buffer).ok().filter(|memory| memory.is_of(self.core.gpu()))
+        else {
+            // What this device does with it meanwhile owns an import of the memory.
+            return buffer.backend().deallocate();
+        };
         let allocation = memory.take()?;
         if buffer.is_queue_ordered() {
             self.core.pool().deallocate(allocation, alignment, *after, &self.core.completed());

@@ -336,7 +336,7 @@ fn outstanding_reads_of_files_share_few_threads() {
 }
 
 #[test]
-fn objects_of_another_device_are_refused() {
+fn kernels_and_commands_of_another_device_are_refused() {
     let [mine, other] = [(); 2].map(|()| device(VulkanOptions::default()));
     let executable = prepare(&other, "vulkan-spirv-raw", &spinning().bytes());
     let (here, there) = (words(&mine, 4), words(&other, 4));
@@ -352,19 +352,46 @@ fn objects_of_another_device_are_refused() {
     let target = BufferRef::whole(&there);
     commands.record(&rehal_hal::Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
     commands.end().unwrap();
-    for outcome in [
-        queue.fill(&there, &[1], 0),
-        queue.copy(&here, &there, 0),
-        queue.copy(&there, &here, 0),
-        queue.update(&[1; 16], &there, 0),
-        queue.dealloca(&there, 0),
-        queue.dispatch(&dispatch(&executable, &[BufferRef::whole(&here)])),
-        queue.execute(&commands, &[], 0),
-    ] {
+    for outcome in
+        [queue.dispatch(&dispatch(&executable, &[BufferRef::whole(&here)])), queue.execute(&commands, &[], 0)]
+    {
         let error = outcome.unwrap_err();
         assert_eq!(error.code(), StatusCode::InvalidArgument, "{error}");
         assert!(error.message().contains("another"), "{error}");
     }
+}
+
+#[test]
+fn buffers_of_another_device_are_shared_if_the_host_can_map_them() {
+    let [mine, other] = [(); 2].map(|()| device(VulkanOptions::default()));
+    let (here, there) = (words(&mine, 4), words(&other, 4));
+    let done = semaphore(&mine);
+    let (mine, other) = (mine.queue(QUEUE_AFFINITY_ANY), other.queue(QUEUE_AFFINITY_ANY));
+    mine.signal(&[done.at(1)]).fill(&there, &[7], 0).unwrap();
+    // The other device waits for a timeline of the first.
+    other.wait(&[done.at(1)]).signal(&[done.at(2)]).copy(&there, &here, 0).unwrap();
+    mine.wait(&[done.at(2)])
+        .signal(&[done.at(3)])
+        .update(&[9; 4], BufferRef::range(&there, 4, 4), 0)
+        .unwrap();
+    done.wait(3, Some(Duration::from_secs(60))).unwrap();
+    let bytes = |buffer| rehal_hal::transfer::to_vec(buffer, 0, 16).unwrap();
+    assert_eq!(bytes(&here), [7; 16]);
+    assert_eq!(bytes(&there), [[7; 4], [9; 4], [7; 4], [7; 4]].concat());
+    mine.signal(&[done.at(4)]).dealloca(&there, 0).unwrap();
+    done.wait(4, Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(mine.fill(&there, &[1], 0).unwrap_err().code(), StatusCode::FailedPrecondition);
+}
+
+#[test]
+fn buffers_of_another_device_that_are_hidden_from_the_host_are_refused() {
+    let mut options = VulkanOptions::default();
+    options.maps_device_memory = false;
+    let [mine, other] = [(); 2].map(|()| device(options.clone()));
+    let there = other.allocate_buffer(BufferParams::default(), 16).unwrap();
+    let error = mine.queue(QUEUE_AFFINITY_ANY).fill(&there, &[1], 0).unwrap_err();
+    assert_eq!(error.code(), StatusCode::InvalidArgument, "{error}");
+    assert!(error.message().contains("not shared between devices"), "{error}");
 }
 
 /// Keeps what a profile has.

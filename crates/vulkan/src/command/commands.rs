@@ -14,6 +14,7 @@ use super::operations::{function_name, record_command};
 use super::recorder::Repeats;
 use super::{Instance, Place, Recorder};
 use crate::gpu::Gpu;
+use crate::memory::Memory;
 use crate::profile::{Timed, is_described};
 use crate::queue::{Core, Uses};
 
@@ -93,7 +94,7 @@ impl VulkanCommands {
             let commands = recorder.commands();
             return Ok((commands, Uses { recorder: Some(recorder), ..Uses::default() }));
         }
-        recording.check_transients()?;
+        recording.check_transients(core.memory())?;
         let key = key_of(table);
         let mut instances = self.instances.lock();
         if let Some(instance) = instances.find(&key) {
@@ -124,9 +125,9 @@ impl VulkanCommands {
 
 impl Recording {
     /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
-    fn check_transients(&self) -> Result<()> {
+    fn check_transients(&self, memory: &Memory) -> Result<()> {
         for index in &self.transients {
-            Place::of(&self.store.buffers[*index as usize], 0, 0)?;
+            Place::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ pub(crate) fn record_operation(
     table: &[Option<Place>],
     operation: &QueueOp<Indexed>,
 ) -> Result<()> {
-    let place = |reference| Place::resolve(store, table, reference);
+    let place = |reference| Place::resolve(tools.memory(), store, table, reference);
     match operation {
         QueueOp::Fill { target, pattern, .. } => {
             let (target, pattern) = (place(target)?, pattern.of(&store.bytes));
@@ -58,14 +58,17 @@ fn record_dispatch(
     pipeline.check_local_memory(dispatch.dynamic_local_memory)?;
     let mut bindings: SmallVec<[Place; 8]> = SmallVec::new();
     for (ordinal, binding) in dispatch.bindings.of(&store.lists.buffer_refs).iter().enumerate() {
-        let bound = Place::resolve(store, table, binding).context(|| format!("binding {ordinal}"))?;
+        let bound =
+            Place::resolve(tools.memory(), store, table, binding).context(|| format!("binding {ordinal}"))?;
         bindings.push(bound);
     }
     let constants = dispatch.constants.of(&store.bytes);
     recorder.bind(tools, executable, pipeline, constants, &bindings)?;
     match &dispatch.workgroup_count {
         WorkgroupCount::Static(count) => recorder.dispatch(*count),
-        WorkgroupCount::Indirect(count) => recorder.dispatch_indirect(&Place::resolve(store, table, count)?),
+        WorkgroupCount::Indirect(count) => {
+            recorder.dispatch_indirect(&Place::resolve(tools.memory(), store, table, count)?)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use rehal_hal::{Binding, Buffer, BufferRef, Store, WHOLE_BUFFER};
 use smallvec::SmallVec;
 
 use crate::buffer::VulkanBuffer;
-use crate::memory::Allocation;
+use crate::memory::{Allocation, Memory};
 
 /// A range of a buffer's memory.
 #[derive(Clone)]
@@ -19,10 +19,10 @@ pub(crate) struct Place {
 pub(crate) type Table = SmallVec<[Option<Place>; 8]>;
 
 impl Place {
-    /// A range of a buffer. Fails if the buffer is of another driver or has no memory, or the range exceeds it.
-    pub(crate) fn of(buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
+    /// A range of a buffer. Fails if the buffer has no memory that the device with `memory` can use, or the range exceeds it.
+    pub(crate) fn of(memory: &Memory, buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
         let range = buffer.resolve(offset, length)?;
-        Ok(Self { allocation: VulkanBuffer::of(buffer)?.allocation()?, range })
+        Ok(Self { allocation: allocation_for(memory, buffer)?, range })
     }
 
     /// A range of an allocation.
@@ -31,10 +31,15 @@ impl Place {
     }
 
     /// The range that stored operations refer to.
-    pub(crate) fn resolve(store: &Store, table: &[Option<Self>], reference: &BufferRef<u32>) -> Result<Self> {
+    pub(crate) fn resolve(
+        memory: &Memory,
+        store: &Store,
+        table: &[Option<Self>],
+        reference: &BufferRef<u32>,
+    ) -> Result<Self> {
         match reference.binding {
             Binding::Direct(index) => {
-                Self::of(&store.buffers[index as usize], reference.offset, reference.length)
+                Self::of(memory, &store.buffers[index as usize], reference.offset, reference.length)
             }
             Binding::Slot(slot) => match table.get(slot as usize).and_then(Option::as_ref) {
                 Some(place) => place.part(reference.offset, reference.length),
@@ -46,11 +51,11 @@ impl Place {
     }
 
     /// The binding table of a submission.
-    pub(crate) fn table(store: &Store, bindings: &[BufferRef<u32>]) -> Result<Table> {
+    pub(crate) fn table(memory: &Memory, store: &Store, bindings: &[BufferRef<u32>]) -> Result<Table> {
         let place = |(slot, binding): (usize, &BufferRef<u32>)| match binding.binding {
-            Binding::Direct(_) => {
-                Self::resolve(store, &[], binding).map(Some).context(|| format!("binding slot {slot}"))
-            }
+            Binding::Direct(_) => Self::resolve(memory, store, &[], binding)
+                .map(Some)
+                .context(|| format!("binding slot {slot}")),
             Binding::Slot(_) => Ok(None),
         };
         bindings.iter().enumerate().map(place).collect()
@@ -109,4 +114,20 @@ impl Place {
     pub(crate) fn key(&self) -> [u64; 3] {
         [self.allocation.block().id(), self.offset(), self.range.length]
     }
+}
+
+/// The memory of a buffer on the device with `memory`: its own, or an import of memory that another device shares with the host.
+fn allocation_for(memory: &Memory, buffer: &Buffer) -> Result<Arc<Allocation>> {
+    let gpu = memory.gpu();
+    if let Ok(mine) = VulkanBuffer::of(buffer) {
+        let allocation = mine.allocation()?;
+        if allocation.block().require(gpu).is_ok() {
+            return Ok(allocation);
+        }
+    }
+    // The import owns the device, so that no other has its address meanwhile.
+    let key = Arc::as_ptr(gpu).addr();
+    buffer
+        .imported(key, |shared| memory.import(shared))
+        .map_err(|error| error.context("a buffer of another device"))
 }
