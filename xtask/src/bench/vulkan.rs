@@ -102,8 +102,9 @@ impl OnVulkan {
             }
             Self::Captured(chain) => {
                 let capture = chain.capture(workplace)?;
-                let mut plan = replay(workplace, &capture, &[], row(full, 0.7));
-                plan.ours.arguments.push("--replay_order=captured".to_owned());
+                // The names of the rows tell the order.
+                let mut plan = replay(workplace, &capture, &[], figure(Metric::OnlyBenchmark, 0.7));
+                plan.ours.arguments.insert(0, "--replay_order=captured".to_owned());
                 plan
             }
             Self::Model(function, inputs) => {
