@@ -359,7 +359,12 @@ impl DeviceBackend for VulkanDevice {
 
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
         request.check(&self.info, profile::supported(self.core.gpu()))?;
-        self.profiler.begin(request)?;
+        let mut request = request.clone();
+        // The reference's driver describes what all events of queues execute, where its CPU drivers do not.
+        if request.data.intersects(ProfileData::QUEUE_EVENTS | ProfileData::DEVICE_QUEUE_EVENTS) {
+            request.data |= ProfileData::EXECUTABLE_METADATA;
+        }
+        self.profiler.begin(&request)?;
         self.sample_clock()
     }
 

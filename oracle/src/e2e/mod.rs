@@ -46,7 +46,8 @@ pub enum Compiled {
 impl Program {
     /// The devices that it runs on.
     pub fn devices(&self) -> &'static [&'static str] {
-        let is_for_vulkan = self.flags.iter().any(|flag| flag == "--iree-hal-target-backends=vulkan-spirv");
+        let for_vulkan = [ON_VULKAN, "--iree-hal-target-backends=vulkan-spirv"];
+        let is_for_vulkan = self.flags.iter().any(|flag| for_vulkan.contains(&flag.as_str()));
         if is_for_vulkan { &["vulkan"] } else { &DEVICES }
     }
 
@@ -82,7 +83,10 @@ impl Program {
     }
 }
 
-/// The devices that programs run on.
+/// The flag that compiles for Vulkan.
+pub const ON_VULKAN: &str = "--iree-hal-target-device=vulkan";
+
+/// The devices that programs for CPUs run on.
 pub const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 
 /// Runs our `iree-check-module` on a module, with additional flags.

@@ -1,4 +1,4 @@
-use super::Program;
+use super::{ON_VULKAN, Program};
 use std::io;
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 pub const FAILURES: &str = "failures";
 
 /// A target of our programs: name, backend and flags.
-const TARGETS: [(&str, &str, &[&str]); 5] = [
+const TARGETS: [(&str, &str, &[&str]); 7] = [
     ("llvm-cpu.x86_64", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64"]),
     ("llvm-cpu.x86_64_v3", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64-v3", "--iree-opt-data-tiling"]),
     (
@@ -16,7 +16,15 @@ const TARGETS: [(&str, &str, &[&str]); 5] = [
     ),
     ("vmvx.plain", "vmvx", &[]),
     ("vmvx.microkernels", "vmvx", &["--iree-vmvx-enable-microkernels"]),
+    ("vulkan.descriptors", VULKAN, &[WIDE_TYPES]),
+    ("vulkan.addresses", VULKAN, &[WIDE_TYPES, "--iree-vulkan-dispatch-abi=bda"]),
 ];
+
+/// The backend of devices that are not local.
+const VULKAN: &str = "vulkan";
+
+/// An architecture with integers and floats of 8 to 64 bits, which the software driver has too; the default one lacks most.
+const WIDE_TYPES: &str = "--iree-vulkan-target=turing";
 
 /// Our programs in `directory`, each for every target: a line `// targets: NAME...` of backends and targets
 /// restricts them.
@@ -35,11 +43,13 @@ pub fn ours(directory: &Path) -> io::Result<Vec<Program>> {
             if only.is_some_and(|only| !only.split(' ').any(|wanted| wanted == backend || wanted == target)) {
                 continue;
             }
-            let shared = [
-                "--iree-hal-target-device=local".to_owned(),
-                format!("--iree-hal-local-target-device-backends={backend}"),
-                "--iree-input-demote-f64-to-f32=false".to_owned(),
-            ];
+            let mut shared = vec!["--iree-input-demote-f64-to-f32=false".to_owned()];
+            if backend == VULKAN {
+                shared.push(ON_VULKAN.to_owned());
+            } else {
+                shared.push("--iree-hal-target-device=local".to_owned());
+                shared.push(format!("--iree-hal-local-target-device-backends={backend}"));
+            }
             let triple = "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu".to_owned();
             let triple = (backend == "llvm-cpu").then_some(triple);
             programs.push(Program {
@@ -66,7 +76,7 @@ mod tests {
         let programs = ours(&directory).unwrap();
         let targets =
             |name: &str| programs.iter().filter(|it| it.name.ends_with(&format!("/{name}"))).count();
-        assert_eq!((targets("matmul"), targets("float_types"), targets("transposes")), (5, 3, 4));
+        assert_eq!((targets("matmul"), targets("float_types"), targets("transposes")), (7, 5, 6));
         assert!(programs.iter().all(|program| program.flags.len() >= 3));
     }
 }

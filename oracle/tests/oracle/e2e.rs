@@ -78,7 +78,7 @@ const SAID: &[&str] = &[
 
 fn fails(program: &Program) -> Outcome {
     let module = module(program)?.ok_or("does not compile")?;
-    e2e::DEVICES.into_iter().try_for_each(|device| fails_on(device, &module))
+    program.devices().iter().try_for_each(|device| fails_on(device, &module))
 }
 
 fn fails_on(device: &str, module: &Path) -> Outcome {

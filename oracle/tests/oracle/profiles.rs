@@ -51,7 +51,7 @@ pub fn bundles() -> Vec<PathBuf> {
 }
 
 /// All command lines for a profile, without its path.
-fn command_lines(ids: &[&str], filters: &[&str]) -> Vec<Vec<String>> {
+pub fn command_lines(ids: &[&str], filters: &[&str]) -> Vec<Vec<String>> {
     let mut lines = vec![vec![], words("export --format=ireeperf-jsonl")];
     let filtered: Vec<_> = PROJECTIONS.iter().chain(&["explain", "counter", "memory"]).collect();
     for format in ["text", "jsonl"] {
@@ -89,7 +89,7 @@ fn reports(path: &Path, ids: &[&str], filters: &[&str]) -> Outcome {
 }
 
 /// Runs both tools; fails unless output and status are the same.
-fn compare(pair: &Pair, line: &[String], path: &Path) -> Outcome {
+pub fn compare(pair: &Pair, line: &[String], path: &Path) -> Outcome {
     let arguments = [line, &[path.display().to_string()]].concat();
     let (ours, theirs) = pair.run(&arguments, &repository())?;
     let said = || format!("{}: ours {}, theirs {}", arguments.join(" "), ours.summary(), theirs.summary());

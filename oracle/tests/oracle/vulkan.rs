@@ -1,14 +1,22 @@
 //! Vulkan, on the same driver as the reference: dumps, runs, replays and recordings, host reads bit for bit.
 
+mod benchmarks;
+mod computed;
+mod profiles;
+mod substitutions;
+mod tools;
+
 use crate::dumps::same_dump;
 use crate::replays::{holds_what_was_printed, run_with_reads};
-use crate::{Outcome, Pair, ensure, fixture};
+use crate::{Outcome, Pair, ensure};
 use libtest_mimic::{Failed, Trial};
-use oracle::captures::{self, Capture};
+use oracle::captures::{self, Capture, repository};
 use oracle::printed;
+use oracle::reference::Reference;
 use oracle::tool::{self, Ended};
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Adds tests per capture, and tests of single tools.
 pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
@@ -26,20 +34,52 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
         if capture.printed.is_some() {
             trial("run", runs);
         }
+        tools::add_for(&capture, trials);
     }
-    for (name, from, with) in
-        [("spirv", "add4.add", "add4_swapped.0.spv"), ("executable", "add4.add", "add4_swapped.0.vk1")]
-    {
-        trials.push(Trial::test(format!("vulkan::substitution::{name}"), move || substitutes(from, with)));
-    }
+    benchmarks::add(trials);
+    computed::add(trials);
+    profiles::add(trials);
+    substitutions::add(trials);
+    tools::add(trials);
     trials.push(Trial::test("vulkan::devices", lists_devices));
-    trials.push(Trial::test("vulkan::benchmark_module", benchmarks));
     Ok(())
+}
+
+/// The capture with this name.
+fn find(name: &str) -> Result<Capture, Failed> {
+    let mut captures = captures::on_vulkan()?.into_iter();
+    Ok(captures.find(|it| it.short_name() == name).ok_or_else(|| format!("no capture {name} on Vulkan"))?)
+}
+
+/// The module of the only dispatch of a program, in SPIR-V, as the compiler dumps it to `scratch`.
+fn compile_executable(program: &str, scratch: &Path) -> Result<PathBuf, Failed> {
+    let (source, dumped) = (scratch.join("program.mlir"), scratch.join("dumped"));
+    fs::write(&source, program)?;
+    let arguments = [
+        "--iree-hal-target-device=vulkan".to_owned(),
+        format!("--iree-hal-dump-executable-binaries-to={}", dumped.display()),
+        source.display().to_string(),
+        "-o".to_owned(),
+        scratch.join("program.vmfb").display().to_string(),
+    ];
+    let compiler = Reference::find(&repository())?.tool("iree-compile");
+    let compiled = tool::run(&compiler, &arguments, scratch)?;
+    ensure(compiled.succeeded(), || compiled.summary())?;
+    let mut files = fs::read_dir(&dumped)?.map(|entry| entry.map(|entry| entry.path()));
+    let is_spirv = |file: &PathBuf| file.extension().is_some_and(|end| end == "spv");
+    Ok(files.find(|file| file.as_ref().is_ok_and(is_spirv)).ok_or("nothing was dumped")??)
+}
+
+/// Records a program with the reference, which crashes when it ends, after it has closed the file.
+fn record_by_reference(pair: &Pair, call: &[String], path: &Path) -> Outcome {
+    let arguments = [call, &[format!("--device_replay_output={}", path.display())]].concat();
+    let ended = tool::run(&pair.theirs, &arguments, path.parent().unwrap_or(path))?;
+    ensure(ended.succeeded() || ended.signal == Some(11), || format!("their recording: {}", ended.summary()))
 }
 
 /// The arguments of the program that was recorded, without those of the recorder.
 fn program(capture: &Capture) -> Result<Vec<String>, Failed> {
-    let printed = std::fs::read_to_string(capture.printed.as_ref().ok_or("no output of the program")?)?;
+    let printed = fs::read_to_string(capture.printed.as_ref().ok_or("no output of the program")?)?;
     let line = printed.lines().next().and_then(|line| line.strip_prefix("$ iree-run-module --"));
     let words = line.ok_or("no command")?.replace(" '--", " --");
     let words = words.split(" --").map(|word| format!("--{}", word.trim_end().trim_end_matches('\'')));
@@ -54,12 +94,12 @@ fn results(program: &Path, capture: &Capture, count: usize) -> Result<Vec<Vec<u8
     arguments.extend(files.iter().map(|file| format!("--output=+{}", file.display())));
     let ended = tool::run(program, &arguments, &capture.directory)?;
     ensure(ended.succeeded(), || format!("{}: {}", program.display(), ended.summary()))?;
-    Ok(files.iter().map(std::fs::read).collect::<io::Result<_>>()?)
+    Ok(files.iter().map(fs::read).collect::<io::Result<_>>()?)
 }
 
 fn printed_results(capture: &Capture) -> Result<usize, Failed> {
     let path = capture.printed.as_ref().ok_or("no output of the program")?;
-    let text = std::fs::read_to_string(path)?;
+    let text = fs::read_to_string(path)?;
     Ok(text.lines().filter(|line| line.starts_with("result[")).count())
 }
 
@@ -111,7 +151,7 @@ fn replays(capture: &Capture) -> Outcome {
         format!("in captured order: {}; other reads: {}", ours.summary(), again != reads)
     })?;
     let Some(path) = &capture.printed else { return Ok(()) };
-    let printed = printed::parse(&std::fs::read_to_string(path)?).map_err(|error| error.to_string())?;
+    let printed = printed::parse(&fs::read_to_string(path)?).map_err(|error| error.to_string())?;
     holds_what_was_printed(&reads, &printed)?;
     let run = Pair::find("iree-run-module")?;
     for (index, bytes) in results(&run.theirs, capture, printed_results(capture)?)?.iter().enumerate() {
@@ -127,48 +167,11 @@ fn replays(capture: &Capture) -> Outcome {
     Ok(())
 }
 
-/// A replacement with the same signature runs in place of the captured executable: the first result is 100 times the sum.
-fn substitutes(from: &str, with: &str) -> Outcome {
-    let captures = captures::on_vulkan()?;
-    let capture = captures.iter().find(|capture| capture.short_name() == from).ok_or("no such capture")?;
-    let replacement = fixture(&format!("vulkan/executables/{with}")).display().to_string();
-    let arguments = vec![
-        "--device=vulkan".to_owned(),
-        format!("--replay_executable_substitution=4={replacement}"),
-        capture.path.display().to_string(),
-    ];
-    let (ours, reads) = run_with_reads(&Pair::find("iree-run-replay")?, capture, arguments)?;
-    ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
-    let expected: Vec<u8> =
-        [1100.0_f32, 2200.0, 3300.0, 4400.0].into_iter().flat_map(f32::to_le_bytes).collect();
-    ensure(reads.iter().any(|read| read.bytes == expected), || format!("{reads:?}"))
-}
-
 /// Both list the same devices.
 fn lists_devices() -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let (ours, theirs) = pair.run(&["--list_devices=vulkan".to_owned()], Path::new("/"))?;
     ensure(ours.stdout == theirs.stdout && ours.stdout.starts_with(b"vulkan://"), || {
         format!("ours:\n{}\ntheirs:\n{}", text(&ours), text(&theirs))
-    })
-}
-
-/// Both measure the same benchmark.
-fn benchmarks() -> Outcome {
-    let arguments = [
-        "--device=vulkan".to_owned(),
-        format!("--module={}", fixture("vulkan/modules/add4.vmfb").display()),
-        "--function=add".to_owned(),
-        "--input=4xf32=1 2 3 4".to_owned(),
-        "--input=4xf32=1 2 3 4".to_owned(),
-        "--benchmark_min_time=2x".to_owned(),
-    ];
-    let (ours, theirs) = Pair::find("iree-benchmark-module")?.run(&arguments, Path::new("/"))?;
-    let name = |ended: &Ended| {
-        let line = text(ended).lines().find(|line| line.starts_with("BM_")).map(ToOwned::to_owned);
-        line.and_then(|line| line.split_whitespace().next().map(ToOwned::to_owned))
-    };
-    ensure(ours.succeeded() && name(&ours).is_some() && name(&ours) == name(&theirs), || {
-        format!("ours: {}\n{}\ntheirs:\n{}", ours.summary(), text(&ours), text(&theirs))
     })
 }

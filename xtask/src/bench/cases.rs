@@ -9,6 +9,7 @@ use super::programs::{self, Program};
 use super::report::Target;
 use super::slices;
 use super::verify::{self, Verified};
+use super::vulkan::{self, OnVulkan};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -54,8 +55,8 @@ enum Workload {
     Verify(Verified),
     /// Any of these on `local-task` with two workers, and its target.
     Task(Box<Workload>, f64),
-    /// A replay of a capture of the fixtures on Vulkan: a full iteration, or its scope `execute`.
-    Vulkan { fixture: &'static str, is_scope: bool, target: f64 },
+    /// A replay or a recording on Vulkan.
+    Vulkan(OnVulkan),
     /// The same program of ours on two workers, compared with one.
     Workers(Program),
 }
@@ -93,15 +94,6 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("add4", "add4.add.local-sync", "add4.add.local-sync"),
     ("mlp", "mlp.mlp.local-sync", "mlp.mlp.local-sync"),
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
-];
-
-/// Full iterations on Vulkan, by names of captures.
-const ON_VULKAN: [(&str, &str); 5] = [
-    ("simple_abs", "simple_abs.abs"),
-    ("add4", "add4.add"),
-    ("add4.addresses", "add4.addresses"),
-    ("mlp", "mlp.mlp"),
-    ("chain", "chain.chain"),
 ];
 
 /// Target for two workers: time as a fraction of that with one.
@@ -161,21 +153,9 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let verified = verify::all(workplace).into_iter();
     cases.extend(verified.map(|(name, verified)| Case { name, kind: Workload::Verify(verified) }));
     cases.extend(on_workers(!workplace.models().is_empty()));
-    cases.extend(on_vulkan());
+    let on_vulkan = vulkan::all().into_iter();
+    cases.extend(on_vulkan.map(|(name, it)| Case { name, kind: Workload::Vulkan(it) }));
     Ok(cases)
-}
-
-/// The cases on the Vulkan driver of this machine, the same for both.
-fn on_vulkan() -> Vec<Case> {
-    let iteration = |&(name, fixture): &(&str, &'static str)| Case {
-        name: format!("vulkan.iteration.{name}"),
-        kind: Workload::Vulkan { fixture, is_scope: false, target: 0.7 },
-    };
-    let scope = Case {
-        name: "vulkan.scope.add4.20".to_owned(),
-        kind: Workload::Vulkan { fixture: "bench.add4.20", is_scope: true, target: 0.9 },
-    };
-    ON_VULKAN.iter().map(iteration).chain([scope]).collect()
 }
 
 /// The cases on `local-task`.
@@ -206,8 +186,9 @@ impl Case {
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
             Workload::Scope(path) => {
-                let (row, flags) = scope();
-                benchmark(workplace, path, flags, vec![figure("", row, Target::Ratio(0.8))])
+                let row = "BM_replay/scope:execute/process_time/manual_time";
+                let figures = vec![figure("", Metric::Benchmark(row.to_owned()), Target::Ratio(0.8))];
+                benchmark(workplace, path, &["--replay_scope=execute"], figures)
             }
             Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
@@ -283,11 +264,7 @@ impl Case {
                 (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));
                 plan
             }
-            Workload::Vulkan { fixture, is_scope, target } => {
-                let (metric, flags) = if *is_scope { scope() } else { (full(), &[][..]) };
-                let figures = vec![figure("", metric, Target::Ratio(*target))];
-                on_gpu(benchmark(workplace, &workplace.vulkan_capture(fixture), flags, figures))
-            }
+            Workload::Vulkan(on_vulkan) => on_vulkan.prepare(&self.name, workplace)?,
             Workload::Workers(program) => {
                 let mut plan = program.prepare(&self.name, workplace)?;
                 plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(TWO_WORKERS));
@@ -296,24 +273,6 @@ impl Case {
             }
         })
     }
-}
-
-/// The row of the scope `execute`, and the flags that measure it.
-fn scope() -> (Metric, &'static [&'static str]) {
-    let row = "BM_replay/scope:execute/process_time/manual_time";
-    (Metric::Benchmark(row.to_owned()), &["--replay_scope=execute"])
-}
-
-/// The same runs on a Vulkan device.
-fn on_gpu(mut plan: Plan) -> Plan {
-    for invocation in [&mut plan.theirs, &mut plan.ours] {
-        for argument in &mut invocation.arguments {
-            if argument == "--device=local-sync" {
-                "--device=vulkan".clone_into(argument);
-            }
-        }
-    }
-    plan
 }
 
 /// The same run on `local-task` with `workers` workers.

@@ -12,6 +12,7 @@ mod programs;
 mod report;
 mod slices;
 mod verify;
+mod vulkan;
 
 use crate::{Outcome, root};
 use cases::Case;

@@ -179,6 +179,17 @@ impl Workplace {
 
     /// Compiles a program for every x86-64 processor; results are cached by source text.
     pub fn compile(&self, name: &str, text: &str) -> Made {
+        let flags = [
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
+            "--iree-llvmcpu-target-cpu=x86-64",
+        ];
+        self.compile_with(name, text, &flags)
+    }
+
+    /// Compiles a program with these flags; results are cached by name and source text.
+    pub fn compile_with(&self, name: &str, text: &str, flags: &[&str]) -> Made {
         let (source, module) =
             (self.scratch.join(format!("{name}.mlir")), self.scratch.join(format!("{name}.vmfb")));
         if module.is_file() && fs::read_to_string(&source).is_ok_and(|there| there == text) {
@@ -186,14 +197,8 @@ impl Workplace {
         }
         let unfinished = self.scratch.join(format!("{name}.vmfb.unfinished"));
         fs::write(&source, text)?;
-        let flags = [
-            "--iree-hal-target-device=local",
-            "--iree-hal-local-target-device-backends=llvm-cpu",
-            "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
-            "--iree-llvmcpu-target-cpu=x86-64",
-        ];
         let files = [source.display().to_string(), "-o".to_owned(), unfinished.display().to_string()];
-        self.tool("iree-compile", flags.map(ToOwned::to_owned).into_iter().chain(files).collect())?;
+        self.tool("iree-compile", flags.iter().map(ToString::to_string).chain(files).collect())?;
         fs::rename(&unfinished, &module)?;
         Ok(module)
     }
@@ -214,10 +219,26 @@ impl Workplace {
         self.tool(tool, arguments)
     }
 
+    /// Runs a tool of the reference that records a capture on Vulkan. It crashes when it ends, after it has closed the file.
+    pub fn record_on_vulkan(
+        &self,
+        tool: &str,
+        mut arguments: Vec<String>,
+        path: &Path,
+    ) -> Result<(), Box<dyn Error>> {
+        arguments.push("--device=vulkan".to_owned());
+        arguments.push(format!("--device_replay_output={}", path.display()));
+        self.tool_ending(tool, arguments, &["status 0", "signal 11"])
+    }
+
     /// Runs a tool of the reference, which must succeed.
     pub fn tool(&self, name: &str, arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
+        self.tool_ending(name, arguments, &["status 0"])
+    }
+
+    fn tool_ending(&self, name: &str, arguments: Vec<String>, ends: &[&str]) -> Result<(), Box<dyn Error>> {
         let ended = run::collect(&self.reference.tool(name), &arguments, &self.scratch)?;
-        if ended.how == "status 0" {
+        if ends.contains(&ended.how.as_str()) {
             return Ok(());
         }
         Err(format!("{name} ended with {}: {}", ended.how, String::from_utf8_lossy(&ended.stderr)).into())

@@ -10,53 +10,105 @@ use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
 
 /// The begins and ends of dispatches, as devices report them. Devices are profiled until it is dropped.
 pub struct DispatchSpans {
+    profiled: Vec<Profiled>,
+}
+
+/// A device, and the spans that it has reported.
+struct Profiled {
+    device: Device,
     spans: Arc<Spans>,
-    profiled: Vec<Device>,
+    /// Whether spans are in ticks of its clock, and reported once it is asked for them.
+    has_ticks: bool,
 }
 
 impl DispatchSpans {
     /// Begins to profile the devices that can report spans.
     pub fn begin(devices: &DeviceGroup) -> Self {
-        let spans = Arc::new(Spans::default());
-        let request = ProfileRequest {
-            data: ProfileData::HOST_EXECUTION,
-            filter: ProfileFilter::default(),
-            counters: Vec::new(),
-            sink: spans.clone(),
-        };
-        let all = devices.devices().iter();
-        let profiled = all.filter(|device| device.begin_profiling(&request).is_ok()).cloned().collect();
-        Self { spans, profiled }
+        Self { profiled: devices.devices().iter().filter_map(Profiled::begin).collect() }
     }
 
-    /// The spans since the last call, in nanoseconds, by their begin.
+    /// The spans since the last call, in nanoseconds, by their begin. Spans of devices with a clock of their own are exact in
+    /// length.
     pub fn take(&self) -> Vec<(i64, i64)> {
-        let mut spans = std::mem::take(&mut *self.spans.0.lock());
+        let mut spans: Vec<_> = self.profiled.iter().flat_map(Profiled::take).collect();
         spans.sort_unstable();
         spans
     }
 
     /// Ends the profiles; returns the spans since the last call of [`DispatchSpans::take`].
     pub fn end(mut self) -> Result<Vec<(i64, i64)>> {
-        let mut outcome = Ok(());
-        for device in std::mem::take(&mut self.profiled) {
-            outcome = outcome.and(device.end_profiling());
-        }
-        outcome.map(|()| self.take())
+        let spans = self.take();
+        let ended = std::mem::take(&mut self.profiled).into_iter().map(|it| it.device.end_profiling());
+        // All are ended, also after one that fails.
+        ended.fold(Ok(()), Result::and).map(|()| spans)
     }
 }
 
 impl Drop for DispatchSpans {
     fn drop(&mut self) {
-        for device in &self.profiled {
+        for it in &self.profiled {
             // What failed is reported by what is being done.
-            let _ = device.end_profiling();
+            let _ = it.device.end_profiling();
         }
     }
 }
 
+impl Profiled {
+    /// `None` if the device reports neither the host's executions nor dispatches.
+    fn begin(device: &Device) -> Option<Self> {
+        let kinds = [(ProfileData::HOST_EXECUTION, false), (ProfileData::DISPATCH_EVENTS, true)];
+        kinds.into_iter().find_map(|(data, has_ticks)| {
+            let spans = Arc::new(Spans::default());
+            let request = ProfileRequest {
+                data,
+                filter: ProfileFilter::default(),
+                counters: Vec::new(),
+                sink: spans.clone(),
+            };
+            let began = device.begin_profiling(&request).is_ok();
+            began.then(|| Self { device: device.clone(), spans, has_ticks })
+        })
+    }
+
+    fn take(&self) -> Vec<(i64, i64)> {
+        // Without what is still to be reported, the host's clock measures.
+        if self.has_ticks && self.device.flush_profiling().is_err() {
+            return Vec::new();
+        }
+        let mut reported = self.spans.0.lock();
+        let ticks = std::mem::take(&mut reported.ticks);
+        let mut spans = std::mem::take(&mut reported.spans);
+        if let Some((first, last)) = reported.clocks {
+            spans.extend(
+                ticks.into_iter().map(|(start, end)| (host(first, last, start), host(first, last, end))),
+            );
+        }
+        spans
+    }
+}
+
+/// The host's time in nanoseconds at a tick of the device, between two samples of both clocks.
+fn host(first: ClockSample, last: ClockSample, tick: u64) -> i64 {
+    let middle = |it: ClockSample| i128::midpoint(it.host_before_ns.into(), it.host_after_ns.into());
+    let ticks = |it: u64| i128::from(it) - i128::from(first.device_tick);
+    let elapsed = (middle(last) - middle(first)).max(0);
+    let since = ticks(tick) * elapsed / ticks(last.device_tick).max(1);
+    i64::try_from(middle(first) + since).unwrap_or(i64::MAX)
+}
+
 #[derive(Default)]
-struct Spans(Mutex<Vec<(i64, i64)>>);
+struct Spans(Mutex<Reported>);
+
+/// What a device has reported.
+#[derive(Default)]
+struct Reported {
+    /// In nanoseconds of the host.
+    spans: Vec<(i64, i64)>,
+    /// In ticks of the device.
+    ticks: Vec<(u64, u64)>,
+    /// The first and the last sample of the clocks.
+    clocks: Option<(ClockSample, ClockSample)>,
+}
 
 impl ProfileSink for Spans {
     fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
@@ -76,7 +128,7 @@ impl ProfileSink for Spans {
 
     fn host_execution(&self, event: &HostExecution) {
         if event.dispatch.is_some() && event.status == StatusCode::Ok {
-            self.0.lock().push((event.start_ns, event.end_ns));
+            self.0.lock().spans.push((event.start_ns, event.end_ns));
         }
     }
 
@@ -88,7 +140,31 @@ impl ProfileSink for Spans {
 
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
+    fn dispatch_event(&self, event: &DispatchEvent) {
+        self.0.lock().ticks.push((event.start_tick, event.end_tick));
+    }
 
-    fn clock_sample(&self, _sample: &ClockSample) {}
+    fn clock_sample(&self, sample: &ClockSample) {
+        let mut reported = self.0.lock();
+        let first = reported.clocks.map_or(*sample, |(first, _)| first);
+        reported.clocks = Some((first, *sample));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_placed_between_samples_of_the_clocks() {
+        let sample = |device_tick, host: i64| ClockSample {
+            device_tick,
+            host_before_ns: host - 10,
+            host_after_ns: host + 10,
+        };
+        let (first, last) = (sample(1_000, 50_000), sample(2_000, 90_000));
+        assert_eq!([1_000, 1_250, 2_000].map(|tick| host(first, last, tick)), [50_000, 60_000, 90_000]);
+        // Samples of the same moment have no rate.
+        assert_eq!(host(first, first, 1_500), 50_000);
+    }
 }

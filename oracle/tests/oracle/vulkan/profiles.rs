@@ -1,0 +1,148 @@
+//! Profiles of programs and replays on Vulkan: the reference's reader prints of ours what our reader prints, and they have the
+//! chunks and counts of the reference's own.
+
+use super::{find, program};
+use crate::profiles::{command_lines, compare};
+use crate::{Outcome, Pair, ensure, fixture};
+use libtest_mimic::{Failed, Trial};
+use oracle::tool;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The modes that the reference's driver has.
+const MODES: [&str; 5] =
+    ["queue-events", "device-queue-events", "dispatch-events", "memory-events", "executable-metadata"];
+/// Those that it lacks.
+const REFUSED_MODES: [&str; 3] = ["host-execution", "command-region-events", "executable-traces"];
+const TOOLS: [&str; 4] =
+    ["iree-run-module", "iree-benchmark-module", "iree-run-replay", "iree-benchmark-replay"];
+
+/// Counts that depend on the program alone. Events of memory also count what happens inside of pools.
+const COUNTS: [&str; 7] = [
+    "queue_events",
+    "queue_device_events",
+    "executables",
+    "executable_functions",
+    "command_buffers",
+    "command_operations",
+    "invalid_command_region_events",
+];
+
+pub fn add(trials: &mut Vec<Trial>) {
+    for tool in TOOLS {
+        let all = MODES.join(",");
+        for mode in MODES.iter().map(ToString::to_string).chain([all]) {
+            let name = if mode.contains(',') { "all".to_owned() } else { mode.clone() };
+            let test = move || same_profile(tool, &mode);
+            trials.push(Trial::test(format!("vulkan::profile::{tool}::{name}"), test));
+        }
+    }
+    for mode in REFUSED_MODES {
+        trials.push(Trial::test(format!("vulkan::profile::refused::{mode}"), move || refused(mode)));
+    }
+}
+
+/// A run with several dispatches.
+fn line(tool: &str) -> Result<Vec<String>, Failed> {
+    let capture = find("mlp.mlp")?;
+    let mut line = match tool {
+        "iree-run-module" | "iree-benchmark-module" => program(&capture)?,
+        _ => vec!["--device=vulkan".to_owned(), capture.path.display().to_string()],
+    };
+    if tool.starts_with("iree-benchmark") {
+        line.push("--benchmark_min_time=3x".into());
+    }
+    Ok(line)
+}
+
+fn profiled(program: &Path, line: &[String], mode: &str, path: &Path) -> Result<tool::Ended, Failed> {
+    let flags =
+        [format!("--device_profiling_mode={mode}"), format!("--device_profiling_output={}", path.display())];
+    Ok(tool::run(program, &[line, &flags].concat(), &fixture(""))?)
+}
+
+/// The counts of a kind (`chunks`, `metadata_records`, `event_records`) that the reference's reader prints of a profile.
+fn counts(path: &Path, kind: &str) -> Result<BTreeMap<String, u64>, Failed> {
+    let reader = Pair::find("iree-profile")?.theirs;
+    let summary = tool::run(&reader, &["summary".to_owned(), path.display().to_string()], &fixture(""))?;
+    ensure(summary.succeeded(), || summary.summary())?;
+    let text = String::from_utf8_lossy(&summary.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{kind}: ")));
+    let words = line.ok_or_else(|| format!("no {kind} in\n{text}"))?.split(' ');
+    let count = |word: &str| -> Option<(String, u64)> {
+        let (name, count) = word.split_once('=')?;
+        Some((name.to_owned(), count.parse().ok()?))
+    };
+    Ok(words.filter_map(count).collect())
+}
+
+fn same_profile(tool: &str, mode: &str) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let (ours, theirs) = (scratch.path().join("ours.ireeprof"), scratch.path().join("theirs.ireeprof"));
+    let (pair, line) = (Pair::find(tool)?, line(tool)?);
+    for (program, path) in [(&pair.ours, &ours), (&pair.theirs, &theirs)] {
+        let ended = profiled(program, &line, mode, path)?;
+        ensure(ended.succeeded(), || format!("{}: {}", program.display(), ended.summary()))?;
+    }
+    let (mine, wanted) = (counts(&ours, "chunks")?, counts(&theirs, "chunks")?);
+    let lacks = |(name, count): &(&String, &u64)| **count != 0 && mine.get(*name).is_none_or(|it| *it == 0);
+    let missing: Vec<_> = wanted.iter().filter(lacks).collect();
+    ensure(missing.is_empty(), || format!("ours lacks chunks: {missing:?}"))?;
+    ensure(
+        ["unknown", "truncated", "dropped_records"].iter().all(|name| mine.get(*name) == Some(&0)),
+        || format!("{mine:?}"),
+    )?;
+    for kind in ["metadata_records", "event_records"] {
+        let (mine, wanted) = (counts(&ours, kind)?, counts(&theirs, kind)?);
+        for name in COUNTS {
+            ensure(mine.get(name) == wanted.get(name), || {
+                format!("{kind} {name}: ours {:?}, theirs {:?}", mine.get(name), wanted.get(name))
+            })?;
+        }
+    }
+    ensure(dispatches(&ours)? == dispatches(&theirs)?, || {
+        format!("ours {:?}\ntheirs {:?}", dispatches(&ours), dispatches(&theirs))
+    })?;
+    let reader = Pair::find("iree-profile")?;
+    // All command lines for the richest of the profiles.
+    let lines = if mode.contains(',') { command_lines(&["1"], &["*mlp*"]) } else { command_lines(&[], &[]) };
+    lines.iter().try_for_each(|line| compare(&reader, line, &ours))
+}
+
+/// A dispatch by the values of its row that do not vary from run to run.
+type Dispatched = Vec<(String, String)>;
+
+/// The dispatches of a profile: functions, counts of workgroups, and whether there are times, and of which clock.
+fn dispatches(path: &Path) -> Result<Vec<Dispatched>, Failed> {
+    let reader = Pair::find("iree-profile")?.theirs;
+    let line = ["dispatch", "--format=jsonl", "--dispatch_events", &path.display().to_string()];
+    let ended = tool::run(&reader, &line, &fixture(""))?;
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        if row["type"] != "dispatch_event" {
+            continue;
+        }
+        let fields = row.as_object().ok_or("a row is not an object")?.iter();
+        let fixed = fields.filter(|(name, value)| {
+            value.is_boolean() || ["key", "workgroup_count", "workgroup_size"].contains(&name.as_str())
+        });
+        rows.push(fixed.map(|(name, value)| (name.clone(), value.to_string())).collect());
+    }
+    rows.sort();
+    Ok(rows)
+}
+
+/// Both refuse a kind of data that a device cannot report, before the program runs.
+fn refused(mode: &str) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let (pair, line) = (Pair::find("iree-run-module")?, line("iree-run-module")?);
+    let ours = profiled(&pair.ours, &line, mode, &scratch.path().join("ours"))?;
+    let theirs = profiled(&pair.theirs, &line, mode, &scratch.path().join("theirs"))?;
+    ensure(ours.code == Some(1) && ours.status_name() == theirs.status_name(), || {
+        format!("ours: {}\ntheirs: {}", ours.summary(), theirs.summary())
+    })?;
+    let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+    ensure(said.contains(mode), || format!("the mode is not named: {said}"))
+}

@@ -1,0 +1,312 @@
+//! The verbs of `rehal` on captures of Vulkan: what they compute and write is what the reference replays.
+
+use super::{compile_executable, find};
+use crate::replays::run_with_reads;
+use crate::{Outcome, Pair, ensure, fixture};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::Capture;
+use oracle::tool::{self, Ended};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Adds the tests of a capture.
+pub fn add_for(capture: &Capture, trials: &mut Vec<Trial>) {
+    let mut trial = |question: &str, test: fn(&Capture) -> Outcome| {
+        let (capture, name) = (capture.clone(), capture.short_name());
+        trials.push(Trial::test(format!("vulkan::{question}::{name}"), move || test(&capture)));
+    };
+    trial("kernels", kernels);
+    trial("verify", verifies);
+    trial("records", records);
+    trial("redact", redacts);
+    trial("diff", differs);
+}
+
+/// Adds the tests of single captures.
+pub fn add(trials: &mut Vec<Trial>) {
+    trials.push(Trial::test("vulkan::verify::fault", finds_fault));
+    trials.push(Trial::test("vulkan::verify::on_cpu", on_cpu));
+    trials.push(Trial::test("vulkan::compare::right", || compares("add4.add", "captured", 0, "right ")));
+    trials.push(Trial::test("vulkan::compare::wrong", || compares("add4.add", "add4_swapped", 2, "wrong ")));
+    trials.push(Trial::test("vulkan::compare::slower", slower));
+    trials.push(Trial::test("vulkan::reduce", reduces));
+}
+
+/// Runs `rehal` in the directory of a capture.
+fn rehal(words: &[&str]) -> Result<Ended, Failed> {
+    Ok(tool::run(&tool::ours("rehal")?, words, &fixture(""))?)
+}
+
+fn stdout(ended: &Ended) -> String {
+    String::from_utf8_lossy(&ended.stdout).into_owned()
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The catalog of a capture.
+fn catalog(capture: &Capture) -> Result<Value, Failed> {
+    let ended = rehal(&["kernels", "--device=vulkan", "--format=json", &path(&capture.path)])?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    Ok(serde_json::from_slice(&ended.stdout).map_err(|error| error.to_string())?)
+}
+
+/// The kernels of a capture are those that the reference's profile of a replay has, as often.
+fn kernels(capture: &Capture) -> Outcome {
+    let catalog = catalog(capture)?;
+    let kernels = catalog["kernels"].as_array().ok_or("no list of kernels")?;
+    let mut ours: Vec<(String, u64)> = Vec::new();
+    for kernel in kernels {
+        let name = kernel["function"].as_str().unwrap_or_default().to_owned();
+        let count = kernel["count"].as_u64().unwrap_or_default();
+        match ours.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, sum)) => *sum += count,
+            None => ours.push((name, count)),
+        }
+        ensure(kernel["time_ns"].as_u64().is_some_and(|time| time > 0), || format!("no time: {kernel}"))?;
+    }
+    ours.sort();
+    let scratch = tempfile::tempdir()?;
+    let profile = path(&scratch.path().join("theirs.ireeprof"));
+    let arguments = [
+        "--device=vulkan".to_owned(),
+        "--device_profiling_mode=dispatch-events".to_owned(),
+        format!("--device_profiling_output={profile}"),
+        path(&capture.path),
+    ];
+    let theirs = tool::run(&Pair::find("iree-run-replay")?.theirs, &arguments, &capture.directory)?;
+    ensure(theirs.succeeded(), || theirs.summary())?;
+    let reader = Pair::find("iree-profile")?.theirs;
+    let line = ["dispatch", "--format=jsonl", "--dispatch_events", &profile];
+    let read = tool::run(&reader, &line, &capture.directory)?;
+    let mut theirs: Vec<(String, u64)> = Vec::new();
+    for line in stdout(&read).lines() {
+        let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        if row["type"] == "dispatch_event" {
+            let name = row["key"].as_str().ok_or_else(|| format!("no name: {row}"))?.to_owned();
+            match theirs.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => *sum += 1,
+                None => theirs.push((name, 1)),
+            }
+        }
+    }
+    theirs.sort();
+    ensure(ours == theirs, || format!("ours {ours:?}\ntheirs {theirs:?}"))
+}
+
+/// A replay is verified against a ledger of another, in lockstep with another, and has no memory errors.
+fn verifies(capture: &Capture) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let ledger = path(&scratch.path().join("ledger"));
+    let capture = path(&capture.path);
+    let written = rehal(&["run", "--device=vulkan", &format!("--replay_ledger={ledger}"), &capture])?;
+    ensure(written.succeeded(), || written.summary())?;
+    for against in [&format!("--against={ledger}"), "--other_device=vulkan", "--watch_memory"] {
+        let ended = rehal(&["verify", "--device=vulkan", against, &capture])?;
+        ensure(ended.succeeded(), || format!("{against}: {}\n{}", ended.summary(), stdout(&ended)))?;
+    }
+    Ok(())
+}
+
+/// Each recorded kernel, run by itself, writes what it wrote in the replay.
+fn records(capture: &Capture) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let directory = path(&scratch.path().join("records"));
+    let has_kernels = catalog(capture)?["kernels"].as_array().is_some_and(|it| !it.is_empty());
+    let flag = format!("--directory={directory}");
+    let ended = rehal(&["kernel", "record", "--device=vulkan", &flag, &path(&capture.path)])?;
+    if !has_kernels {
+        return ensure(ended.status_name().as_deref() == Some("NOT_FOUND"), || ended.summary());
+    }
+    ensure(ended.succeeded(), || ended.summary())?;
+    let mut count = 0;
+    for entry in fs::read_dir(&directory)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|end| end == "json") {
+            let ended =
+                rehal(&["kernel", "replay", "--device=vulkan", "--verify", "--repetitions=2", &path(&file)])?;
+            ensure(ended.succeeded() && stdout(&ended).contains("memory verified"), || {
+                format!("{}: {}\n{}", file.display(), ended.summary(), stdout(&ended))
+            })?;
+            count += 1;
+        }
+    }
+    ensure(count > 0, || "nothing is recorded".to_owned())
+}
+
+/// The reference replays a redacted capture, and its operations are those of the capture.
+fn redacts(capture: &Capture) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let redacted = path(&scratch.path().join("redacted.ireereplay"));
+    let whole = path(&capture.path);
+    let ended = rehal(&["redact", "--device=vulkan", &whole, "-o", &redacted])?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    let replay = ["--device=vulkan".to_owned(), redacted.clone()];
+    let theirs = tool::run(&Pair::find("iree-run-replay")?.theirs, &replay, scratch.path())?;
+    ensure(theirs.succeeded(), || format!("their replay ends with {}", theirs.summary()))?;
+    let count = |capture: &str| -> Result<usize, Failed> {
+        let dump = tool::run(&Pair::find("iree-dump-replay")?.theirs, &[capture], scratch.path())?;
+        ensure(dump.succeeded(), || dump.summary())?;
+        Ok(stdout(&dump).lines().filter(|line| line.contains(" device.queue_")).count())
+    };
+    ensure(count(&whole)? == count(&redacted)?, || "it has other submissions".to_owned())
+}
+
+/// A capture is the same as itself, and another program's is not.
+fn differs(capture: &Capture) -> Outcome {
+    let whole = path(&capture.path);
+    let same = rehal(&["diff", &whole, &whole])?;
+    ensure(same.succeeded(), || format!("{}\n{}", same.summary(), stdout(&same)))?;
+    let name = if capture.short_name() == "add4.mul" { "add4.add" } else { "add4.mul" };
+    let other = rehal(&["diff", &whole, &path(&find(name)?.path)])?;
+    ensure(other.code == Some(2), || format!("{}\n{}", other.summary(), stdout(&other)))
+}
+
+/// An executable that computes something else is found at its dispatch, in lockstep and by a ledger.
+fn finds_fault() -> Outcome {
+    let capture = find("add4.add")?;
+    let kernel = &catalog(&capture)?["kernels"][0];
+    let record = format!("record #{}: dispatch of add_dispatch_0", kernel["record"]);
+    let capture = path(&capture.path);
+    let scratch = tempfile::tempdir()?;
+    let ledger = path(&scratch.path().join("ledger"));
+    let written = rehal(&["run", "--device=vulkan", &format!("--replay_ledger={ledger}"), &capture])?;
+    ensure(written.succeeded(), || written.summary())?;
+    let substitution = format!("--replay_executable_substitution=4={}", path(&fixture(SWAPPED)));
+    let against = format!("--against={ledger}");
+    for words in [
+        &["verify", "--device=vulkan", &substitution, &capture][..],
+        &["verify", "--device=vulkan", &substitution, &against, &capture],
+    ] {
+        let ended = rehal(words)?;
+        let said = stdout(&ended);
+        ensure(ended.code == Some(2) && said.contains(&record), || format!("{}\n{said}", ended.summary()))?;
+        ensure(said.contains(", got 1100.0"), || said.clone())?;
+    }
+    Ok(())
+}
+
+/// A kernel for `add4.add` that multiplies the sum by 100.
+const SWAPPED: &str = "vulkan/executables/add4_swapped.0.spv";
+
+/// A CPU cannot run SPIR-V: the error names the format and the device that can.
+fn on_cpu() -> Outcome {
+    let capture = path(&find("add4.add")?.path);
+    let ended = rehal(&["verify", "--device=vulkan", "--other_device=local-task", &capture])?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    ensure(
+        ended.code == Some(1) && said.contains("vulkan-spirv-fb") && said.contains("--device=vulkan"),
+        || ended.summary(),
+    )
+}
+
+/// A replacement is compared: the captured kernel, cut out of a record, or a file of the fixtures.
+fn compares(name: &str, with: &str, status: i32, verdict: &str) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let capture = find(name)?;
+    let (file, function) = match with {
+        "captured" => captured_kernel(&capture, scratch.path())?,
+        _ => (path(&fixture(SWAPPED)), ADD.to_owned()),
+    };
+    let words = [
+        "compare",
+        "--device=vulkan",
+        &format!("--function={function}"),
+        &format!("--with={file}"),
+        "--max_time=10s",
+        "--precision=10%",
+        &path(&capture.path),
+    ];
+    let ended = rehal(&words)?;
+    let said = stdout(&ended);
+    ensure(said.lines().any(|line| line.starts_with(verdict)), || format!("{}\n{said}", ended.summary()))?;
+    // A busy machine may leave the times undecided.
+    ensure(ended.code == Some(status) || status == 0 && ended.code != Some(2), || ended.summary())
+}
+
+const ADD: &str = "add_dispatch_0_elementwise_4_f32";
+
+/// The executable of the first kernel, as a file, and the kernel's name.
+fn captured_kernel(capture: &Capture, scratch: &Path) -> Result<(String, String), Failed> {
+    let directory = scratch.join("records");
+    let flag = format!("--directory={}", directory.display());
+    let ended = rehal(&["kernel", "record", "--device=vulkan", &flag, &path(&capture.path)])?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    let function = catalog(capture)?["kernels"][0]["function"].as_str().unwrap_or_default().to_owned();
+    let images = fs::read_dir(&directory)?.collect::<Result<Vec<_>, _>>()?;
+    let image = images.iter().map(fs::DirEntry::path).find(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(&function) && name.ends_with(".image")
+    });
+    Ok((path(&image.ok_or("the executable is not recorded")?), function))
+}
+
+/// The sum of `add4`, after a loop that no result depends on, which the compiler cannot know.
+const SLOW: &str = "
+#each = affine_map<(i) -> (i)>
+func.func @add(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %empty = tensor.empty() : tensor<4xf32>
+  %r = linalg.generic {indexing_maps = [#each, #each, #each], iterator_types = [\"parallel\"]}
+    ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%empty : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32, %out: f32):
+    %from = arith.constant 0 : index
+    %to = arith.constant 200000 : index
+    %step = arith.constant 1 : index
+    %zero = arith.constant 0.0 : f32
+    %two = arith.constant 2.0 : f32
+    %sine = scf.for %i = %from to %to step %step iter_args(%last = %zero) -> f32 {
+      %next = arith.addf %last, %x : f32
+      %sine = math.sin %next : f32
+      scf.yield %sine : f32
+    }
+    %never = arith.cmpf ogt, %sine, %two : f32
+    %sum = arith.addf %x, %y : f32
+    %twice = arith.mulf %sum, %two : f32
+    %result = arith.select %never, %twice, %sum : f32
+    linalg.yield %result : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+";
+
+/// A kernel that computes the same bytes in more time.
+fn slower() -> Outcome {
+    let capture = find("add4.add")?;
+    let scratch = tempfile::tempdir()?;
+    let with = compile_executable(SLOW, scratch.path())?;
+    let ended = rehal(&[
+        "compare",
+        "--device=vulkan",
+        &format!("--function={ADD}"),
+        &format!("--with={}", with.display()),
+        "--max_time=20s",
+        "--cache=warm",
+        &path(&capture.path),
+    ])?;
+    let said = stdout(&ended);
+    ensure(ended.code == Some(3) && said.contains("\nright "), || format!("{}\n{said}", ended.summary()))
+}
+
+/// A capture is reduced to the dispatch that a check asks for; the reference replays it.
+fn reduces() -> Outcome {
+    let capture = find("mlp.mlp")?;
+    let scratch = tempfile::tempdir()?;
+    let reduced = path(&scratch.path().join("reduced.ireereplay"));
+    let check = format!(
+        "--check={} kernels --device=vulkan {{}} | grep -q matmul_8x48x48",
+        tool::ours("rehal")?.display()
+    );
+    let ended = rehal(&["reduce", &check, &path(&capture.path), "-o", &reduced])?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    let replay = vec!["--device=vulkan".to_owned(), reduced.clone()];
+    let pair = Pair::find("iree-run-replay")?;
+    let theirs = tool::run(&pair.theirs, &replay, scratch.path())?;
+    ensure(theirs.succeeded(), || format!("their replay ends with {}", theirs.summary()))?;
+    let reduced = Capture { path: reduced.into(), ..capture };
+    let (ours, _) = run_with_reads(&pair, &reduced, replay)?;
+    ensure(ours.succeeded(), || ours.summary())?;
+    let kernels = &catalog(&reduced)?["kernels"];
+    ensure(kernels.as_array().is_some_and(|it| it.len() == 1), || kernels.to_string())
+}
