@@ -94,6 +94,9 @@ fn slices(capture: &Capture) -> Outcome {
             let mut options = SliceOptions::default();
             options.keep_references = *keep_references;
             options.strip = strips.then_some(rehal_local::executable::strip);
+            // The pages that the work accesses.
+            rehal_local::executable::guard::install();
+            options.watch = Some(rehal_local::watch_buffer);
             check(&run.theirs, &replay, device, dispatches, &options)?;
         }
     }
