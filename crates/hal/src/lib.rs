@@ -65,6 +65,7 @@ pub mod transfer;
 pub mod transfer_checks;
 mod unwind;
 mod wait;
+mod watched;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
@@ -105,3 +106,4 @@ pub use stored_names::StoredNames;
 pub use timeline::Timeline;
 pub use unwind::for_each as for_each_unwinding;
 pub use wait::{wait_all, wait_any};
+pub use watched::{WatchAccesses, WatchedBuffer};

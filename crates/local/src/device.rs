@@ -99,6 +99,11 @@ fn info(name: &str) -> DeviceInfo {
     DeviceInfo { driver: name.into(), name: name.into(), is_synchronous: name == LOCAL_SYNC }
 }
 
+/// Whether a device is one of this crate: buffers that it imports are the imported memory, which only the processor accesses.
+pub(crate) fn is_local(device: &Device) -> bool {
+    device.backend().as_any().is::<LocalDevice>()
+}
+
 impl LocalDevice {
     fn is_task(&self) -> bool {
         matches!(self.executor, Executor::Task { .. })

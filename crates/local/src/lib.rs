@@ -17,6 +17,7 @@ mod pool;
 mod profile;
 mod task;
 pub mod topology;
+mod watched;
 
 pub use device::{LocalSync, LocalTask};
 pub use driver::{
@@ -24,3 +25,4 @@ pub use driver::{
 };
 pub use task::{WorkerOptions, Workers};
 pub use topology::{Topology, TopologyOptions};
+pub use watched::watch_buffer;

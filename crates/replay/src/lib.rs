@@ -59,7 +59,7 @@ pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewri
 pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use slice::{
     CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable, SlicedRead,
-    StripExecutable, changes,
+    StripExecutable, WatchBuffer, changes,
 };
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
 pub use walk::PlannedResult;

@@ -8,13 +8,14 @@ mod references;
 mod runs;
 mod shared;
 mod strip;
+mod touched;
 mod trim;
 mod write;
 
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{CreateOp, HostOp};
+use rehal_hal::{BufferParams, CreateOp, Device, HostOp, WatchedBuffer};
 
 pub use self::ranges::{CHANGE_BYTES, changes};
 use self::runs::{DispatchRun, ScopeRun};
@@ -65,7 +66,14 @@ pub struct SliceOptions {
     /// Removes the functions that the work does not dispatch from its executables, if that is safe. The work is then performed by
     /// itself, unless the slice is not to be checked.
     pub strip: Option<StripExecutable>,
+    /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds as new memory has them:
+    /// usually zeros. Not if the work is not performed by itself, nor of buffers that cannot be watched. `None` keeps all that is
+    /// bound to what kernels read.
+    pub watch: Option<WatchBuffer>,
 }
+
+/// Allocates a buffer that tells what accesses it; `None` if the device cannot tell.
+pub type WatchBuffer = fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>>;
 
 /// Removes functions from an executable: of its format, from its bytes, those whose ordinals are not listed. `None` if that is not
 /// known to be safe.

@@ -93,6 +93,7 @@ pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::{flush_c_streams, function_contents, strip as strip_executable};
+pub use rehal_local::watch_buffer;
 pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
@@ -108,7 +109,7 @@ pub use rehal_replay::{
     FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
     ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable,
-    SlicedRead, StripExecutable, Substitute, Substitution, Validation,
+    SlicedRead, StripExecutable, Substitute, Substitution, Validation, WatchBuffer,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};

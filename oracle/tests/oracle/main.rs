@@ -60,7 +60,10 @@ fn main() -> ExitCode {
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
         redacted::add(capture, &mut trials);
-        slices::add(capture, &mut trials);
+    }
+    if let Err(error) = slices::add(&captures, &mut trials) {
+        eprintln!("the captures on Vulkan cannot be listed: {error}");
+        return ExitCode::FAILURE;
     }
     assembly::add(&mut trials);
     if let Err(error) = e2e::add(&mut trials) {

@@ -1,108 +1,216 @@
-//! Each distinct dispatch of a capture, cut out: the reference replays the slice, and computes the bytes of the whole capture.
+//! Every dispatch of a capture, cut out: the slice replays here and in the reference, and both compute the bytes of the whole
+//! capture. On Vulkan the reference's bytes are not seen (`probe`).
 
+mod probe;
+
+use self::probe::{Cutout, Probe};
 use crate::replays::arguments;
 use crate::{Outcome, Pair, ensure, per_capture, words};
 use libtest_mimic::{Failed, Trial};
-use oracle::captures::Capture;
+use oracle::captures::{self, Capture};
 use oracle::tool;
 use rehal_base::{Error, Result};
-use rehal_hal::{
-    Buffer, BufferRef, Device, DeviceGroup, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags,
-};
+use rehal_hal::{Device, DeviceGroup, Driver, FileContents, FileIdentity, OptionSet, Validation};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
-    Cut, FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, RecordOptions, Recorder, Replay,
-    ReplayOptions, Slice, SliceOptions,
+    FileRemap, Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceOptions, SliceSet, resolve_path,
 };
-use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::ops::ControlFlow;
-use std::path::Path;
+use rehal_vulkan::{VULKAN, VulkanDriver};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
-    match crashes(capture) {
-        true => per_capture(trials, "slices", capture, no_slice),
-        false => per_capture(trials, "slices", capture, slices),
+/// The captures that the reference does not replay, and why. Nothing is cut out of them either.
+const REFUSED: [(&str, &str); 4] = [
+    ("crash.divide-by-zero.local-sync", "its kernel divides by zero"),
+    ("crash.gather-outside.local-sync", "its kernel reads memory that is not mapped"),
+    ("torn.divide.local-sync", "it ends within a record"),
+    ("torn.gather.local-sync", "it ends within a record"),
+];
+
+/// Adds a test for each capture, those on Vulkan included.
+pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) -> io::Result<()> {
+    for capture in captures.iter().chain(&captures::on_vulkan()?) {
+        match REFUSED.iter().any(|(name, _)| *name == capture.short_name()) {
+            true => per_capture(trials, "slices", capture, no_slice),
+            false => per_capture(trials, "slices", capture, slices),
+        }
     }
-}
-
-/// Whether a kernel ends the process.
-fn crashes(capture: &Capture) -> bool {
-    capture.short_name().starts_with("crash.") && !capture.short_name().contains("-ok.")
+    Ok(())
 }
 
 /// The device of the program, which slices are cut and replayed on.
 fn device_of(capture: &Capture) -> &'static str {
-    if capture.short_name().contains(".local-task") { "local-task" } else { "local-sync" }
+    match capture {
+        _ if capture.name.starts_with("vulkan/") => VULKAN,
+        _ if capture.short_name().contains(".local-task") => "local-task",
+        _ => "local-sync",
+    }
 }
 
-/// A kernel that crashes ends the tool as it ends a replay, and there is no file.
+/// The reference fails too. A kernel that crashes ends the tool as it ends a replay, and there is no file.
 fn no_slice(capture: &Capture) -> Outcome {
+    let theirs = Pair::find("iree-run-replay")?.theirs;
+    let replayed = tool::run(&theirs, &arguments(capture), &capture.directory)?;
+    ensure(!replayed.succeeded(), || "the reference replays it: test it like the others".to_owned())?;
     let scratch = tempfile::tempdir()?;
     let slice = scratch.path().join("slice.ireereplay");
     let path = capture.path.display().to_string();
     let output = slice.display().to_string();
-    let arguments = words(["slice", "--device=local-sync", "--scope=execute", &path, "-o", &output]);
+    let arguments = words(["slice", "--device=local-sync", "--function=*", &path, "-o", &output]);
     let ended = tool::run(&tool::ours("rehal")?, &arguments, scratch.path())?;
-    ensure(ended.code == Some(86), || ended.summary())?;
+    let status = if capture.short_name().starts_with("crash.") { 86 } else { 1 };
+    ensure(ended.code == Some(status), || ended.summary())?;
     ensure(!slice.exists(), || "a slice is written".to_owned())
 }
 
 fn slices(capture: &Capture) -> Outcome {
-    let run = Pair::find("iree-run-replay")?;
-    if !tool::run(&run.theirs, &arguments(capture), &capture.directory)?.succeeded() {
-        return Ok(());
-    }
+    let scratch = tempfile::tempdir()?;
     let remaps = capture.remaps.iter().map(FileRemap::parse);
     let remaps = remaps.collect::<Result<Vec<_>>>().map_err(failed)?;
     let device = device_of(capture);
-    let replay = open(fs::read(&capture.path)?, device, remaps).map_err(failed)?;
-    let scratch = tempfile::tempdir()?;
-    let dump = Pair::find("iree-dump-replay")?;
-    for (index, cut) in cuts(&replay).map_err(failed)?.into_iter().enumerate() {
-        // References are what the same bytes are read from.
-        for keep_references in [false, true] {
-            let path = scratch.path().join("slice.ireereplay");
-            let file = fs::File::create(&path)?;
+    let bytes = with_files_here(fs::read(&capture.path)?, &remaps)?;
+    let whole = scratch.path().join("whole.ireereplay");
+    fs::write(&whole, &bytes)?;
+    let run = Pair::find("iree-run-replay")?;
+    let mut arguments = on_devices(&whole, device)?;
+    arguments.extend(capture.remaps.iter().map(|remap| format!("--replay_file_remap={remap}")));
+    let replayed = tool::run(&run.theirs, &arguments, &capture.directory)?;
+    ensure(replayed.succeeded(), || format!("the reference does not replay it: {}", replayed.summary()))?;
+
+    let replay = open(bytes, device, remaps).map_err(failed)?;
+    let dispatches = dispatches(&replay).map_err(failed)?;
+    // Every other one without the functions that it does not use, and not the same of each capture.
+    let strips = |it: &&Dispatch| (it.number + capture.short_name().len()).is_multiple_of(2);
+    let (stripped, whole) = dispatches.iter().partition::<Vec<_>, _>(strips);
+    let variants: &[bool] = if replay.plan().files().len() == 0 { &[false] } else { &[false, true] };
+    // References are what the same bytes are read from.
+    for keep_references in variants {
+        for (dispatches, strips) in [(&stripped, true), (&whole, false)] {
             let mut options = SliceOptions::default();
-            options.keep_references = keep_references;
-            // Every other one without the functions that it does not use, and not the same of each capture.
-            let strips = (index + capture.short_name().len()).is_multiple_of(2);
+            options.keep_references = *keep_references;
             options.strip = strips.then_some(rehal_local::executable::strip);
-            let slice = replay.slice(&cut, &options, file, &mut []).map_err(failed)?;
-            let theirs = tool::run(&run.theirs, &on_devices(&path, device)?, scratch.path())?;
-            ensure(theirs.succeeded(), || format!("{cut:?}: theirs ends with {}", theirs.summary()))?;
-            let dumped = tool::run(&dump.theirs, &[path.display().to_string()], scratch.path())?;
-            ensure(dumped.succeeded(), || format!("{cut:?}: their dump ends with {}", dumped.summary()))?;
-            let theirs = computed(&run.theirs, fs::read(&path)?, &slice, device, scratch.path())?;
-            let expected: Vec<u8> = slice.reads.iter().flat_map(|read| read.bytes.clone()).collect();
-            ensure(theirs == expected, || format!("{cut:?}: the reference computes other bytes"))?;
-            if replay.plan().files().len() == 0 {
-                break;
-            }
+            // The pages that the work accesses.
+            rehal_local::executable::guard::install();
+            options.watch = Some(rehal_local::watch_buffer);
+            check(&run.theirs, &replay, device, dispatches, &options)?;
         }
     }
     Ok(())
+}
+
+/// Cuts out dispatches in one replay, and replays them, here and by the reference.
+fn check(
+    program: &Path,
+    replay: &Replay,
+    device: &str,
+    dispatches: &[&Dispatch],
+    options: &SliceOptions,
+) -> Outcome {
+    if dispatches.is_empty() {
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()?;
+    let mut cut = Cut { directory: scratch.path(), cutouts: Vec::new() };
+    let sites: Vec<_> = dispatches.iter().map(|it| it.site).collect();
+    replay.slices(&sites, options, &mut cut, &mut []).map_err(failed)?;
+    let mut cutouts = cut.cutouts;
+    cutouts.sort_by_key(|it| it.index);
+    let cut: Vec<_> = cutouts.iter().map(|it| it.index).collect();
+    ensure(cut == (0..dispatches.len()).collect::<Vec<_>>(), || format!("the slices are {cut:?}"))?;
+    let dump = Pair::find("iree-dump-replay")?.theirs;
+    let firsts = || cutouts.iter().filter(|it| dispatches[it.index].is_first);
+    for it in firsts() {
+        let site = dispatches[it.index].site;
+        let theirs = tool::run(program, &on_devices(&it.path, device)?, scratch.path())?;
+        ensure(theirs.succeeded(), || format!("{site:?}: theirs ends with {}", theirs.summary()))?;
+        let dumped = tool::run(&dump, &[it.path.display().to_string()], scratch.path())?;
+        ensure(dumped.succeeded(), || format!("{site:?}: their dump ends with {}", dumped.summary()))?;
+    }
+    let probe = Probe::record(&cutouts, device, scratch.path())?;
+    let theirs = probe.run(program)?;
+    for (it, theirs) in cutouts.iter().zip(&theirs) {
+        ensure(*theirs == it.written(), || {
+            format!("{:?}: the reference computes other bytes", dispatches[it.index].site)
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes slices to files.
+struct Cut<'d> {
+    directory: &'d Path,
+    cutouts: Vec<Cutout>,
+}
+
+impl Cut<'_> {
+    fn path(&self, index: usize) -> PathBuf {
+        self.directory.join(format!("{index}.ireereplay"))
+    }
+}
+
+impl SliceSet for Cut<'_> {
+    type Sink = File;
+
+    fn sink(&mut self, index: usize, _name: &str) -> Result<File> {
+        File::create(self.path(index)).map_err(|error| Error::io("creating a slice", &error))
+    }
+
+    fn finished(&mut self, index: usize, slice: Slice) -> Result<()> {
+        let path = self.path(index);
+        self.cutouts.push(Cutout { index, path, reads: slice.reads });
+        Ok(())
+    }
 }
 
 fn failed(error: Error) -> Failed {
     error.report().into()
 }
 
+/// The capture with the identities of the files here in place of those on the machine that recorded it: the same captures name
+/// their contents by digest, and the reference has no flag to leave out the comparison.
+fn with_files_here(mut bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Vec<u8>, Failed> {
+    let Ok(plan) = Plan::compile(bytes.clone(), PlanOptions::default()) else { return Ok(bytes) };
+    for file in plan.files() {
+        let FileContents::External { path, validation: Validation::Identity } = file.source.contents else {
+            continue;
+        };
+        let metadata = fs::metadata(resolve_path(path, remaps))?;
+        let mtime_ns = metadata.mtime() as u64 * 1_000_000_000 + metadata.mtime_nsec() as u64;
+        let here = FileIdentity { device: metadata.dev(), inode: metadata.ino(), mtime_ns };
+        let fields = |it: FileIdentity| [it.device, it.inode, it.mtime_ns].map(u64::to_le_bytes).concat();
+        let captured = fields(file.source.identity);
+        let record = file.location.offset as usize;
+        let at = bytes[record..].windows(captured.len()).position(|it| it == captured);
+        let at = record + at.ok_or("a record of a file has no identity")?;
+        bytes[at..at + captured.len()].copy_from_slice(&fields(here));
+    }
+    Ok(bytes)
+}
+
 fn open(bytes: Vec<u8>, device: &str, file_remaps: Vec<FileRemap>) -> Result<Replay> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let devices = devices(&plan, device)?;
+    let devices = devices(plan.device_count(), device)?;
     Replay::new(plan, &devices, &ReplayOptions { file_remaps, ..ReplayOptions::default() })
 }
 
-fn devices(plan: &Plan, name: &str) -> Result<DeviceGroup> {
-    let device = |_| match name {
-        "local-task" => LocalTask::create(LocalTaskOptions::default()),
-        _ => Ok(LocalSync::create(Plugins::default())),
+fn devices(count: usize, name: &str) -> Result<DeviceGroup> {
+    /// Its instance is shared: to create one takes longer than a slice.
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let device = |_| -> Result<Device> {
+        match name {
+            "local-task" => LocalTask::create(LocalTaskOptions::default()),
+            VULKAN => DRIVER
+                .get_or_init(|| Driver::new(VulkanDriver::default()))
+                .create_device("", &OptionSet::default()),
+            _ => Ok(LocalSync::create(Plugins::default())),
+        }
     };
-    DeviceGroup::new((0..plan.device_count()).map(device).collect::<Result<_>>()?)
+    DeviceGroup::new((0..count).map(device).collect::<Result<_>>()?)
 }
 
 /// The arguments for a capture, with as many devices as it uses.
@@ -113,97 +221,24 @@ fn on_devices(path: &Path, device: &str) -> Result<Vec<String>, Failed> {
     Ok(arguments)
 }
 
-/// The first of each distinct dispatch.
-fn cuts(replay: &Replay) -> Result<Vec<Cut>> {
-    let (mut seen, mut cuts) = (HashSet::new(), Vec::new());
+/// A dispatch of a capture.
+struct Dispatch {
+    number: usize,
+    /// Its record, and how often that has been performed before.
+    site: (u32, u64),
+    /// Whether none before has the same function, workgroups, constants and lengths.
+    is_first: bool,
+}
+
+/// Every dispatch, in the order of a replay.
+fn dispatches(replay: &Replay) -> Result<Vec<Dispatch>> {
+    let (mut seen, mut dispatches) = (HashSet::new(), Vec::new());
     replay.plan().dispatches(|it| {
         let lengths: Vec<u64> = it.bindings.iter().map(|binding| binding.length).collect();
         let key = (it.executable.id, it.function, it.workgroup_count, it.constants.to_vec(), lengths);
-        if seen.insert(key) {
-            cuts.push(Cut::Dispatch { record: it.location.ordinal, occurrence: it.occurrence });
-        }
+        let (number, site) = (dispatches.len(), (it.location.ordinal, it.occurrence));
+        dispatches.push(Dispatch { number, site, is_first: seen.insert(key) });
         Ok(())
     })?;
-    Ok(cuts)
-}
-
-/// What the reference computes for a slice. Its replay does not report host reads, so it replays a copy of the slice that writes
-/// them to a file.
-fn computed(
-    program: &Path,
-    slice: Vec<u8>,
-    expected: &Slice,
-    device: &str,
-    scratch: &Path,
-) -> Result<Vec<u8>, Failed> {
-    let (written, probe) = (scratch.join("written"), scratch.join("probe.ireereplay"));
-    let length: usize = expected.reads.iter().map(|read| read.bytes.len()).sum();
-    fs::write(&written, vec![0; length])?;
-    let modified = fs::metadata(&written)?.modified()?;
-    record_probe(slice, &written, &probe).map_err(failed)?;
-    // The file must be the recorded one, but without its bytes.
-    fs::write(&written, vec![0; length])?;
-    fs::File::options().write(true).open(&written)?.set_modified(modified)?;
-    let ended = tool::run(program, &on_devices(&probe, device)?, scratch)?;
-    ensure(ended.succeeded(), || format!("the probe ends with {}", ended.summary()))?;
-    Ok(fs::read(&written)?)
-}
-
-fn record_probe(slice: Vec<u8>, written: &Path, probe: &Path) -> Result<()> {
-    let plan = Plan::compile(slice, PlanOptions::default())?;
-    let recorder = Recorder::create(probe, RecordOptions::default())?;
-    let group = recorder.wrap(&devices(&plan, "local-sync")?)?;
-    let device = group.devices()[0].clone();
-    let file = fs::File::options().read(true).write(true).open(written);
-    let file = file.map_err(|error| Error::io("opening the file", &error))?;
-    let access = MemoryAccess::READ | MemoryAccess::WRITE;
-    let mut probe = Probe {
-        file: device.import_file(QUEUE_AFFINITY_ANY, access, HostFile::Disk(file))?,
-        done: device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?,
-        device,
-        buffers: HashMap::new(),
-        written_bytes: 0,
-        writes: 0,
-    };
-    Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut probe])?;
-    drop(probe);
-    recorder.close()
-}
-
-/// Writes each host read to a file as well.
-struct Probe {
-    file: File,
-    done: Semaphore,
-    device: Device,
-    buffers: HashMap<u64, Buffer>,
-    written_bytes: u64,
-    writes: u64,
-}
-
-impl Observer for Probe {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        for it in operation.ranges {
-            self.buffers.insert(it.buffer_id, it.buffer.clone());
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        let length = read.memory.length();
-        let source = BufferRef::range(&self.buffers[&read.buffer_id], read.offset, length);
-        self.writes += 1;
-        let signals = [self.done.at(self.writes)];
-        let queue = self.device.queue(QUEUE_AFFINITY_ANY).signal(&signals);
-        queue.write(source, &self.file, self.written_bytes, 0)?;
-        self.written_bytes += length;
-        self.done.wait(self.writes, None)
-    }
+    Ok(dispatches)
 }

@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom};
 use rehal_base::{Error, Result};
 use rehal_session::{
     CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceCheck, SliceOptions, strip_executable,
+    watch_buffer,
 };
 
 use super::replay_flags;
@@ -88,12 +89,22 @@ pub(super) const KEEP_REFERENCES: Flag<bool> = Flag::switch(
      of these files, unless it has changed since. Otherwise the slice contains the bytes.",
 );
 
+const KEEP: Flag<bool> = Flag::choice(
+    "keep",
+    "touched",
+    &[("touched", true), ("bound", false)],
+    "Which bytes of the bindings that kernels read are in a slice. touched: the pages (4 KiB) that the work accesses when it is issued \
+     by itself, on CPU devices; the others are zeros in a replay. bound: all, for replacements that read more than the captured \
+     kernel does.",
+);
+
 const CHECK: Flag<SliceCheck> = Flag::choice(
     "check",
     "auto",
     &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
     "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
-     more than 0.1 s, and more than a quarter of the replay up to its end.",
+     more than 0.1 s, and more than a quarter of the replay up to its end. Without it, all that is bound to kernels stays in the \
+     slice, except zeros that they overwrite.",
 );
 
 const STRIP_EXECUTABLE: Flag<bool> = Flag::switch(
@@ -107,6 +118,7 @@ const OUTPUTS: Group = Group {
     title: "Slice",
     flags: &[
         &OUTPUT,
+        &KEEP,
         &KEEP_OUTPUTS,
         &KEEP_REFERENCES,
         &STRIP_EXECUTABLE,
@@ -128,6 +140,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         ReplayOptions { file_remaps: flags.list(&replay_flags::FILE_REMAP), ..ReplayOptions::default() };
     let replay = Replay::new(plan, &devices::options(flags)?.open()?, &options)?;
     let mut slice = SliceOptions::default();
+    slice.watch = flags.get(&KEEP).then_some(watch_buffer);
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);

@@ -10,6 +10,7 @@ mod memory;
 mod open_library;
 mod transpose;
 mod vectors;
+mod watched_pages;
 
 pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin_thread};
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
@@ -21,6 +22,7 @@ pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
 pub(crate) use transpose::{has_transpositions, transpose_block};
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
+pub(crate) use watched_pages::WatchedPages;
 
 /// This machine's architecture, as in executable formats.
 pub(crate) const ARCHITECTURE: &str = "x86_64";

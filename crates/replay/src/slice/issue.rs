@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bumpalo::Bump;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_hal::{
-    BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp, Device,
-    Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
-    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint, transfer,
+    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp,
+    Device, Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
+    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint,
+    WatchAccesses, transfer,
 };
 
 use super::collect::{Collector, Content};
@@ -65,6 +66,10 @@ pub(super) struct Issue<'r> {
     homes: HashMap<u32, u32>,
     /// The external files that operations read, by index and device.
     files: HashMap<(u32, u32), File>,
+    /// The buffers that are watched, by index; `None` if none is to be.
+    watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
+    /// What the operations accessed of them.
+    pub accessed: HashMap<u32, Vec<Range>>,
     /// Every submission waits for the previous one.
     timeline: Semaphore,
     now: u64,
@@ -77,6 +82,26 @@ impl<'r> Shared<'r> {
         devices: &'r [Device],
         found: &'r Found,
         collected: &'r Collector<'r>,
+    ) -> Result<Issue<'r>> {
+        self.begin(devices, found, collected, None)
+    }
+
+    /// The same, with buffers that are watched, if the device can tell what is accessed.
+    pub(super) fn begin_watched(
+        &'r self,
+        devices: &'r [Device],
+        found: &'r Found,
+        collected: &'r Collector<'r>,
+    ) -> Result<Issue<'r>> {
+        self.begin(devices, found, collected, Some(Vec::new()))
+    }
+
+    fn begin(
+        &'r self,
+        devices: &'r [Device],
+        found: &'r Found,
+        collected: &'r Collector<'r>,
+        watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
     ) -> Result<Issue<'r>> {
         let needs = Needs::of(self, &found.items);
         let used = self.used_devices(found, collected);
@@ -94,12 +119,15 @@ impl<'r> Shared<'r> {
             objects: Objects::new(&self.plan.counts),
             homes: HashMap::new(),
             files: HashMap::new(),
+            watched,
+            accessed: HashMap::new(),
             timeline,
             now: 0,
         };
         issue.create(self.replay, &needs)?;
         Ok(issue)
     }
+
     /// The devices that a slice uses, by index.
     pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
         let plan = self.plan;
@@ -249,10 +277,31 @@ impl<'r> Issue<'r> {
             .backend()
             .grant(mappable)
             .is_ok_and(|granted| granted.memory_type.contains(MemoryType::HOST_VISIBLE));
-        let buffer = device.allocate_buffer(if is_granted { mappable } else { params }, size)?;
+        let params = if is_granted { mappable } else { params };
+        let buffer = match self.watch(device, params, size, created)? {
+            Some(buffer) => buffer,
+            None => device.allocate_buffer(params, size)?,
+        };
         self.objects.buffers[created as usize] = Some(buffer);
         self.homes.insert(created, index);
         Ok(())
+    }
+
+    /// A buffer that is watched, if it is to be and can be.
+    fn watch(
+        &mut self,
+        device: &Device,
+        params: BufferParams,
+        size: u64,
+        created: u32,
+    ) -> Result<Option<Buffer>> {
+        let (Some(watched), Some(watch)) = (&mut self.watched, self.shared.options.watch) else {
+            return Ok(None);
+        };
+        Ok(watch(device, params, size)?.map(|it| {
+            watched.push((created, it.accesses));
+            it.buffer
+        }))
     }
 
     /// Imports the files that operations read and slices may refer to; the others' bytes are stored.
@@ -321,7 +370,11 @@ impl<'r> Issue<'r> {
     /// Issues the operations between the calls of `scope`, and reads the outputs.
     pub(super) fn run(&mut self, scope: &dyn Fn(bool) -> Result<()>) -> Result<Vec<Vec<u8>>> {
         scope(true)?;
+        self.watched.iter().flatten().try_for_each(|(_, it)| it.watch())?;
         let outcome = self.all();
+        for (buffer, accesses) in self.watched.iter().flatten() {
+            self.accessed.insert(*buffer, accesses.accessed()?);
+        }
         scope(false)?;
         outcome?;
         self.collected.outputs.iter().map(|output| self.read(output)).collect()

@@ -24,14 +24,14 @@ pub(super) struct Tested {
     /// Which contents have no effect on what the work writes, all of it.
     pub unread: Vec<bool>,
     /// The bytes of those that it writes, by offset in the buffer.
-    written: Vec<Ranges>,
+    pub written: Vec<Ranges>,
     /// Whether the work without them wrote the same bytes as in the whole capture.
     pub is_checked: bool,
 }
 
 impl Shared<'_> {
     /// Finds contents that the work does not read, by performing it with other bytes in their place, and without them if the slice is
-    /// checked. What is both changed and bound more than once is tested only if that is cheap.
+    /// checked; otherwise only those that are zeros, as new memory is here. What is both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
         found: &Found,
@@ -42,22 +42,22 @@ impl Shared<'_> {
         let reading = if keeps_outputs || !is_cheap { Reading::Read } else { Reading::Unread };
         collected.split(Reading::Shared, reading);
         let mut tested = Tested::of(collected);
-        let candidates = collected.candidates();
+        let checks = self.checks(is_cheap);
+        let candidates = collected.candidates(checks);
         if keeps_outputs || !candidates.contains(&true) {
             return Ok(tested);
         }
-        let checks = self.checks(is_cheap);
         if tested.passes(self, found, collected, &candidates, checks)? || !is_cheap {
             return Ok(tested);
         }
         // What a binding contains besides what is changed may be read.
         if collected.split(Reading::Unread, Reading::Unread) {
             tested = Tested::of(collected);
-            if tested.passes(self, found, collected, &collected.candidates(), checks)? {
+            if tested.passes(self, found, collected, &collected.candidates(checks), checks)? {
                 return Ok(tested);
             }
         }
-        let candidates = collected.candidates();
+        let candidates = collected.candidates(checks);
         let count = candidates.iter().filter(|it| **it).count();
         if (2..=MAX_TESTS).contains(&count) {
             for index in (0..candidates.len()).filter(|index| candidates[*index]) {
@@ -109,7 +109,7 @@ impl Shared<'_> {
 
     /// Whether the work writes the same bytes if contents are left out, as a replay of the slice performs it. A kernel may tell what
     /// new memory has there, such as zeros, from everything else. Of these contents, only the bytes that are `written` are read.
-    fn is_same_without(
+    pub(super) fn is_same_without(
         &self,
         found: &Found,
         collected: &Collector<'_>,
@@ -119,7 +119,8 @@ impl Shared<'_> {
         let fill = |index: usize| if which[index] { Fill::Nothing } else { Fill::Captured };
         let mut outputs = self.perform(found, collected, &fill)?;
         for (index, content) in collected.contents.iter().enumerate().filter(|(at, _)| which[*at]) {
-            let Some((output, at)) = collected.output_of(content) else { return Ok(false) };
+            // What is not accessed need not be in an output.
+            let Some((output, at)) = collected.output_of(content) else { continue };
             let (actual, after) = (&mut outputs[output][at.clone()], &collected.outputs[output].bytes[at]);
             let mut from = 0;
             let ends = written[index].iter().map(|it| content.span(it));
@@ -231,14 +232,18 @@ impl Tested {
 }
 
 impl Collector<'_> {
-    /// Which contents may be unread.
-    fn candidates(&self) -> Vec<bool> {
-        let is_candidate = |it: &Content| it.reading == Reading::Unread && self.output_of(it).is_some();
+    /// Which contents may be unread. New memory may have other values in place of them, such as zeros, which a kernel may tell from
+    /// everything else: if the work is not also performed with new memory, only contents of zeros are left out.
+    fn candidates(&self, checks: bool) -> Vec<bool> {
+        let is_zero = |it: &Content| it.bytes.iter().all(|byte| *byte == 0);
+        let is_candidate = |it: &Content| {
+            it.reading == Reading::Unread && self.output_of(it).is_some() && (checks || is_zero(it))
+        };
         self.contents.iter().map(is_candidate).collect()
     }
 
     /// The output that contains a content, and where.
-    fn output_of(&self, content: &Content) -> Option<(usize, Span<usize>)> {
+    pub(super) fn output_of(&self, content: &Content) -> Option<(usize, Span<usize>)> {
         let is_inside = |it: &Content| {
             it.buffer == content.buffer && overlap(it.all(), content.all()) == Some(content.all())
         };
@@ -268,13 +273,14 @@ impl Collector<'_> {
                 parts.push(content);
                 continue;
             }
-            let mut from = 0;
+            let mut from = content.offset;
             for range in ranges.joined_to(GAP_BYTES, MAX_PARTS) {
-                content.part(from, range.offset, Reading::Read, &mut parts);
-                content.part(range.offset, range.end(), changed, &mut parts);
-                from = range.end();
+                let (start, end) = (content.offset + range.offset, content.offset + range.end());
+                content.part(from, start, Reading::Read, &mut parts);
+                content.part(start, end, changed, &mut parts);
+                from = end;
             }
-            content.part(from, content.bytes.len() as u64, Reading::Read, &mut parts);
+            content.part(from, content.all().end(), Reading::Read, &mut parts);
         }
         self.contents = parts;
         unread_bytes(&self.contents) != previously
@@ -282,16 +288,16 @@ impl Collector<'_> {
 }
 
 impl Content {
-    /// Appends the bytes from and up to an index, if there are any.
-    fn part(&self, from: u64, to: u64, reading: Reading, parts: &mut Vec<Content>) {
+    /// Appends the bytes from and up to an offset in the buffer, if there are any.
+    pub(super) fn part(&self, from: u64, to: u64, reading: Reading, parts: &mut Vec<Content>) {
         if from < to {
-            let bytes = self.bytes[from as usize..to as usize].to_vec();
-            parts.push(Content { reading, ..Content::of(self.buffer, self.offset + from, bytes) });
+            let bytes = self.bytes[self.span(Range { offset: from, length: to - from })].to_vec();
+            parts.push(Content { reading, ..Content::of(self.buffer, from, bytes) });
         }
     }
 
     /// Its range of the buffer.
-    fn all(&self) -> Range {
+    pub(super) fn all(&self) -> Range {
         Range { offset: self.offset, length: self.bytes.len() as u64 }
     }
 
@@ -313,7 +319,7 @@ pub(super) fn is_cheap(duration: Duration, elapsed: Duration) -> bool {
     duration <= SHORT || duration <= elapsed / 4
 }
 
-fn overlap(one: Range, other: Range) -> Option<Range> {
+pub(super) fn overlap(one: Range, other: Range) -> Option<Range> {
     let offset = one.offset.max(other.offset);
     let end = one.end().min(other.end());
     (offset < end).then(|| Range { offset, length: end - offset })

@@ -25,6 +25,9 @@ impl Shared<'_> {
     ) -> Result<Slice> {
         let is_cheap = is_cheap(collected.duration, elapsed);
         let mut tested = self.test(found, &mut collected, is_cheap)?;
+        if self.checks(is_cheap) {
+            self.keep_touched(found, &mut collected, &mut tested)?;
+        }
         if self.checks(is_cheap) && !tested.is_checked {
             self.check(found, &collected)?;
             tested.is_checked = true;

@@ -1,7 +1,7 @@
 //! Slices of hand-built captures: which bytes, operations and reads they contain.
 
-use rehal_base::Result;
-use rehal_hal::DeviceGroup;
+use rehal_base::{Range, Result};
+use rehal_hal::{DeviceGroup, WatchAccesses, WatchedBuffer};
 use rehal_replay::{
     CaptureBytes, Cut, Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, SliceSet,
 };
@@ -304,4 +304,39 @@ fn a_slice_with_references_needs_the_file() {
     assert!(gone.contains("No such file") && gone.contains("external file"), "{gone}");
     let error = replay.slice(&scope("scope"), &options, Memory::default(), &mut []).unwrap_err().report();
     assert!(error.to_string().contains("external file"), "{error}");
+}
+
+/// Claims that nothing of a buffer was accessed.
+struct Nothing;
+
+impl WatchAccesses for Nothing {
+    fn watch(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn accessed(&self) -> Result<Vec<Range>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn what_is_left_out_as_not_accessed_is_checked() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, cache) = (capture.buffer(10_000), capture.cache());
+    capture.write(buffer, 0, &[b'.'; 10_000]);
+    let executable = capture.executable(cache, &code("module", 1, &[function("kernel", 0, 1)]));
+    let header = CaptureBuilder::kernel(executable, 0, [1; 3]);
+    capture.dispatch(&header, b"", &[range(buffer, 0, 10_000)]);
+    let cut = Cut::Dispatch { record: capture.place().ordinal, occurrence: 0 };
+    let mut options = options(SliceCheck::Always);
+    let whole = slice_with(&capture, &cut, &options).unwrap().0;
+    options.watch = Some(|device, params, size| {
+        Ok(Some(WatchedBuffer { buffer: device.allocate_buffer(params, size)?, accesses: Box::new(Nothing) }))
+    });
+    // The kernel computes other bytes without what it reads.
+    let watched = slice_with(&capture, &cut, &options).unwrap().0;
+    assert_eq!((watched.content_bytes, reads(&watched)), (10_000, reads(&whole)));
+    // Nothing is left out without a check.
+    options.check = SliceCheck::Never;
+    assert_eq!(slice_with(&capture, &cut, &options).unwrap().0.content_bytes, 10_000);
 }

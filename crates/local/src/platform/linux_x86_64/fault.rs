@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-use crate::platform::linux_x86_64::PAGE_BYTES;
+use crate::platform::linux_x86_64::{PAGE_BYTES, watched_pages};
 use crate::platform::{EXIT, Fault};
 
 pub(super) const SIGNALS: [(c_int, &str); 5] = [
@@ -64,6 +64,16 @@ pub(crate) fn install_fault_handler(report: Report) {
         unsafe { libc::atexit(handle_exit) };
     });
     arm_thread();
+}
+
+/// Whether the handler of SIGSEGV is that of [`install_fault_handler`].
+pub(crate) fn handles_faults() -> bool {
+    // SAFETY: a zeroed `sigaction` is a valid value of the struct; the call only fills it in.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut current);
+        current.sa_sigaction == handle as *const () as usize
+    }
 }
 
 /// Installs a signal stack for the calling thread, until the thread ends.
@@ -143,6 +153,11 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         if is_fault || is_abort {
             let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
             let instruction = registers[libc::REG_RIP as usize] as usize;
+            let address = (*info).si_addr() as usize;
+            // To fetch an instruction from there stays a fault.
+            if signal == libc::SIGSEGV && address != instruction && watched_pages::allow(address) {
+                return;
+            }
             report(&Fault {
                 name: SIGNALS[index].1,
                 address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),

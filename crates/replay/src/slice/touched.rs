@@ -1,0 +1,110 @@
+//! Leaves out of a slice the pages of its contents that the work does not access.
+
+use std::collections::HashMap;
+
+use rehal_base::{Range, Result};
+
+use super::collect::{Collector, Content, Reading};
+use super::cut::Found;
+use super::issue::Fill;
+use super::ranges::Ranges;
+use super::shared::Shared;
+use super::trim::{Tested, overlap};
+
+/// Contents up to this size stay: they are a page, or two that may be parts of one.
+const SMALL_BYTES: usize = 4 << 10;
+/// Ranges with fewer bytes between them are one.
+const GAP_BYTES: u64 = 4 << 10;
+/// Maximum number of parts of a content: the records of as many take less than 64 KiB.
+const MAX_PARTS: usize = 256;
+
+impl Shared<'_> {
+    /// Leaves out what the work does not access when it is performed by itself, if it then writes the same bytes, also without
+    /// what is left out. Work whose bytes are the same accesses the same pages.
+    pub(super) fn keep_touched(
+        &self,
+        found: &Found,
+        collected: &mut Collector<'_>,
+        tested: &mut Tested,
+    ) -> Result<()> {
+        let contents = collected.contents.iter().zip(&tested.unread);
+        let may_shrink = contents.into_iter().any(|(it, unread)| !unread && it.bytes.len() > SMALL_BYTES);
+        if self.options.watch.is_none() || !may_shrink {
+            return Ok(());
+        }
+        let Some(touched) = self.touched(found, collected)? else { return Ok(()) };
+        let (contents, narrowed) = tested.split(collected, |content| {
+            let Some(touched) = touched.get(&content.buffer) else { return vec![content.all()] };
+            let mut ranges = Ranges::default();
+            for range in touched.iter().filter_map(|it| overlap(*it, content.all())) {
+                ranges.add(range);
+            }
+            ranges.joined_to(GAP_BYTES, MAX_PARTS)
+        });
+        let is_unchanged = |content: &Content| {
+            let output = collected.output_of(content);
+            output.is_none_or(|(output, at)| collected.outputs[output].bytes[at] == content.bytes)
+        };
+        let left_out = contents.iter().zip(&narrowed.unread).zip(&narrowed.written);
+        // What is not accessed does not change; what is known to be written was left out before.
+        let mut left_out =
+            left_out.filter(|((_, unread), written)| **unread && written.iter().next().is_none());
+        if !left_out.all(|((content, _), _)| is_unchanged(content)) {
+            return Ok(());
+        }
+        let whole = std::mem::replace(&mut collected.contents, contents);
+        match self.is_same_without(found, collected, &narrowed.unread, &narrowed.written)? {
+            true => *tested = Tested { is_checked: true, ..narrowed },
+            false => collected.contents = whole,
+        }
+        Ok(())
+    }
+
+    /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or if that is unknown.
+    fn touched(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
+        let devices = self.replay.devices().devices();
+        let mut issue = self.begin_watched(devices, found, collected)?;
+        for content in &collected.contents {
+            issue.write(content, Fill::Captured)?;
+        }
+        // A system call that accesses watched memory fails, and so does the work then.
+        let Ok(outputs) = issue.run(&|_| Ok(())) else { return Ok(None) };
+        let is_same = outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes));
+        Ok(is_same.then_some(issue.accessed))
+    }
+}
+
+impl Tested {
+    /// The contents of a slice without what is outside of the ranges to keep, and what is known of them.
+    fn split(
+        &self,
+        collected: &Collector<'_>,
+        keep: impl Fn(&Content) -> Vec<Range>,
+    ) -> (Vec<Content>, Self) {
+        let mut contents = Vec::with_capacity(collected.contents.len());
+        let mut split = Self { unread: Vec::new(), written: Vec::new(), is_checked: false };
+        for (index, content) in collected.contents.iter().enumerate() {
+            let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+            if self.unread[index] {
+                content.part(content.offset, content.all().end(), content.reading, &mut dropped);
+                split.written.push(self.written[index].clone());
+            } else {
+                let mut at = content.offset;
+                for range in keep(content) {
+                    content.part(at, range.offset, Reading::Read, &mut dropped);
+                    content.part(range.offset, range.end(), Reading::Read, &mut kept);
+                    at = range.end();
+                }
+                content.part(at, content.all().end(), Reading::Read, &mut dropped);
+                // Nothing that is not accessed is written.
+                split.written.resize(split.written.len() + dropped.len(), Ranges::default());
+            }
+            split.unread.resize(split.unread.len() + dropped.len(), true);
+            contents.append(&mut dropped);
+            split.unread.resize(split.unread.len() + kept.len(), false);
+            split.written.resize(split.written.len() + kept.len(), Ranges::default());
+            contents.append(&mut kept);
+        }
+        (contents, split)
+    }
+}
