@@ -33,7 +33,7 @@ pub use file_id::FileId;
 pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
 pub use map::{MappedFile, mapped_file_at};
-pub use memory::{HostMemory, evict};
+pub use memory::{HostMemory, WriteTracker, evict};
 pub use nearest::nearest;
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;

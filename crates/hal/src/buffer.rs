@@ -566,7 +566,7 @@ impl PlainBuffer {
 
 impl PlainBuffer {
     /// The memory of a CPU driver's buffer, for that driver. Fails for buffers of other drivers (including a
-    /// recorder's) and after a dealloca. Only CPU drivers may use it; others map, or use
+    /// recorder's) and after a dealloca. For CPU drivers, and to track writes; others map, or use
     /// [`transfer`](crate::transfer).
     pub fn memory_of(buffer: &Buffer) -> Result<&Arc<HostMemory>> {
         match buffer.backend().as_any().downcast_ref::<Self>() {

@@ -1,5 +1,6 @@
 //! Ledgers: what each dispatch of a replay wrote, and what each host read saw.
 
+mod changed;
 mod encoder;
 pub(crate) mod layout;
 mod reader;

@@ -6,7 +6,7 @@ use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, AccessedRange};
 
 /// Bytes that are compared at once while nothing differs.
-const STRIDE_BYTES: usize = 4 << 10;
+pub(crate) const STRIDE_BYTES: usize = 4 << 10;
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// Maximum number of changed ranges of a binding; beyond that, ranges with little between them are merged.
@@ -233,24 +233,24 @@ pub(crate) fn reserve<T>(target: &mut Vec<T>, length: usize) -> Result<()> {
     })
 }
 
-/// Collects ranges, of which it merges those that are near.
-struct Changes<'r> {
+/// Collects ranges, of which it merges those that are near or overlap.
+pub(crate) struct Changes<'r> {
     ranges: &'r mut Vec<Range>,
     /// Ranges with fewer unchanged bytes between them are one.
     gap: u64,
 }
 
 impl<'r> Changes<'r> {
-    fn new(ranges: &'r mut Vec<Range>) -> Self {
+    pub(crate) fn new(ranges: &'r mut Vec<Range>) -> Self {
         ranges.clear();
         Self { ranges, gap: MIN_GAP_BYTES }
     }
 
-    /// Adds the next range.
-    fn add(&mut self, range: Range) {
+    /// Adds the next range, which does not start before the last one.
+    pub(crate) fn add(&mut self, range: Range) {
         match self.ranges.last_mut() {
-            Some(last) if range.offset - (last.offset + last.length) < self.gap => {
-                last.length = range.offset + range.length - last.offset;
+            Some(last) if range.offset.saturating_sub(last.end()) < self.gap => {
+                last.length = range.end().max(last.end()) - last.offset;
             }
             _ => self.ranges.push(range),
         }

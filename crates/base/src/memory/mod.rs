@@ -5,6 +5,7 @@ mod evict;
 mod files;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::any::Any;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::{Error, MappedFile, Range, Result, StatusCode};
 
 pub use evict::evict;
+pub use written::WriteTracker;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;

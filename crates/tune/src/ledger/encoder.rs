@@ -1,17 +1,21 @@
 //! Encodes the entries of ledgers.
 
+use rayon::prelude::*;
 use rehal_base::{ElementType, Range};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
+use super::changed::ChangeTracker;
 use super::digest;
 use super::layout::{self, EntryHeader, PieceRow, RangeHeader};
 use crate::number_summary::Summing;
 use crate::tolerance::{ElementTypeRule, element_type_of};
-use crate::written::{Written, part};
+use crate::written::part;
 
 /// Bytes of a piece, unless there would be too many.
 const PIECE_BYTES: u64 = 16 << 10;
+/// Bytes that change, from which on their pieces are digested by several threads.
+const PARALLEL_BYTES: u64 = 256 << 10;
 /// Number of pieces of a range, beyond which pieces are larger; each change has at least one.
 const PIECES: u64 = 1024;
 
@@ -42,24 +46,23 @@ impl EntryEncoder {
     }
 
     /// The entry of a dispatch: what it wrote. `header` is completed.
-    pub fn dispatch(&mut self, header: EntryHeader, function: &str, written: &Written) -> &[u8] {
-        let changed = || written.bindings.iter().filter(|binding| !binding.changes.is_empty());
+    pub fn dispatch(&mut self, header: EntryHeader, function: &str, changes: &ChangeTracker) -> &[u8] {
         self.begin(EntryHeader {
             kind: U32::new(layout::ENTRY_DISPATCH),
-            range_count: U32::new(changed().count() as u32),
+            range_count: U32::new(changes.changed().count() as u32),
             ..header
         });
         let element_type = element_type_of(&self.element_types, Some(function.as_bytes()));
-        for binding in changed() {
+        for it in changes.changed() {
             let header = RangeHeader {
-                binding: U32::new(binding.binding),
+                binding: U32::new(it.binding),
                 element_type: U32::new(element_type.map_or(0, |it| it.0)),
-                buffer_id: U64::new(binding.buffer_id),
-                offset: U64::new(binding.offset),
-                length: U64::new(binding.after().len() as u64),
+                buffer_id: U64::new(it.buffer_id),
+                offset: U64::new(it.offset),
+                length: U64::new(it.bytes.len() as u64),
                 ..RangeHeader::default()
             };
-            self.range(header, binding.after(), &binding.changes);
+            self.range(header, it.bytes, it.changes);
         }
         self.end()
     }
@@ -84,14 +87,16 @@ impl EntryEncoder {
         let kept = total.min(self.kept_bytes);
         header.kept_length = U64::new(kept);
         self.entry.extend_from_slice(header.as_bytes());
-        for piece in &pieces {
-            let row = PieceRow {
-                offset: U64::new(piece.offset),
-                length: U64::new(piece.length),
-                digest: digest(part(bytes, *piece)),
-            };
-            self.entry.extend_from_slice(row.as_bytes());
-        }
+        let row = |piece: &Range| PieceRow {
+            offset: U64::new(piece.offset),
+            length: U64::new(piece.length),
+            digest: digest(part(bytes, *piece)),
+        };
+        let rows: Vec<PieceRow> = match total {
+            0..PARALLEL_BYTES => pieces.iter().map(row).collect(),
+            _ => pieces.par_iter().map(row).collect(),
+        };
+        self.entry.extend_from_slice(rows.as_bytes());
         let mut rest = kept as usize;
         for bytes in changed() {
             let length = bytes.len().min(rest);

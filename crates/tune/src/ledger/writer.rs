@@ -8,10 +8,10 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::CaptureIdentity;
+use super::changed::ChangeTracker;
 use super::encoder::{EntryEncoder, seal};
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
 use crate::tolerance::{ElementTypeRule, element_type_of};
-use crate::written::Written;
 
 /// What a ledger has an entry for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct LedgerOptions {
 pub struct LedgerWriter<W: Write> {
     sink: W,
     contents: LedgerContents,
-    written: Written,
+    changes: ChangeTracker,
     encoder: EntryEncoder,
     entry_count: u64,
 }
@@ -56,7 +56,7 @@ impl<W: Write> LedgerWriter<W> {
         sink.write_all(header.as_bytes()).map_err(writing)?;
         let LedgerOptions { contents, kept_bytes, element_types } = options;
         let encoder = EntryEncoder::new(kept_bytes, element_types);
-        Ok(Self { sink, contents, written: Written::default(), encoder, entry_count: 0 })
+        Ok(Self { sink, contents, changes: ChangeTracker::default(), encoder, entry_count: 0 })
     }
 
     /// Marks the ledger as complete and returns the sink, flushed.
@@ -169,26 +169,24 @@ impl<W: Write> Observer for LedgerWriter<W> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() {
-            self.written.begin(operation.bindings())?;
+            self.changes.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         let Some(dispatch) = &operation.dispatch else { return Ok(ControlFlow::Continue(())) };
-        let mut written = std::mem::take(&mut self.written);
-        written.end()?;
+        self.changes.end()?;
         let header = EntryHeader {
             record: U32::new(operation.location.ordinal),
             submission: U32::new(operation.submission.ordinal),
             occurrence: U64::new(operation.occurrence),
             ..EntryHeader::default()
         };
-        let entry = self.encoder.dispatch(header, &dispatch.info.name, &written);
+        let entry = self.encoder.dispatch(header, &dispatch.info.name, &self.changes);
         self.entry_count += 1;
         self.sink.write_all(entry).map_err(writing)?;
-        written.release();
-        self.written = written;
+        self.changes.release();
         Ok(ControlFlow::Continue(()))
     }
 
