@@ -144,7 +144,7 @@ fn a_kernel_that_takes_most_of_the_time_is_recognized_or_has_status_1() {
     let report: Value = serde_json::from_str(&unknown.stdout).unwrap();
     let candidate = &report["candidates"][0];
     assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"right".into(), &Value::Null));
-    assert_eq!(candidate["timings"][0]["verdict"], "undecided");
+    assert_eq!(candidate["timings"][0]["verdict"], "inconclusive");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn memory_errors_have_status_2() {
     let ran = run(&verify(&["--watch_memory", "--format=json", &beyond], &path));
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(
-        (&report["stray_write_count"], &report["stray_writes"][0]["offset"]),
+        (&report["out_of_bounds_write_count"], &report["out_of_bounds_writes"][0]["offset"]),
         (&1.into(), &4608.into())
     );
     let ran = run(&verify(&["--watch_memory", "--element_type=f32", &unwritten], &path));
@@ -238,7 +238,7 @@ fn what_cannot_be_told_has_status_1() {
     let ran = run(&verify(&[&against, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=4608 "), "{}", ran.stderr);
-    assert!(ran.stdout.starts_with("undecided: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("inconclusive: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n  record #17 differs, and its bytes"), "{}", ran.stdout);
     let file = against.trim_start_matches("--against=");
     let bytes = std::fs::read(file).unwrap();
@@ -296,7 +296,7 @@ fn nothing_to_compare_has_status_1() {
     for words in [&against, "--other_device=local-sync"] {
         let ran = run(&verify(&[words], &path));
         assert_eq!(ran.status, Some(1), "{words}: {ran:?}");
-        let expected = "undecided: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
+        let expected = "inconclusive: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
         assert!(ran.stdout.starts_with(expected), "{words}: {}", ran.stdout);
         assert!(ran.stderr.contains("  try: compare with a ledger of dispatches"), "{words}: {}", ran.stderr);
     }
@@ -305,12 +305,12 @@ fn nothing_to_compare_has_status_1() {
 }
 
 #[test]
-fn a_truncated_capture_is_undecided() {
+fn a_truncated_capture_is_inconclusive() {
     let (scratch, whole) = (Scratch::new(), std::fs::read(capture(CHAIN)).unwrap());
     let torn = scratch.file("torn.ireereplay", &whole[..whole.len() - 40]);
     for (words, first) in [
-        ("--other_device=local-sync", "undecided: 13 dispatches and 3 host reads compared"),
-        ("--watch_memory", "undecided: no memory errors in 13 dispatches and 3 host reads"),
+        ("--other_device=local-sync", "inconclusive: 13 dispatches and 3 host reads compared"),
+        ("--watch_memory", "inconclusive: no memory errors in 13 dispatches and 3 host reads"),
     ] {
         let ran = run(&verify(&["--recover", words], &torn));
         assert_eq!(ran.status, Some(1), "{words}: {ran:?}");

@@ -132,8 +132,8 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
-    HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, Outcome, Place,
-    REDZONE_BYTES, StrayWrite, Tolerance, Verification, VerifyOptions, VerifySides, type_in_name,
+    HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, OutOfBoundsWrite,
+    Outcome, Place, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifySides, type_in_name,
     verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{

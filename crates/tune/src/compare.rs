@@ -134,7 +134,7 @@ impl Comparison {
         let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
         match has(TimingVerdict::Slower) {
             true => Some(true),
-            false if self.timings.is_empty() || has(TimingVerdict::Undecided) => None,
+            false if self.timings.is_empty() || has(TimingVerdict::Inconclusive) => None,
             false => Some(false),
         }
     }
@@ -296,8 +296,8 @@ impl KernelComparer {
 
 /// Fails if it cannot be told whether the replacement is right.
 fn decided(verification: Verification) -> Result<Verification> {
-    match (verification.outcome(), verification.undecided.first()) {
-        (Outcome::Undecided, Some(reason)) => {
+    match (verification.outcome(), verification.inconclusive.first()) {
+        (Outcome::Inconclusive, Some(reason)) => {
             Err(Error::failed_precondition(format!("cannot tell whether the replacement is right: {reason}")))
         }
         _ => Ok(verification),

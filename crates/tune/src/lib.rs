@@ -63,6 +63,6 @@ pub use reduce::{
 };
 pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
 pub use verify::{
-    Difference, DispatchPlace, Outcome, Place, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions,
+    Difference, DispatchPlace, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Verification, VerifyOptions,
     VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
 };

@@ -8,7 +8,7 @@ mod watch;
 
 pub use against::{verify_against, verify_elements};
 pub use lockstep::verify_lockstep;
-pub use watch::{REDZONE_BYTES, StrayWrite, watch_memory};
+pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
@@ -80,19 +80,19 @@ pub struct Verification {
     /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0 without one.
     pub digested_bytes: u64,
     /// Number of dispatches that wrote outside of their bindings.
-    pub stray_write_count: u64,
+    pub out_of_bounds_write_count: u64,
     /// The first writes outside of bindings, in the order of the replay.
-    pub stray_writes: Vec<StrayWrite>,
+    pub out_of_bounds_writes: Vec<OutOfBoundsWrite>,
     /// Number of writes outside of bindings that are not among the first.
-    pub omitted_stray_writes: u64,
+    pub omitted_out_of_bounds_writes: u64,
     /// Number of bytes of host reads that were never written, if memory is watched: padding that the program ignores, or results
     /// that no dispatch computed.
     pub unwritten_read_bytes: u64,
     /// The first host read with such bytes.
     pub first_unwritten_read: Option<Place>,
     /// Why it cannot be told whether the rest is the same.
-    pub undecided: Vec<String>,
-    /// Number of reasons that are not in [`Verification::undecided`].
+    pub inconclusive: Vec<String>,
+    /// Number of reasons that are not in [`Verification::inconclusive`].
     pub omitted_reasons: u64,
     /// The tolerances that nothing was compared with, although functions or host reads match: they have elements of other types,
     /// or of unknown ones. After a verification that did not stop, also those that no function matches.
@@ -107,15 +107,15 @@ pub enum Outcome {
     /// Something differs.
     Different,
     /// No difference was found, but not everything could be compared.
-    Undecided,
+    Inconclusive,
 }
 
 impl Verification {
     /// Whether everything is the same.
     pub fn outcome(&self) -> Outcome {
-        match (self.different_count + self.stray_write_count, self.undecided.is_empty()) {
+        match (self.different_count + self.out_of_bounds_write_count, self.inconclusive.is_empty()) {
             (0, true) => Outcome::Same,
-            (0, false) => Outcome::Undecided,
+            (0, false) => Outcome::Inconclusive,
             _ => Outcome::Different,
         }
     }

@@ -150,7 +150,7 @@ fn time_that_is_up_ends_the_sampling() {
     let [timing] = &comparison.timings[..] else { panic!("{comparison:?}") };
     assert_eq!((timing.stopped, timing.batch_count, timing.pair_count), (Stopped::OutOfTime, 1, 1));
     assert!(timing.interval.is_none());
-    assert_eq!((timing.verdict(), comparison.is_slower()), (TimingVerdict::Undecided, None));
+    assert_eq!((timing.verdict(), comparison.is_slower()), (TimingVerdict::Inconclusive, None));
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -83,8 +83,8 @@ fn a_truncated_ledger_is_read_up_to_there() {
     let found =
         verify_against(&replay(&plan("chain.chain.local-sync")), &ledger, &VerifyOptions::default(), &mut [])
             .unwrap();
-    assert_eq!(found.outcome(), Outcome::Undecided);
-    assert!(found.dispatch_count > 5 && found.undecided[0].contains("incomplete"), "{found:?}");
+    assert_eq!(found.outcome(), Outcome::Inconclusive);
+    assert!(found.dispatch_count > 5 && found.inconclusive[0].contains("incomplete"), "{found:?}");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn a_ledger_ends_where_digests_are_missing() {
     let dispatches = entries.by_ref().filter(|it| it.as_ref().unwrap().kind == EntryKind::Dispatch).count();
     assert_eq!((dispatches, entries.is_complete()), (4, false));
     let found = verify_against(&replay(&recorded), &ledger, &VerifyOptions::default(), &mut []).unwrap();
-    assert_eq!((found.outcome(), found.dispatch_count), (Outcome::Undecided, 4));
+    assert_eq!((found.outcome(), found.dispatch_count), (Outcome::Inconclusive, 4));
 }
 
 #[test]
@@ -498,13 +498,13 @@ fn nothing_to_compare_is_not_the_same() {
         outcomes.push(verify_against(&replay(&plan(name)), &ledger_of(contents), &options, &mut []).unwrap());
     }
     for outcome in outcomes {
-        assert_eq!((outcome.outcome(), outcome.compared_count()), (Outcome::Undecided, 0));
-        assert!(outcome.undecided[0].starts_with("nothing was compared: "), "{:?}", outcome.undecided);
+        assert_eq!((outcome.outcome(), outcome.compared_count()), (Outcome::Inconclusive, 0));
+        assert!(outcome.inconclusive[0].starts_with("nothing was compared: "), "{:?}", outcome.inconclusive);
     }
 }
 
 #[test]
-fn the_rest_of_a_truncated_capture_is_undecided() {
+fn the_rest_of_a_truncated_capture_is_inconclusive() {
     let path = testing::fixtures().join("captures/chain.chain.local-sync.ireereplay");
     let whole = std::fs::read(path).unwrap();
     let recovered = |bytes: Vec<u8>| {
@@ -527,8 +527,8 @@ fn the_rest_of_a_truncated_capture_is_undecided() {
         let ledger = Ledger::from_bytes(writer.finish().unwrap()).unwrap();
         let against = verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut []).unwrap();
         for outcome in [against, lockstep(&plan)] {
-            assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Undecided, 13), "{reason}");
-            assert!(outcome.undecided[0].starts_with(reason), "{:?}", outcome.undecided);
+            assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Inconclusive, 13), "{reason}");
+            assert!(outcome.inconclusive[0].starts_with(reason), "{:?}", outcome.inconclusive);
         }
     }
 }

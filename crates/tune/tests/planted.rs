@@ -19,7 +19,7 @@ enum Fault {
     Row,
     NotANumber,
     Ulp,
-    StrayWrite,
+    OutOfBoundsWrite,
     UlpEverywhere,
     Race,
     WriteBeyond,
@@ -108,7 +108,7 @@ const PLANTED: [Planted; 6] = [
     (Fault::Row, 28, MULTIPLY, 2, &[192, 193, 194, 195, 196, 197, 198, 199]),
     (Fault::NotANumber, 28, MULTIPLY, 2, &[100]),
     (Fault::Ulp, 17, SQUARE, 1, &[200]),
-    (Fault::StrayWrite, 28, MULTIPLY, 0, &[600]),
+    (Fault::OutOfBoundsWrite, 28, MULTIPLY, 0, &[600]),
     (Fault::UlpEverywhere, 20, MULTIPLY, 0, &[1151]),
 ];
 
@@ -131,7 +131,7 @@ fn check(found_in: &Verification, planted: &Planted) {
         Fault::NotANumber => assert!(is_nan && ulps.is_none() && elements.histogram.other_count == 1),
         Fault::Row => assert_eq!(elements.different_count, 8 * 24),
         Fault::Factor => assert_eq!((elements.different_count, &difference.aliases[..]), (576, &[2][..])),
-        Fault::StrayWrite => assert!(difference.unexpected_bytes != 0),
+        Fault::OutOfBoundsWrite => assert!(difference.unexpected_bytes != 0),
         _ => unreachable!(),
     }
     let [start, end] = [difference.different.offset, difference.different.end()];
@@ -167,7 +167,7 @@ fn a_ledger_of_digests_finds_each_dispatch() {
             "{fault:?}"
         );
         // What should not have been written is known: it is what was there before.
-        assert_eq!(difference.elements.is_some(), matches!(fault, Fault::StrayWrite), "{fault:?}");
+        assert_eq!(difference.elements.is_some(), matches!(fault, Fault::OutOfBoundsWrite), "{fault:?}");
         assert!(difference.different.length != 0);
     }
 }
@@ -227,8 +227,8 @@ fn digests_have_no_tolerance() {
         Some(Fault::Ulp),
         &options(|it| it.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()]),
     );
-    assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Undecided, 0));
-    assert!(outcome.undecided[0].contains("record #17"), "{:?}", outcome.undecided);
+    assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Inconclusive, 0));
+    assert!(outcome.inconclusive[0].contains("record #17"), "{:?}", outcome.inconclusive);
 }
 
 #[test]
@@ -284,20 +284,24 @@ fn watch(fault: Option<Fault>, keep_going: bool) -> Verification {
 fn a_write_beyond_a_binding_is_found() {
     let outcome = watch(Some(Fault::WriteBeyond), false);
     assert_eq!((outcome.outcome(), outcome.dispatch_count), (Outcome::Different, 1));
-    assert_eq!((outcome.stray_write_count, outcome.different_count), (1, 0));
-    let stray = &outcome.stray_writes[0];
-    assert_eq!((stray.place.record, stray.place.function()), (17, Some(SQUARE)));
-    assert_eq!((stray.buffer_id, stray.buffer_size, stray.offset, stray.length), (12, 4608, 4608, 4));
-    assert_eq!((stray.binding, stray.bound.length, &stray.bytes[..]), (1, 4608, &1_f32.to_le_bytes()[..]));
+    assert_eq!((outcome.out_of_bounds_write_count, outcome.different_count), (1, 0));
+    let write = &outcome.out_of_bounds_writes[0];
+    assert_eq!((write.place.record, write.place.function()), (17, Some(SQUARE)));
+    assert_eq!((write.buffer_id, write.buffer_size, write.offset, write.length), (12, 4608, 4608, 4));
+    assert_eq!((write.binding, write.bound.length, &write.bytes[..]), (1, 4608, &1_f32.to_le_bytes()[..]));
     let all = watch(Some(Fault::WriteBeyond), true);
-    assert_eq!((all.stray_write_count, all.dispatch_count), (1, 13));
+    assert_eq!((all.out_of_bounds_write_count, all.dispatch_count), (1, 13));
 }
 
 #[test]
 fn reads_of_unwritten_bytes_are_found() {
     for (fault, index) in [(Fault::ReadUnwritten, 7), (Fault::ReadBeyond, 570), (Fault::CopyBeyond, 570)] {
         let outcome = watch(Some(fault), false);
-        assert_eq!((outcome.outcome(), outcome.stray_write_count), (Outcome::Different, 0), "{fault:?}");
+        assert_eq!(
+            (outcome.outcome(), outcome.out_of_bounds_write_count),
+            (Outcome::Different, 0),
+            "{fault:?}"
+        );
         assert_eq!(found(&outcome.differences[0]), (17, SQUARE, Some(1), vec![index]), "{fault:?}");
     }
 }
@@ -355,7 +359,7 @@ fn kept_bytes_that_end_within_an_element_do_not_split_it() {
     for kept in [2301, 2302, 2303] {
         let ledger = ledger(|it| it.kept_bytes = kept);
         let outcome = against(&ledger, Some(Fault::UlpEverywhere), &options(tolerance));
-        assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Undecided, 0), "{kept}");
+        assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Inconclusive, 0), "{kept}");
     }
     let whole = ledger(|it| it.kept_bytes = 2304);
     let outcome = against(&whole, Some(Fault::UlpEverywhere), &options(tolerance));
@@ -384,7 +388,7 @@ fn differences_that_are_omitted_are_counted() {
     assert_eq!((found.differences.len(), found.omitted_differences, found.different_count), (1, 1, 2));
     options.tolerances = vec![Tolerance::parse("*:f32:ulp=1").unwrap()];
     let digests = against(&ledger(|_| {}), Some(Fault::UlpEverywhere), &options);
-    assert!(digests.undecided.len() == 1 && digests.omitted_reasons > 0, "{:?}", digests.undecided);
+    assert!(digests.inconclusive.len() == 1 && digests.omitted_reasons > 0, "{:?}", digests.inconclusive);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use oracle::tool::{self, Ended};
 use std::path::Path;
 
 /// What a verification prints that has nothing to compare.
-const NOTHING: &str = "undecided: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
+const NOTHING: &str = "inconclusive: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
 
 pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     let short = capture.short_name();

@@ -125,7 +125,7 @@ const SIDES: Group = Group {
 /// Exit status: something differs.
 const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
-const UNDECIDED: u8 = 1;
+const INCONCLUSIVE: u8 = 1;
 
 /// What a replay is compared with.
 enum Other {
@@ -186,7 +186,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     match outcome.outcome() {
         Outcome::Same => {}
         Outcome::Different => invocation.set_status(DIFFERENT),
-        Outcome::Undecided => invocation.set_status(UNDECIDED),
+        Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
     }
     Ok(())
 }
@@ -246,7 +246,7 @@ fn add_notes(outcome: &Verification) {
     if let Some(remedy) = outcome.remedy() {
         output::note(&format!("  try: {}", advice::in_flags(&remedy)));
     }
-    if outcome.compared_count() == 0 && outcome.outcome() == Outcome::Undecided {
+    if outcome.compared_count() == 0 && outcome.outcome() == Outcome::Inconclusive {
         output::note(
             "  try: compare with a ledger of dispatches (rehal run --replay_ledger=PATH CAPTURE), or record a program that \
              dispatches work or reads results",

@@ -4,7 +4,9 @@ use rehal_base::{Result, StatusCode};
 use rehal_replay::{Observer, Replay, ReplayOptions};
 
 use super::CompareSubject;
-use crate::{Difference, REDZONE_BYTES, StrayWrite, Verification, VerifyOptions, VerifySides, watch_memory};
+use crate::{
+    Difference, OutOfBoundsWrite, REDZONE_BYTES, Verification, VerifyOptions, VerifySides, watch_memory,
+};
 
 /// Findings of other functions are not reported, and must not leave out those that are.
 const MAX_FINDINGS: usize = 10_000;
@@ -25,18 +27,20 @@ pub(super) fn watch(
         Err(error) => return Err(error),
     };
     let is_own = |function: Option<&str>| function == Some(subject.function.as_str());
-    found.stray_writes.retain(|it| is_own(it.place.function()));
+    found.out_of_bounds_writes.retain(|it| is_own(it.place.function()));
     found.differences.retain(|it| is_own(it.place.function()));
-    if !found.stray_writes.is_empty() || !found.differences.is_empty() {
+    if !found.out_of_bounds_writes.is_empty() || !found.differences.is_empty() {
         let captured = watched(subject, &subject.replay, &options, &mut [])?;
-        found.stray_writes.retain(|it| !captured.stray_writes.iter().any(|other| is_same_write(it, other)));
+        found
+            .out_of_bounds_writes
+            .retain(|it| !captured.out_of_bounds_writes.iter().any(|other| is_same_write(it, other)));
         found.differences.retain(|it| !captured.differences.iter().any(|other| is_same_read(it, other)));
     }
     let mut memory = Verification::default();
     (memory.dispatch_count, memory.read_count) = (found.dispatch_count, found.read_count);
-    memory.stray_write_count = found.stray_writes.len() as u64;
+    memory.out_of_bounds_write_count = found.out_of_bounds_writes.len() as u64;
     memory.different_count = found.differences.len() as u64;
-    (memory.stray_writes, memory.differences) = (found.stray_writes, found.differences);
+    (memory.out_of_bounds_writes, memory.differences) = (found.out_of_bounds_writes, found.differences);
     Ok(Some(memory))
 }
 
@@ -53,8 +57,9 @@ fn watched(
     watch_memory(sides, options)
 }
 
-fn is_same_write(left: &StrayWrite, right: &StrayWrite) -> bool {
-    let place = |it: &StrayWrite| (it.place.record, it.place.occurrence, it.buffer_id, it.offset, it.length);
+fn is_same_write(left: &OutOfBoundsWrite, right: &OutOfBoundsWrite) -> bool {
+    let place =
+        |it: &OutOfBoundsWrite| (it.place.record, it.place.occurrence, it.buffer_id, it.offset, it.length);
     place(left) == place(right)
 }
 

@@ -30,7 +30,7 @@ pub enum TimingVerdict {
     /// It contains 1 or is within the margin, or the medians say the opposite.
     NoDifference,
     /// There are too few pairs for an interval, or for one that says more than that they are few.
-    Undecided,
+    Inconclusive,
 }
 
 /// What ended the sampling.
@@ -101,9 +101,9 @@ impl Timing {
     pub fn verdict(&self) -> TimingVerdict {
         match (self.interval, verdict_of(self.interval, self.margin)) {
             _ if self.is_contradicted() => TimingVerdict::NoDifference,
-            (None, _) => TimingVerdict::Undecided,
+            (None, _) => TimingVerdict::Inconclusive,
             (_, TimingVerdict::NoDifference) if self.batch_count < MIN_INTERVAL_SAMPLES as u64 => {
-                TimingVerdict::Undecided
+                TimingVerdict::Inconclusive
             }
             (_, verdict) => verdict,
         }

@@ -143,7 +143,7 @@ impl<'l> Against<'l> {
             if self.entries.is_complete() {
                 return Err(self.mismatch("its end", place));
             }
-            self.judge.undecided(format!(
+            self.judge.inconclusive(format!(
                 "the ledger is incomplete: it ends before record #{}, and what follows is not compared",
                 place.record
             ));
@@ -324,7 +324,7 @@ impl<'l> Against<'l> {
         let is_replaced = match verdict {
             Verdict::Same => false,
             Verdict::Tolerated => true,
-            Verdict::Undecided | Verdict::Different => self.judge.options.keep_going,
+            Verdict::Inconclusive | Verdict::Different => self.judge.options.keep_going,
         };
         if is_replaced {
             for known in evidence.known.iter().filter(|known| known.expected != known.actual) {
@@ -341,7 +341,7 @@ impl Against<'_> {
         if !self.judge.is_stopped {
             match self.entries.next().transpose().map_err(|it| self.ledger.located(it.into()))? {
                 None if self.entries.is_complete() => {}
-                None => self.judge.undecided("the ledger is incomplete: its end is missing".into()),
+                None => self.judge.inconclusive("the ledger is incomplete: its end is missing".into()),
                 Some(entry) => {
                     let place = Place { record: entry.record, ..Place::default() };
                     let error = Error::data_loss(format!(

@@ -73,7 +73,7 @@ pub(super) enum Verdict {
     Same,
     Tolerated,
     /// Only digests are known, and there is a tolerance.
-    Undecided,
+    Inconclusive,
     Different,
 }
 
@@ -138,7 +138,7 @@ impl<'o> Judge<'o> {
             return Verdict::Tolerated;
         }
         if elements.different_count == 0 && tolerance.is_some() {
-            return Verdict::Undecided;
+            return Verdict::Inconclusive;
         }
         if self.outcome.differences.len() >= self.options.max_differences {
             self.outcome.omitted_differences += 1;
@@ -181,8 +181,8 @@ impl<'o> Judge<'o> {
                 self.outcome.different_count += 1;
                 self.is_stopped |= !self.options.keep_going;
             }
-            Verdict::Undecided => {
-                self.undecided(format!(
+            Verdict::Inconclusive => {
+                self.inconclusive(format!(
                     "record #{} differs, and its bytes are not in the ledger to apply the tolerance to",
                     place.record
                 ));
@@ -192,17 +192,17 @@ impl<'o> Judge<'o> {
     }
 
     /// Notes why the rest cannot be told.
-    pub(super) fn undecided(&mut self, reason: String) {
-        match self.outcome.undecided.len() < self.options.max_differences {
-            true => self.outcome.undecided.push(reason),
+    pub(super) fn inconclusive(&mut self, reason: String) {
+        match self.outcome.inconclusive.len() < self.options.max_differences {
+            true => self.outcome.inconclusive.push(reason),
             false => self.outcome.omitted_reasons += 1,
         }
     }
 
     /// Notes that nothing was compared, if so: that is not the same as that everything is the same.
     pub(super) fn check_compared(&mut self, without: &str) {
-        if self.outcome.compared_count() == 0 && self.outcome.undecided.is_empty() {
-            self.undecided(format!("nothing was compared: {without}"));
+        if self.outcome.compared_count() == 0 && self.outcome.inconclusive.is_empty() {
+            self.inconclusive(format!("nothing was compared: {without}"));
         }
     }
 
@@ -211,12 +211,12 @@ impl<'o> Judge<'o> {
         if !self.is_stopped {
             let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
             match (capture.tear(), capture.is_closed()) {
-                (Some(tear), _) => self.undecided(format!(
+                (Some(tear), _) => self.inconclusive(format!(
                     "the capture is truncated: what followed its first {} records is missing",
                     tear.record_count
                 )),
                 (None, false) => {
-                    self.undecided("the capture was never closed: its last records may be missing".into());
+                    self.inconclusive("the capture was never closed: its last records may be missing".into());
                 }
                 (None, true) => {}
             }

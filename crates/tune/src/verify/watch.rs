@@ -14,13 +14,13 @@ pub const REDZONE_BYTES: u64 = 64 << 10;
 
 /// Bytes on each side of a binding that are compared after a dispatch.
 const NEAR_BYTES: u64 = 1 << 20;
-/// Maximum number of bytes of a [`StrayWrite`].
+/// Maximum number of bytes of a [`OutOfBoundsWrite`].
 const SHOWN_BYTES: usize = 16;
 
 /// Bytes that a dispatch wrote outside of its bindings.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct StrayWrite {
+pub struct OutOfBoundsWrite {
     /// The dispatch.
     pub place: Place,
     /// The id in the capture of the buffer that they are in or next to.
@@ -59,9 +59,9 @@ pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> 
     }
     let sides = VerifySides { expected, actual, expected_observers: &mut others, observers: &mut all };
     let mut outcome = lockstep::run(sides, options, true)?;
-    outcome.stray_writes = bounds.found;
-    outcome.omitted_stray_writes = bounds.omitted;
-    outcome.stray_write_count = bounds.different_count;
+    outcome.out_of_bounds_writes = bounds.found;
+    outcome.omitted_out_of_bounds_writes = bounds.omitted;
+    outcome.out_of_bounds_write_count = bounds.different_count;
     Ok(outcome)
 }
 
@@ -133,8 +133,8 @@ impl Observer for Poison {
 /// Compares what is outside of the bindings of each dispatch.
 struct Bounds<'o> {
     options: &'o VerifyOptions,
-    found: Vec<StrayWrite>,
-    /// Number of stray writes that are not in `found`.
+    found: Vec<OutOfBoundsWrite>,
+    /// Number of out-of-bounds writes that are not in `found`.
     omitted: u64,
     different_count: u64,
     spans: Vec<Span>,
@@ -189,7 +189,7 @@ impl Bounds<'_> {
             }
             is_found = true;
             match self.found.len() < self.options.max_differences {
-                true => self.found.extend(stray_write(&span, &after, operation)),
+                true => self.found.extend(out_of_bounds_write(&span, &after, operation)),
                 false => self.omitted += 1,
             }
         }
@@ -198,7 +198,7 @@ impl Bounds<'_> {
     }
 }
 
-fn stray_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> Option<StrayWrite> {
+fn out_of_bounds_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> Option<OutOfBoundsWrite> {
     let differs = |(old, new): (&u8, &u8)| old != new;
     let first = span.before.iter().zip(after).position(differs)? as u64;
     let last = span.before.iter().zip(after).rposition(differs)? as u64;
@@ -211,7 +211,7 @@ fn stray_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> Option<S
     })?;
     let length = last - first + 1;
     let shown = Range { offset: first, length: length.min(SHOWN_BYTES as u64) };
-    Some(StrayWrite {
+    Some(OutOfBoundsWrite {
         place: Place::of_operation(operation),
         buffer_id: span.buffer_id,
         buffer_size: nearest.buffer.size(),

@@ -222,7 +222,7 @@ fn compares(name: &str, with: &str, status: i32, verdict: &str) -> Outcome {
     let ended = rehal(&words)?;
     let said = stdout(&ended);
     ensure(said.lines().any(|line| line.starts_with(verdict)), || format!("{}\n{said}", ended.summary()))?;
-    // A busy machine may leave the times undecided.
+    // A busy machine may leave the times inconclusive.
     ensure(ended.code == Some(status) || status == 0 && ended.code != Some(2), || ended.summary())
 }
 

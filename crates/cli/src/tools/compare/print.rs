@@ -277,7 +277,7 @@ fn verdict(verdict: TimingVerdict) -> &'static str {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
         TimingVerdict::NoDifference => "no_difference",
-        TimingVerdict::Undecided => "undecided",
+        TimingVerdict::Inconclusive => "inconclusive",
     }
 }
 
@@ -287,7 +287,7 @@ fn told(verdict: TimingVerdict) -> &'static str {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
         TimingVerdict::NoDifference => "no difference",
-        TimingVerdict::Undecided => "could not tell",
+        TimingVerdict::Inconclusive => "could not tell",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The report as a JSON object.
 
 use rehal_session::{
-    Difference, ElementDifferences, NumberSummary, Outcome, Place, StrayWrite, Tolerance, Verification,
+    Difference, ElementDifferences, NumberSummary, OutOfBoundsWrite, Outcome, Place, Tolerance, Verification,
 };
 use serde_json::{Value, json};
 
@@ -16,20 +16,20 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "outcome": match outcome.outcome() {
             Outcome::Same => "same",
             Outcome::Different => "different",
-            Outcome::Undecided => "undecided",
+            Outcome::Inconclusive => "inconclusive",
         },
         "dispatch_count": outcome.dispatch_count,
         "read_count": outcome.read_count,
         "tolerated_count": outcome.tolerated_count,
         "different_count": outcome.different_count,
-        "undecided": outcome.undecided,
+        "inconclusive": outcome.inconclusive,
         "omitted_reasons": outcome.omitted_reasons,
         "unused_tolerances": outcome.unused_tolerances.iter().map(tolerance).collect::<Vec<_>>(),
         "unwritten_read_bytes": outcome.unwritten_read_bytes,
         "first_unwritten_read": outcome.first_unwritten_read.as_ref().map(|place| place.record),
-        "stray_write_count": outcome.stray_write_count,
-        "stray_writes": outcome.stray_writes.iter().map(stray_write).collect::<Vec<_>>(),
-        "omitted_stray_writes": outcome.omitted_stray_writes,
+        "out_of_bounds_write_count": outcome.out_of_bounds_write_count,
+        "out_of_bounds_writes": outcome.out_of_bounds_writes.iter().map(out_of_bounds_write).collect::<Vec<_>>(),
+        "omitted_out_of_bounds_writes": outcome.omitted_out_of_bounds_writes,
         "differences": outcome.differences.iter().map(difference).collect::<Vec<_>>(),
         "omitted_differences": outcome.omitted_differences,
         "is_with_captured": outcome.is_with_captured,
@@ -61,7 +61,7 @@ fn at(place: &Place, rest: Value) -> Value {
     object
 }
 
-fn stray_write(it: &StrayWrite) -> Value {
+fn out_of_bounds_write(it: &OutOfBoundsWrite) -> Value {
     let rest = json!({
         "buffer_id": it.buffer_id,
         "buffer_size": it.buffer_size,

@@ -1,7 +1,7 @@
 //! The report as text.
 
 use rehal_session::{
-    Difference, ElementDifferences, Histogram, NumberSummary, Outcome, Place, StrayWrite, Verification,
+    Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place, Verification,
 };
 
 use super::hex;
@@ -18,7 +18,7 @@ pub(super) fn text(outcome: &Verification) -> String {
             };
             format!("different: {differing} of {}\n", counts(outcome))
         }
-        Outcome::Undecided => format!("undecided: {} compared\n", counts(outcome)),
+        Outcome::Inconclusive => format!("inconclusive: {} compared\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
     if outcome.is_with_captured {
@@ -58,7 +58,7 @@ pub(super) fn first(outcome: &Verification) -> Option<String> {
 }
 
 fn add_reasons(text: &mut String, outcome: &Verification) {
-    for reason in &outcome.undecided {
+    for reason in &outcome.inconclusive {
         text.push_str(&format!("  {reason}\n"));
     }
     if outcome.omitted_reasons != 0 {
@@ -75,8 +75,8 @@ fn add_omitted(text: &mut String, count: u64, one: &str, many: &str) {
 
 /// The first memory error in a line.
 pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
-    match outcome.stray_writes.first() {
-        Some(stray) => Some(format!("record #{} {}", stray.place.record, stray_write(stray))),
+    match outcome.out_of_bounds_writes.first() {
+        Some(write) => Some(format!("record #{} {}", write.place.record, out_of_bounds_write(write))),
         None => first(outcome).map(|it| format!("depends on bytes that were never written: {it}")),
     }
 }
@@ -87,11 +87,11 @@ pub(super) fn memory(outcome: &Verification) -> String {
     let mut text = match outcome.outcome() {
         Outcome::Same => format!("no memory errors: {}\n", counts(outcome)),
         Outcome::Different => format!("memory errors in {}\n", counts(outcome)),
-        Outcome::Undecided => format!("undecided: no memory errors in {}\n", counts(outcome)),
+        Outcome::Inconclusive => format!("inconclusive: no memory errors in {}\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
-    if outcome.stray_write_count != 0 {
-        text.push_str(&of(outcome.stray_write_count, " wrote outside of the bindings\n"));
+    if outcome.out_of_bounds_write_count != 0 {
+        text.push_str(&of(outcome.out_of_bounds_write_count, " wrote outside of the bindings\n"));
     }
     if outcome.different_count != 0 {
         let one = "dispatch or host read depends";
@@ -106,10 +106,15 @@ pub(super) fn memory(outcome: &Verification) -> String {
             place(first)
         ));
     }
-    for stray in &outcome.stray_writes {
-        text.push_str(&format!("\n{}\n  {}\n", place(&stray.place), stray_write(stray)));
+    for write in &outcome.out_of_bounds_writes {
+        text.push_str(&format!("\n{}\n  {}\n", place(&write.place), out_of_bounds_write(write)));
     }
-    add_omitted(&mut text, outcome.omitted_stray_writes, "stray write", "stray writes");
+    add_omitted(
+        &mut text,
+        outcome.omitted_out_of_bounds_writes,
+        "out-of-bounds write",
+        "out-of-bounds writes",
+    );
     for difference in &outcome.differences {
         text.push_str(&format!("\n{}\n", place(&difference.place)));
         text.push_str("  the results with two different contents of unwritten memory and redzones:\n");
@@ -119,7 +124,7 @@ pub(super) fn memory(outcome: &Verification) -> String {
     text
 }
 
-fn stray_write(it: &StrayWrite) -> String {
+fn out_of_bounds_write(it: &OutOfBoundsWrite) -> String {
     let (start, end) = (it.offset, it.offset.saturating_add_unsigned(it.length));
     let size = it.buffer_size;
     let more = if it.length > it.bytes.len() as u64 { "..." } else { "" };

@@ -304,13 +304,13 @@ fn few_pairs_tell_little() {
         sampler.finish(CacheState::Warm, Stopped::OutOfTime)
     };
     for (times, expected) in [
-        (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::Undecided),
-        (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::Undecided),
-        (&[(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.0, 1.005)], TimingVerdict::Undecided),
+        (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::Inconclusive),
+        (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::Inconclusive),
+        (&[(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.0, 1.005)], TimingVerdict::Inconclusive),
         (&[(1.0, 30.0), (1.0, 31.0), (1.0, 30.5)], TimingVerdict::Slower),
         (&[(30.0, 1.0), (31.0, 1.0), (30.5, 1.0)], TimingVerdict::Faster),
         // Something else interrupted them.
-        (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::Undecided),
+        (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::Inconclusive),
     ] {
         let timing = of(times);
         assert_eq!(timing.verdict(), expected, "{timing:?}");
