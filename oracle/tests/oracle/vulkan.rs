@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod computed;
+mod mixed;
 mod profiles;
 mod substitutions;
 mod tools;
@@ -38,6 +39,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     }
     benchmarks::add(trials);
     computed::add(trials);
+    mixed::add(trials);
     profiles::add(trials);
     substitutions::add(trials);
     tools::add(trials);
