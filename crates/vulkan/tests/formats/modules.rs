@@ -189,6 +189,7 @@ fn malformed_metadata_is_rejected() {
 fn a_module_without_a_root_takes_no_addresses() {
     let module = Module::for_addresses().entry(20, "main").types().function(20, |body| body);
     let error = Image::read("vulkan-spirv-bda-raw", &module.bytes()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unimplemented);
     assert!(error.message().contains("one variable with the root"), "{}", error.message());
     let descriptors = Module::for_descriptors().entry(20, "main").types().function(20, |body| body);
     let error = Image::read("vulkan-spirv-bda-raw", &descriptors.bytes()).unwrap_err();

@@ -132,10 +132,18 @@ pub(super) fn check_module(shader: &Shader, base: usize) -> Result<(), FormatErr
     Ok(())
 }
 
-/// Checks that the push constants of a module start with a root.
+/// Checks that the push constants of a module start with a root. Compilers also make modules of other
+/// shapes, to which only their executables say what they take.
 pub(super) fn check_root(shader: &Shader, base: usize) -> Result<(), FormatError> {
     let error = |expected: String, found: String| {
-        FormatError::new(super::spirv::FORMAT, Fault::Corrupt, base as u64, "push constants", expected, found)
+        FormatError::new(
+            super::spirv::FORMAT,
+            Fault::Unsupported,
+            base as u64,
+            "push constants",
+            expected,
+            found,
+        )
     };
     let count = shader.push_constant_variables();
     if count != 1 {
