@@ -1,5 +1,5 @@
-//! Groups of a Vulkan device and another one: a program that runs on both, recorded and replayed. The reference runs it on two
-//! Vulkan devices only: its drivers refuse the buffers of each other.
+//! Groups of a Vulkan device and another one: a program that runs on both, recorded and replayed. Of mixed groups, the reference
+//! runs it only with Vulkan first and `local-sync`: elsewhere, its drivers refuse the buffers of each other.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -14,7 +14,7 @@ type Group = ([&'static str; 2], [&'static str; 2], bool);
 
 const GROUPS: [Group; 5] = [
     (["vulkan", "local"], ["vulkan", "local-task"], false),
-    (["vulkan", "local"], ["vulkan", "local-sync"], false),
+    (["vulkan", "local"], ["vulkan", "local-sync"], true),
     (["local", "vulkan"], ["local-task", "vulkan"], false),
     (["local", "vulkan"], ["local-sync", "vulkan"], false),
     (["vulkan[0]", "vulkan[1]"], ["vulkan", "vulkan"], true),
@@ -68,8 +68,10 @@ fn computes(targets: [&str; 2], devices: [&str; 2], in_reference: bool) -> Outco
     let recorded = [&call[..], &[format!("--device_replay_output={}", capture.display())]].concat();
     let ran = tool::run(&pair.ours, &recorded, scratch.path())?;
     ensure(computed(&ran), || ran.summary())?;
-    let theirs = tool::run(&pair.theirs, &call, scratch.path())?;
-    ensure(computed(&theirs) == in_reference, || format!("the reference: {}", theirs.summary()))?;
+    if in_reference {
+        let theirs = tool::run(&pair.theirs, &call, scratch.path())?;
+        ensure(computed(&theirs), || format!("the reference: {}", theirs.summary()))?;
+    }
 
     let replay = Pair::find("iree-run-replay")?;
     for order in ["serialized", "captured"] {
