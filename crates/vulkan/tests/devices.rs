@@ -19,8 +19,8 @@ use rehal_hal::profile::{
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBufferMode, CommandBufferParams,
     CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, FunctionInfo,
-    HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
-    WorkgroupCount,
+    HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Queue, Semaphore,
+    SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::{VulkanDriver, VulkanOptions};
 use spinning::spinning;
@@ -160,6 +160,20 @@ fn a_timeout_is_of_each_submission() {
     assert!(start.elapsed() > longest * 5, "together they take longer than one may");
 }
 
+/// Submits a fill that signals `blocked`, and blocks the thread that runs its callback, until the result is used or dropped.
+fn block_callbacks(queue: &Queue<'_>, blocked: &Semaphore, buffer: &Buffer) -> mpsc::Sender<()> {
+    let (release, released) = mpsc::channel::<()>();
+    let (enter, entered) = mpsc::channel();
+    let block = move |_| {
+        enter.send(()).unwrap();
+        let _ = released.recv_timeout(Duration::from_secs(60));
+    };
+    blocked.on_reached(1, Box::new(block)).detach();
+    queue.signal(&[blocked.at(1)]).fill(buffer, &[0], 0).unwrap();
+    entered.recv_timeout(Duration::from_secs(60)).unwrap();
+    release
+}
+
 #[test]
 fn a_callback_that_blocks_does_not_stop_the_watchdog() {
     let mut options = VulkanOptions::default();
@@ -169,16 +183,8 @@ fn a_callback_that_blocks_does_not_stop_the_watchdog() {
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
     let (blocked, hangs) = (semaphore(&device), semaphore(&device));
-    let (release, released) = mpsc::channel::<()>();
-    let (enter, entered) = mpsc::channel();
-    let block = move |_| {
-        enter.send(()).unwrap();
-        let _ = released.recv_timeout(Duration::from_secs(60));
-    };
-    blocked.on_reached(1, Box::new(block)).detach();
     let queue = device.queue(QUEUE_AFFINITY_ANY);
-    queue.signal(&[blocked.at(1)]).fill(&buffer, &[0], 0).unwrap();
-    entered.recv_timeout(Duration::from_secs(60)).unwrap();
+    let release = block_callbacks(&queue, &blocked, &buffer);
     let (sender, receiver) = mpsc::channel();
     hangs.on_reached(1, Box::new(move |outcome| sender.send(outcome).unwrap())).detach();
     let bindings = [BufferRef::whole(&buffer)];
@@ -234,16 +240,8 @@ fn a_callback_that_blocks_delays_no_thread_that_waits() {
     let device = device(VulkanOptions::default());
     let buffer = words(&device, 4);
     let (blocked, other) = (semaphore(&device), semaphore(&device));
-    let (release, released) = mpsc::channel::<()>();
-    let (enter, entered) = mpsc::channel();
-    let block = move |_| {
-        enter.send(()).unwrap();
-        let _ = released.recv_timeout(Duration::from_secs(60));
-    };
-    blocked.on_reached(1, Box::new(block)).detach();
     let queue = device.queue(QUEUE_AFFINITY_ANY);
-    queue.signal(&[blocked.at(1)]).fill(&buffer, &[1], 0).unwrap();
-    entered.recv_timeout(Duration::from_secs(60)).unwrap();
+    let release = block_callbacks(&queue, &blocked, &buffer);
     queue.signal(&[other.at(1)]).fill(&buffer, &[1], 0).unwrap();
     other.wait(1, Some(Duration::from_secs(20))).unwrap();
     release.send(()).unwrap();

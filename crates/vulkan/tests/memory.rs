@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "formats/assembler.rs"]
 mod assembler;
+#[path = "formats/spinning.rs"]
+mod spinning;
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use rehal_hal::{
     SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+use spinning::spinning;
 use spirv::{Decoration, Op, StorageClass};
 
 fn device() -> Device {
@@ -73,30 +76,6 @@ fn try_prepare(device: &Device, module: &Module, constants: &[u32]) -> Result<Ex
     unsafe {
         device.backend().prepare_executable(&params)
     }
-}
-
-/// A kernel that reads the first word of its buffer until it is not 0. llvmpipe ends loops after some milliseconds, so that the
-/// number of workgroups determines how long it takes.
-fn spinning() -> Module {
-    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
-    types
-        .op(Op::Constant, &[3, 9, 1])
-        .op(Op::TypeBool, &[10])
-        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
-        .function(100, |body| {
-            body.op(Op::AccessChain, &[7, 300, 20, 8, 8])
-                .op(Op::Branch, &[400])
-                .op(Op::Label, &[400])
-                .op(Op::LoopMerge, &[403, 402, 0])
-                .op(Op::Branch, &[401])
-                .op(Op::Label, &[401])
-                .op(Op::AtomicLoad, &[3, 301, 300, 9, 8])
-                .op(Op::IEqual, &[10, 302, 301, 8])
-                .op(Op::BranchConditional, &[302, 402, 403])
-                .op(Op::Label, &[402])
-                .op(Op::Branch, &[400])
-                .op(Op::Label, &[403])
-        })
 }
 
 fn dispatch<'a>(
