@@ -67,7 +67,7 @@ impl Signals<'_> {
 
     fn settle(self, outcome: &Result<()>) {
         match self {
-            // The usual case, without deferring: there are no others.
+            // A single signal, which is the usual case, needs no deferral.
             Signals::Live([only]) if !std::thread::panicking() => {
                 settle_one(only.semaphore, only.value, outcome);
             }

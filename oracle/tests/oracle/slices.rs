@@ -52,7 +52,7 @@ fn device_of(capture: &Capture) -> &'static str {
     }
 }
 
-/// The reference fails too. A kernel that crashes ends the tool as it ends a replay, and there is no file.
+/// The reference fails, too. A crash in a kernel exits with the status of a crashed replay, and leaves no file.
 fn no_slice(capture: &Capture) -> Outcome {
     let theirs = Pair::find("iree-run-replay")?.theirs;
     let replayed = tool::run(&theirs, &arguments(capture), &capture.directory)?;

@@ -205,7 +205,7 @@ mod tests {
             assert!(grant(kind, wanted, true).memory_type.contains(coherent));
         }
         let optional = params(coherent | MemoryType::OPTIMAL | DEVICE_LOCAL, BufferUsage::empty());
-        assert_eq!(choose(&discrete(), &optional, 1).unwrap().index, 0, "it is taken if there is no other");
+        assert_eq!(choose(&discrete(), &optional, 1).unwrap().index, 0, "the only type is chosen");
         // What does not ask for it may be cached.
         let visible = params(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE, BufferUsage::empty());
         assert_eq!(choose(&memory, &visible, u32::MAX).unwrap().index, 2);

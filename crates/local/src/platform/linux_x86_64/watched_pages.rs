@@ -162,7 +162,7 @@ impl WatchedPages {
         Ok(())
     }
 
-    /// Faults are no longer handled, and no thread handles one.
+    /// Withdraws the pages from the fault handler, and waits until no thread is in it.
     fn release(&self) {
         self.slot.start.store(0, Ordering::SeqCst);
         while HANDLING.load(Ordering::SeqCst) != 0 {
