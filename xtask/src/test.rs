@@ -2,13 +2,14 @@
 
 use crate::{Outcome, fuzz, root, run, setup, tidy};
 use std::ffi::OsStr;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Duration of each fuzz target in the full test.
 const FUZZ_SECONDS: u64 = 10;
 
-/// A section: name, outcome and duration.
+/// A section: name, outcome and duration. The failure's further lines name what failed.
 struct Section {
     name: &'static str,
     failure: Option<String>,
@@ -53,12 +54,12 @@ pub fn main(arguments: &[String]) -> Outcome {
     });
     section("tidy", &|| tidy::main(&[]));
     section("dependencies", &dependencies);
-    section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
+    section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
     // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate processes.
     section("oracle", &|| {
         let tools = run::build_tools("oracle")?;
-        cargo_with(&tests(nextest, &["--package", "oracle"]), &[("REHAL_TOOLS", tools.as_os_str())])
+        tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])
     });
     if fuzz_too {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
@@ -82,22 +83,62 @@ fn dependencies() -> Outcome {
     Ok(())
 }
 
-/// The arguments that run tests with the available runner.
-fn tests<'a>(nextest: bool, which: &[&'a str]) -> Vec<&'a str> {
+/// Runs tests with the available runner. The failure names the tests that failed.
+fn tests(nextest: bool, which: &[&str], environment: &[(&str, &OsStr)]) -> Outcome {
     let runner: &[&str] = if nextest {
-        &["nextest", "run", "--no-fail-fast"]
+        // Thousands of tests that pass would hide those that fail from who sees only the end of a log.
+        &[
+            "nextest",
+            "run",
+            "--no-fail-fast",
+            "--status-level=slow",
+            "--final-status-level=slow",
+            "--failure-output=final",
+        ]
     } else {
         &["test", "--no-fail-fast", "--all-targets"]
     };
-    [runner, which].concat()
+    let mut cargo = Command::new("cargo");
+    cargo.args(runner).args(which).envs(environment.iter().copied());
+    let mut child = cargo.current_dir(root()).stderr(Stdio::piped()).spawn()?;
+    let mut failed = Vec::new();
+    if let Some(output) = child.stderr.take() {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line)? > 0 {
+            std::io::stderr().write_all(&line)?;
+            failed.extend(failed_test(&String::from_utf8_lossy(&line)));
+            line.clear();
+        }
+    }
+    if child.wait()?.success() {
+        return Ok(());
+    }
+    failed.sort_unstable();
+    failed.dedup();
+    Err(format!(
+        "{} tests failed{}",
+        failed.len(),
+        failed.iter().map(|test| format!("\n  {test}")).collect::<String>()
+    )
+    .into())
+}
+
+/// The binary and the name of the test that a line of nextest reports as failed, in whatever way.
+fn failed_test(line: &str) -> Option<String> {
+    let (status, rest) = line.trim_start().split_once(" [")?;
+    let status = status.split_whitespace().next()?;
+    let fails =
+        ["FAIL", "TIMEOUT", "ABORT", "XFAIL", "LEAK-FAIL"].contains(&status) || status.starts_with("SIG");
+    let test = rest.split_once(']')?.1.trim();
+    // A counter may precede the name.
+    let test =
+        test.strip_prefix('(').and_then(|rest| rest.split_once(") ")).map_or(test, |(_, name)| name.trim());
+    (fails && !test.is_empty()).then(|| test.to_owned())
 }
 
 fn cargo(arguments: &[&str]) -> Outcome {
-    cargo_with(arguments, &[])
-}
-
-fn cargo_with(arguments: &[&str], environment: &[(&str, &OsStr)]) -> Outcome {
-    succeed(Command::new("cargo").args(arguments).envs(environment.iter().copied()))
+    succeed(Command::new("cargo").args(arguments))
 }
 
 fn succeed(cargo: &mut Command) -> Outcome {
@@ -115,7 +156,29 @@ fn summary(sections: &[Section]) -> Outcome {
         let how = if section.failure.is_some() { "FAILED" } else { "ok" };
         println!("{:>7.1} s  {:<22} {how}", section.took.as_secs_f64(), section.name);
     }
+    for section in sections {
+        if let Some(failure) = &section.failure {
+            println!("{}: {failure}", section.name);
+        }
+    }
     let failed: Vec<&str> =
         sections.iter().filter(|section| section.failure.is_some()).map(|s| s.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_test;
+
+    #[test]
+    fn names_failed_tests() {
+        let name = |line| failed_test(line);
+        assert_eq!(name("        FAIL [   0.555s] (19/44) a::b c::d\n").as_deref(), Some("a::b c::d"));
+        assert_eq!(name("     SIGABRT [   0.031s] ( 7/44) a::b c::d\n").as_deref(), Some("a::b c::d"));
+        assert_eq!(name("     TIMEOUT [  60.000s] a c::d\n").as_deref(), Some("a c::d"));
+        assert_eq!(name("        PASS [   0.555s] (19/44) a::b c::d\n"), None);
+        assert_eq!(name("        SLOW [> 60.000s] (─────) a::b c::d\n"), None);
+        assert_eq!(name("     Summary [   0.555s] 44 tests run: 42 passed, 2 failed, 0 skipped\n"), None);
+        assert_eq!(name("error: test run failed\n"), None);
+    }
 }
