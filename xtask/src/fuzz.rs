@@ -5,9 +5,12 @@
 //! for panics, hangs and memory out of proportion to the input, which do not need it.
 
 use crate::{Outcome, root};
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 /// A fuzz target: program, directory and file extensions of its seeds, maximum input size.
 struct Target {
@@ -75,17 +78,33 @@ const TIMEOUT_S: u32 = 10;
 /// Memory limit of one input: inputs are small, so their memory must be too.
 const RSS_LIMIT_MB: u32 = 1024;
 
-/// `fuzz [--seconds N] [TARGET…]`: runs each target for N seconds (60).
+/// `fuzz [--seconds N] [TARGET…]`: runs each target for N seconds (60), one per processor at a time.
 pub fn main(arguments: &[String]) -> Outcome {
     let (seconds, wanted) = parse(arguments)?;
     let directory = root().join("fuzz");
     build(&directory)?;
-    for target in
-        TARGETS.iter().filter(|target| wanted.is_empty() || wanted.iter().any(|name| name == target.name))
-    {
-        run(&directory, target, seconds)?;
-    }
-    Ok(())
+    let programs = directory.join("target").join(host_triple()?).join("release");
+    let chosen = |target: &&Target| wanted.is_empty() || wanted.iter().any(|name| name == target.name);
+    let targets = Mutex::new(TARGETS.iter().filter(chosen));
+    let failures = Mutex::new(Vec::new());
+    let next = || targets.lock().ok()?.next();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    match run(&directory, &programs, target, seconds) {
+                        Ok(progress) => println!("fuzz: {} for {seconds} s\n  {progress}", target.name),
+                        Err(error) => failures
+                            .lock()
+                            .unwrap_or_else(|poisoned| poisoned.into_inner())
+                            .push(error.to_string()),
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner()?;
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
@@ -126,21 +145,20 @@ fn build(directory: &Path) -> Outcome {
     if status.success() { Ok(()) } else { Err("the fuzz targets do not build".into()) }
 }
 
-fn host_triple() -> Result<String, Box<dyn std::error::Error>> {
+fn host_triple() -> Result<String, Box<dyn Error>> {
     let said = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.ok_or("`rustc -vV` did not report a host")?.to_owned())
 }
 
-fn run(directory: &Path, target: &Target, seconds: u64) -> Outcome {
+/// Runs a target on its corpus; returns libFuzzer's last line of progress.
+fn run(directory: &Path, programs: &Path, target: &Target, seconds: u64) -> Result<String, Box<dyn Error>> {
     let corpus = directory.join("corpus").join(target.name);
     let artifacts = directory.join("artifacts").join(target.name);
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
     seed(target, &corpus)?;
-    println!("fuzz: {} for {seconds} s", target.name);
-    let program = directory.join("target").join(host_triple()?).join("release").join(target.name);
-    let output = Command::new(program)
+    let output = Command::new(programs.join(target.name))
         .arg(&corpus)
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(format!("-max_total_time={seconds}"))
@@ -151,15 +169,17 @@ fn run(directory: &Path, target: &Target, seconds: u64) -> Outcome {
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let tail: Vec<&str> = said.lines().rev().take(40).collect();
-        for line in tail.iter().rev() {
-            println!("  {line}");
-        }
-        return Err(
-            format!("{}: {}; the input is in {}", target.name, output.status, artifacts.display()).into()
-        );
+        let lines: Vec<&str> = said.lines().collect();
+        let tail = lines[lines.len().saturating_sub(40)..].join("\n  ");
+        return Err(format!(
+            "{}: {}; the input is in {}\n  {tail}",
+            target.name,
+            output.status,
+            artifacts.display()
+        )
+        .into());
     }
-    report(target, &said)
+    progress(target, &said)
 }
 
 /// Copies the fixtures into the seed corpus.
@@ -175,18 +195,17 @@ fn seed(target: &Target, corpus: &Path) -> Outcome {
     Ok(())
 }
 
-/// Prints the last progress line, and fails a run without coverage counters, which would prove nothing.
-fn report(target: &Target, said: &str) -> Outcome {
+/// The last line of progress. Fails for a run without coverage counters, which would prove nothing.
+fn progress(target: &Target, said: &str) -> Result<String, Box<dyn Error>> {
     let last = said.lines().rfind(|line| line.contains(" cov: ")).ok_or("libFuzzer reported no coverage")?;
     let coverage: u64 =
         last.split(" cov: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or_default();
-    println!("  {}", last.trim());
     if coverage < 100 {
         return Err(
             format!("{}: only {coverage} edges covered: the build has no counters", target.name).into()
         );
     }
-    Ok(())
+    Ok(last.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -203,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_run_without_counters_fails() {
-        assert!(report(&TARGETS[0], "#2 INITED cov: 3 ft: 3 corp: 1/1b\n").is_err());
-        assert!(report(&TARGETS[0], "#2 DONE cov: 300 ft: 3 corp: 1/1b\n").is_ok());
-        assert!(report(&TARGETS[0], "").is_err());
+        assert!(progress(&TARGETS[0], "#2 INITED cov: 3 ft: 3 corp: 1/1b\n").is_err());
+        assert!(progress(&TARGETS[0], "#2 DONE cov: 300 ft: 3 corp: 1/1b\n").is_ok());
+        assert!(progress(&TARGETS[0], "").is_err());
     }
 }
