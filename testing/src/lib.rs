@@ -8,6 +8,8 @@
 
 pub mod machines;
 
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
@@ -103,9 +105,79 @@ pub fn missing() -> Failed {
     format!("the corpus is missing: {CORPUS_VARIABLE} names its directory").into()
 }
 
+/// A case of a large suite: its name, with `/` between the parts, and the test.
+pub struct Case {
+    /// The name.
+    pub name: String,
+    /// Fails by an error or a panic.
+    pub run: Box<dyn Fn() -> Result<(), Failed> + Send>,
+}
+
+/// The cases as tests. Under `cargo test` each is one. Under nextest, which starts a process for each test, the cases of a
+/// directory are one: starting a process and opening a device takes longer than most cases. All of them run, and the failure names those that failed.
+pub fn trials(cases: impl IntoIterator<Item = Case>) -> Vec<Trial> {
+    let is_one_process = std::env::var_os("NEXTEST").is_none();
+    if is_one_process {
+        return cases.into_iter().map(|Case { name, run }| Trial::test(name, run)).collect();
+    }
+    let mut directories = BTreeMap::<String, Vec<Case>>::new();
+    for case in cases {
+        let directory = case.name.rsplit_once('/').map_or("", |(directory, _)| directory);
+        directories.entry(directory.to_owned()).or_default().push(case);
+    }
+    directories.into_iter().map(|(name, cases)| Trial::test(name, move || run_all(&cases))).collect()
+}
+
+/// Runs all cases; fails with the names and the failures of those that fail.
+fn run_all(cases: &[Case]) -> Result<(), Failed> {
+    let mut failures = Vec::new();
+    for Case { name, run } in cases {
+        // What a case panics in is its own: cases share nothing.
+        let failure = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(())) => continue,
+            Ok(Err(failed)) => failed.message().unwrap_or("failed").to_owned(),
+            Err(_) => "panicked, see above".to_owned(),
+        };
+        eprintln!("{name}: {failure}");
+        failures.push(format!("{name}: {failure}"));
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn case(name: &str, run: fn() -> Result<(), Failed>) -> Case {
+        Case { name: name.to_owned(), run: Box::new(run) }
+    }
+
+    #[test]
+    fn all_cases_run_and_those_that_fail_are_named() {
+        let cases = [
+            case("a/ok", || Ok(())),
+            case("a/fails", || Err("expected 1".into())),
+            case("a/panics", || panic!("as it should")),
+            case("a/fails_too", || Err("expected 2".into())),
+        ];
+        let failed = run_all(&cases).unwrap_err();
+        assert_eq!(
+            failed.message(),
+            Some("a/fails: expected 1\na/panics: panicked, see above\na/fails_too: expected 2")
+        );
+        assert!(run_all(&cases[..1]).is_ok());
+    }
+
+    #[test]
+    fn cases_are_tests_or_parts_of_one() {
+        let cases = ["a/b/x", "a/b/y", "a/z", "w"].map(|name| case(name, || Ok(())));
+        let names: Vec<String> = trials(cases).iter().map(|trial| trial.name().to_owned()).collect();
+        let is_one_process = std::env::var_os("NEXTEST").is_none();
+        assert_eq!(
+            names,
+            if is_one_process { vec!["a/b/x", "a/b/y", "a/z", "w"] } else { vec!["", "a", "a/b"] }
+        );
+    }
 
     #[test]
     fn the_fixtures_are_found() {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use rehal_base::{Error, Result};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, Executable, ExecutableParams};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
+use testing::Case;
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
@@ -76,14 +77,14 @@ impl Subject for Local {
 }
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     for (prefix, subject) in SUBJECTS {
         let subject: Arc<dyn Subject> = Arc::new(subject);
-        trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
+        cases.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
             let subject = subject.clone();
             let name = format!("{prefix}{}", test.name());
-            Trial::test(name, move || test.judge(&*subject).map_err(Into::into))
+            Case { name, run: Box::new(move || test.judge(&*subject).map_err(Into::into)) }
         }));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), testing::trials(cases)).exit_code()
 }

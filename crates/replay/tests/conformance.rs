@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
 use rehal_base::{Error, Result, glob};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_cts::discrete::DiscreteDevice;
@@ -19,6 +19,7 @@ use rehal_replay::{
     FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
 };
 use rehal_vulkan::VulkanDriver;
+use testing::Case;
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
@@ -244,18 +245,19 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
 ];
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     let bases =
         [("", Base::Sync), ("discrete/", Base::Discrete), ("task/", Base::Task), ("vulkan/", Base::Vulkan)];
     for (prefix, base) in bases {
-        trials.extend(rehal_cts::tests(base.formats()).into_iter().map(|test| {
+        cases.extend(rehal_cts::tests(base.formats()).into_iter().map(|test| {
             let name = format!("{prefix}{}", test.name());
-            Trial::test(name, move || {
+            let run = move || {
                 let subject = RecordedSubject { base, ..RecordedSubject::default() };
                 test.judge(&subject)?;
                 subject.judge(test.name())
-            })
+            };
+            Case { name, run: Box::new(run) }
         }));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), testing::trials(cases)).exit_code()
 }

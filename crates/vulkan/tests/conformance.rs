@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_cts::{Expected, Kernel, Subject};
 use rehal_hal::{Device, Driver, Executable, ExecutableParams, OptionSet};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+use testing::Case;
 
 const DESCRIPTORS: &str = "vulkan-spirv-fb";
 const ADDRESSES: &str = "vulkan-spirv-bda-v1";
@@ -92,19 +93,20 @@ impl Subject for Vulkan {
 }
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     for (prefix, subject) in SUBJECTS {
         let subject: Arc<dyn Subject> = Arc::new(subject);
-        trials.extend(rehal_cts::tests(&[DESCRIPTORS, ADDRESSES]).into_iter().map(|test| {
+        cases.extend(rehal_cts::tests(&[DESCRIPTORS, ADDRESSES]).into_iter().map(|test| {
             let subject = subject.clone();
             let name = format!("{prefix}{}", test.name());
-            Trial::test(name, move || {
+            let run = move || {
                 test.judge(&*subject)?;
                 check_messages().map_err(|error| error.report().into())
-            })
+            };
+            Case { name, run: Box::new(run) }
         }));
     }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), testing::trials(cases));
     match check_messages() {
         Ok(()) => conclusion.exit_code(),
         Err(error) => {
