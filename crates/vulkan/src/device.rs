@@ -348,7 +348,7 @@ impl DeviceBackend for VulkanDevice {
         self.pending.fail_stranded();
         self.core.pool().release(&self.core.completed(), 0);
         self.core.trim();
-        self.core.tools().trim();
+        self.core.recorders().trim();
         self.core.memory().trim();
         Ok(())
     }

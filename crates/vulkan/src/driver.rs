@@ -7,6 +7,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
 
 use crate::describe::describe;
+use crate::emulation::Emulation;
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::physical::Physical;
 use crate::{device, loader};
@@ -190,6 +191,7 @@ const PARAMETERS: [DeviceParameter; 4] = [
 #[derive(Default)]
 pub struct VulkanDriver {
     options: VulkanDriverOptions,
+    emulation: Emulation,
     /// Shared by all devices.
     instance: OnceLock<Result<Arc<Instance>>>,
 }
@@ -198,6 +200,12 @@ impl VulkanDriver {
     /// A driver with these options.
     pub fn new(options: VulkanDriverOptions) -> Self {
         Self { options, ..Self::default() }
+    }
+
+    /// A driver whose devices look like others, for tests.
+    #[doc(hidden)]
+    pub fn emulating(options: VulkanDriverOptions, emulation: Emulation) -> Self {
+        Self { options, emulation, ..Self::default() }
     }
 
     fn instance(&self) -> Result<&Arc<Instance>> {
@@ -211,7 +219,7 @@ impl VulkanDriver {
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
         let handles = instance.physical_devices()?.into_iter();
-        usable(handles.map(|handle| Physical::query(instance, handle)))
+        usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))
     }
 }
 

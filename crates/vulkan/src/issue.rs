@@ -6,8 +6,8 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::{Buffer, Indexed, KeptSubmission, MemoryCounters, QueueAffinity, QueueOp};
 
 use crate::buffer::VulkanBuffer;
-use crate::command::{Place, Recorder, Repeats, VulkanCommands, record_operation};
-use crate::profile::Timed;
+use crate::command::{MemoryRange, Recorder, Repeats, VulkanCommands, record_operation};
+use crate::profile::SubmissionTimestamps;
 use crate::queue::{Core, Frontier, Uses, Work};
 
 /// The affinity of the queue for transfers.
@@ -58,25 +58,26 @@ impl Issuer {
                 Ok(None)
             }
             QueueOp::Execute { command_buffer, bindings, .. } => {
-                let table = Place::table(self.core.memory(), store, bindings.of(&store.lists.buffer_refs))?;
+                let table =
+                    MemoryRange::table(self.core.memory(), store, bindings.of(&store.lists.buffer_refs))?;
                 let commands = VulkanCommands::of(&store.command_buffers[*command_buffer as usize])?;
                 if commands.is_empty()? {
                     return Ok(None);
                 }
                 let (commands, mut uses) = commands.bake(&self.core, &table, kept.profile())?;
-                for place in table.iter().flatten() {
-                    uses.blocks.push(place.allocation().block().clone());
+                for range in table.iter().flatten() {
+                    uses.blocks.push(range.allocation().block().clone());
                 }
                 Ok(Some(Work { lane: 0, commands, uses }))
             }
             operation => {
                 let lane = self.lane(kept, operation);
-                let mut recorder = self.core.tools().take_recorder(self.core.gpu().families()[lane])?;
+                let mut recorder = self.core.recorders().take_recorder(self.core.gpu().families()[lane])?;
                 recorder.begin(Repeats::Never)?;
-                let timed = self.record(&mut recorder, kept, operation)?;
+                let timestamps = self.record(&mut recorder, kept, operation)?;
                 recorder.end()?;
                 let commands = recorder.commands();
-                let uses = Uses { recorder: Some(recorder), timed, ..Uses::default() };
+                let uses = Uses { recorder: Some(recorder), timestamps, ..Uses::default() };
                 Ok(Some(Work { lane, commands, uses }))
             }
         }
@@ -88,24 +89,25 @@ impl Issuer {
         recorder: &mut Recorder,
         kept: &KeptSubmission,
         operation: &QueueOp<Indexed>,
-    ) -> Result<Option<Timed>> {
-        let (store, tools) = (kept.store(), self.core.tools());
+    ) -> Result<Option<SubmissionTimestamps>> {
+        let (store, recorders) = (kept.store(), self.core.recorders());
         let family = recorder.family();
-        let timed = kept.profile().and_then(|profile| Timed::of(profile, self.core.gpu(), family));
-        let (Some(mut timed), Some(profile)) = (timed, kept.profile()) else {
-            record_operation(recorder, tools, store, &[], operation)?;
+        let timestamps =
+            kept.profile().and_then(|profile| SubmissionTimestamps::of(profile, self.core.gpu(), family));
+        let (Some(mut timestamps), Some(profile)) = (timestamps, kept.profile()) else {
+            record_operation(recorder, recorders, store, &[], operation)?;
             return Ok(None);
         };
-        timed.begin(recorder, 1)?;
-        let record = |recorder: &mut Recorder| record_operation(recorder, tools, store, &[], operation);
+        timestamps.begin(recorder, 1)?;
+        let record = |recorder: &mut Recorder| record_operation(recorder, recorders, store, &[], operation);
         match operation {
             QueueOp::Dispatch(dispatch) => {
-                timed.dispatch(recorder, profile, store, dispatch, None, record)?;
+                timestamps.dispatch(recorder, profile, store, dispatch, None, record)?;
             }
             _ => record(recorder)?,
         }
-        timed.end(recorder);
-        Ok(Some(timed))
+        timestamps.end(recorder);
+        Ok(Some(timestamps))
     }
 
     /// Transfers run on the queue for transfers if they ask for it and there is one.

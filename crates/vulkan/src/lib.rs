@@ -10,6 +10,8 @@ mod command;
 mod describe;
 mod device;
 mod driver;
+#[doc(hidden)]
+pub mod emulation;
 mod error;
 pub mod executable;
 mod executor;

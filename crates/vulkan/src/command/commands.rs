@@ -12,10 +12,10 @@ use rehal_hal::{
 use super::instance::{Found, Instances, key_of, uses_of};
 use super::operations::{function_name, record_command};
 use super::recorder::Repeats;
-use super::{Instance, Place, Recorder};
+use super::{Instance, MemoryRange, Recorder};
 use crate::gpu::Gpu;
 use crate::memory::Memory;
-use crate::profile::{Timed, is_described};
+use crate::profile::{SubmissionTimestamps, is_described};
 use crate::queue::{Core, Uses};
 
 /// A command buffer: its commands as the program recorded them, and as Vulkan executes them.
@@ -71,7 +71,7 @@ impl VulkanCommands {
     pub(crate) fn bake(
         &self,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         profile: Option<&ProfiledSubmission>,
     ) -> Found {
         if !Arc::ptr_eq(&self.gpu, core.gpu()) {
@@ -79,17 +79,18 @@ impl VulkanCommands {
         }
         let recording = self.recording()?;
         let family = core.gpu().families()[0];
-        let tools = core.tools();
-        let timed = profile.and_then(|profile| Some((profile, Timed::of(profile, core.gpu(), family)?)));
-        if let Some((profile, mut timed)) = timed {
-            let mut recorder = tools.take_recorder(family)?;
-            recording.record_timed(&mut recorder, core, table, profile, &mut timed)?;
+        let recorders = core.recorders();
+        let timestamps = profile
+            .and_then(|profile| Some((profile, SubmissionTimestamps::of(profile, core.gpu(), family)?)));
+        if let Some((profile, mut timestamps)) = timestamps {
+            let mut recorder = recorders.take_recorder(family)?;
+            recording.record_with_timestamps(&mut recorder, core, table, profile, &mut timestamps)?;
             let commands = recorder.commands();
-            let uses = Uses { recorder: Some(recorder), timed: Some(timed), ..Uses::default() };
+            let uses = Uses { recorder: Some(recorder), timestamps: Some(timestamps), ..Uses::default() };
             return Ok((commands, uses));
         }
         if self.is_one_shot {
-            let mut recorder = tools.take_recorder(family)?;
+            let mut recorder = recorders.take_recorder(family)?;
             recording.record(&mut recorder, core, table, Repeats::Never)?;
             let commands = recorder.commands();
             return Ok((commands, Uses { recorder: Some(recorder), ..Uses::default() }));
@@ -102,7 +103,7 @@ impl VulkanCommands {
         }
         let mut recorder = match instances.take_idle() {
             Some(recorder) => recorder,
-            None => tools.take_recorder(family)?,
+            None => recorders.take_recorder(family)?,
         };
         recording.record(&mut recorder, core, table, Repeats::Always)?;
         let lent = recorder.lend(table);
@@ -127,7 +128,7 @@ impl Recording {
     /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
     fn check_transients(&self, memory: &Memory) -> Result<()> {
         for index in &self.transients {
-            Place::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
+            MemoryRange::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
         }
         Ok(())
     }
@@ -136,42 +137,43 @@ impl Recording {
         &self,
         recorder: &mut Recorder,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         repeats: Repeats,
     ) -> Result<()> {
         recorder.begin(repeats)?;
         for (index, command) in self.commands.iter().enumerate() {
-            record_command(recorder, core.tools(), &self.store, table, command)
+            record_command(recorder, core.recorders(), &self.store, table, command)
                 .context(|| in_command(index))?;
         }
         recorder.end()
     }
 
     /// Records the commands once, with timestamps.
-    fn record_timed(
+    fn record_with_timestamps(
         &self,
         recorder: &mut Recorder,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         profile: &ProfiledSubmission,
-        timed: &mut Timed,
+        timestamps: &mut SubmissionTimestamps,
     ) -> Result<()> {
         recorder.begin(Repeats::Never)?;
-        timed.begin(recorder, self.commands.len())?;
+        timestamps.begin(recorder, self.commands.len())?;
         let mut command_index = 0;
         for (index, command) in self.commands.iter().enumerate() {
-            let record =
-                |recorder: &mut Recorder| record_command(recorder, core.tools(), &self.store, table, command);
+            let record = |recorder: &mut Recorder| {
+                record_command(recorder, core.recorders(), &self.store, table, command)
+            };
             let recorded = match command {
                 Command::Dispatch(dispatch) => {
-                    timed.dispatch(recorder, profile, &self.store, dispatch, Some(command_index), record)
+                    timestamps.dispatch(recorder, profile, &self.store, dispatch, Some(command_index), record)
                 }
                 _ => record(recorder),
             };
             recorded.context(|| in_command(index))?;
             command_index += u32::from(is_described(command));
         }
-        timed.end(recorder);
+        timestamps.end(recorder);
         recorder.end()
     }
 }
@@ -229,10 +231,10 @@ mod tests {
     const LARGE: u64 = 64 << 20;
 
     /// A binding table with new memory.
-    fn table(core: &Core, length: u64) -> [Option<Place>; 1] {
+    fn table(core: &Core, length: u64) -> [Option<MemoryRange>; 1] {
         let kind = core.memory().kind(&BufferParams::default().canonical()).unwrap();
         let allocation = Arc::new(core.memory().allocate(kind, length, 0).unwrap());
-        [Some(Place::within(&allocation, Range { offset: 0, length }))]
+        [Some(MemoryRange::within(&allocation, Range { offset: 0, length }))]
     }
 
     /// Commands that fill what is bound.
@@ -273,7 +275,7 @@ mod tests {
         for _ in 0..20 {
             let large = table(&core, LARGE);
             drop(commands.bake(&core, &large, None).unwrap());
-            let block = large[0].as_ref().map(|place| Arc::downgrade(place.allocation().block())).unwrap();
+            let block = large[0].as_ref().map(|range| Arc::downgrade(range.allocation().block())).unwrap();
             drop(large);
             assert_eq!(block.strong_count(), 0);
             // The commands of memory that was freed make room.

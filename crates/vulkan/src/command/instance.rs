@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 use rehal_base::Result;
 use smallvec::SmallVec;
 
-use super::{Place, Recorder};
+use super::{MemoryRange, Recorder};
 use crate::memory::Block;
 use crate::queue::Uses;
 
@@ -19,8 +19,8 @@ pub(crate) struct Instance {
 pub(super) type Key = SmallVec<[[u64; 3]; 8]>;
 
 /// The key of a binding table.
-pub(super) fn key_of(table: &[Option<Place>]) -> Key {
-    table.iter().map(|place| place.as_ref().map_or([0; 3], Place::key)).collect()
+pub(super) fn key_of(table: &[Option<MemoryRange>]) -> Key {
+    table.iter().map(|place| place.as_ref().map_or([0; 3], MemoryRange::key)).collect()
 }
 
 impl Instance {

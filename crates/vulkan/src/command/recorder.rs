@@ -10,7 +10,7 @@ use rehal_hal::Executable;
 
 use super::barriers::Barrier;
 use super::staging::Staging;
-use super::{Place, Tools};
+use super::{MemoryRange, RecorderPool};
 use crate::error::failure;
 use crate::executable::{Pipeline, Slots};
 use crate::gpu::Gpu;
@@ -30,10 +30,19 @@ pub(crate) struct Recorder {
     executables: Vec<Executable>,
     /// The pipeline that is bound.
     bound: vk::Pipeline,
-    /// Timestamps: the pool, how many it has, and how many are written.
-    queries: (vk::QueryPool, u32, u32),
+    timestamps: TimestampPool,
     /// Labels that are not ended.
     open_labels: u32,
+}
+
+/// Timestamp queries.
+#[derive(Default)]
+struct TimestampPool {
+    pool: vk::QueryPool,
+    /// Queries of the pool.
+    capacity: u32,
+    /// Queries that the commands write, from the first.
+    written: u32,
 }
 
 /// Descriptor sets of a pool.
@@ -69,7 +78,7 @@ impl Recorder {
             blocks: Vec::new(),
             executables: Vec::new(),
             bound: vk::Pipeline::null(),
-            queries: (vk::QueryPool::null(), 0, 0),
+            timestamps: TimestampPool::default(),
             open_labels: 0,
         });
         let info = vk::CommandBufferAllocateInfo::default()
@@ -177,8 +186,8 @@ impl Recorder {
     }
 
     /// Keeps memory alive with the commands. Fails if it is of another device.
-    pub(crate) fn keep(&mut self, place: &Place) -> Result<()> {
-        let block = place.allocation().block();
+    pub(crate) fn keep(&mut self, range: &MemoryRange) -> Result<()> {
+        let block = range.allocation().block();
         if !self.blocks.iter().any(|kept| Arc::ptr_eq(kept, block)) {
             block.require(&self.gpu)?;
             self.blocks.push(block.clone());
@@ -187,16 +196,16 @@ impl Recorder {
     }
 
     /// Keeps memory alive that the commands write. Fails also if it must not be written.
-    fn keep_written(&mut self, place: &Place) -> Result<()> {
-        place.allocation().block().require_writable()?;
-        self.keep(place)
+    fn keep_written(&mut self, range: &MemoryRange) -> Result<()> {
+        range.allocation().block().require_writable()?;
+        self.keep(range)
     }
 
     /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks with one allocation,
     /// which are freed with their buffer. Returns them.
-    pub(crate) fn lend(&mut self, table: &[Option<Place>]) -> Vec<Weak<Block>> {
-        let places = table.iter().flatten().map(Place::allocation);
-        let large: Vec<_> = places.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
+    pub(crate) fn lend(&mut self, table: &[Option<MemoryRange>]) -> Vec<Weak<Block>> {
+        let ranges = table.iter().flatten().map(MemoryRange::allocation);
+        let large: Vec<_> = ranges.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
         let is_large = |block: &Arc<Block>| large.iter().any(|it| Arc::ptr_eq(it, block));
         self.blocks.extract_if(.., |block| is_large(block)).map(|block| Arc::downgrade(&block)).collect()
     }
@@ -228,7 +237,12 @@ impl Recorder {
     }
 
     /// Fills with a pattern of 1, 2 or 4 bytes, to which the range is aligned.
-    pub(crate) fn fill(&mut self, tools: &Tools, target: &Place, pattern: &[u8]) -> Result<()> {
+    pub(crate) fn fill(
+        &mut self,
+        recorders: &RecorderPool,
+        target: &MemoryRange,
+        pattern: &[u8],
+    ) -> Result<()> {
         let (start, end) = (target.offset(), target.offset() + target.length());
         if start == end {
             return Ok(());
@@ -247,7 +261,7 @@ impl Recorder {
         let mut regions: smallvec::SmallVec<[vk::BufferCopy; 6]> = smallvec::SmallVec::new();
         let mut source = vk::Buffer::null();
         for offset in edges {
-            let byte = tools.byte(at(offset));
+            let byte = recorders.byte(at(offset));
             self.keep(&byte)?;
             source = byte.allocation().block().buffer();
             regions.push(vk::BufferCopy { src_offset: byte.offset(), dst_offset: offset, size: 1 });
@@ -260,7 +274,12 @@ impl Recorder {
     }
 
     /// Writes bytes, as many as the range has.
-    pub(crate) fn update(&mut self, tools: &Tools, target: &Place, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn update(
+        &mut self,
+        recorders: &RecorderPool,
+        target: &MemoryRange,
+        bytes: &[u8],
+    ) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -274,12 +293,12 @@ impl Recorder {
             }
             return Ok(());
         }
-        let staged = self.staging.write(tools, bytes, 4)?;
+        let staged = self.staging.write(recorders, bytes, 4)?;
         self.copy(&staged, target)
     }
 
     /// Copies a range to another of the same length, which it does not overlap.
-    pub(crate) fn copy(&mut self, source: &Place, target: &Place) -> Result<()> {
+    pub(crate) fn copy(&mut self, source: &MemoryRange, target: &MemoryRange) -> Result<()> {
         if target.length() == 0 {
             return Ok(());
         }
@@ -321,7 +340,7 @@ impl Recorder {
     /// Begins with at most `count` timestamps.
     pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
         let functions = self.gpu.functions();
-        let (pool, capacity, written) = &mut self.queries;
+        let TimestampPool { pool, capacity, written } = &mut self.timestamps;
         *written = 0;
         if *capacity < count {
             let count = count.next_power_of_two().max(64);
@@ -344,7 +363,7 @@ impl Recorder {
 
     /// Writes a timestamp when what is before it has passed a stage.
     pub(crate) fn timestamp(&mut self, stage: vk::PipelineStageFlags) {
-        let (pool, capacity, written) = &mut self.queries;
+        let TimestampPool { pool, capacity, written } = &mut self.timestamps;
         if *written < *capacity {
             // SAFETY: recording has begun; the query was reset by these commands and is written once.
             unsafe { self.gpu.functions().cmd_write_timestamp(self.commands, stage, *pool, *written) };
@@ -354,7 +373,7 @@ impl Recorder {
 
     /// The timestamps of commands that are complete.
     pub(crate) fn read_timestamps(&self) -> Result<Vec<u64>> {
-        let (pool, _, written) = self.queries;
+        let TimestampPool { pool, written, .. } = self.timestamps;
         let mut ticks = vec![0_u64; written as usize];
         if ticks.is_empty() {
             return Ok(ticks);
@@ -369,28 +388,28 @@ impl Recorder {
     /// Binds a pipeline with its constants and bindings. `executable`, whose pipeline it is, is kept.
     pub(crate) fn bind(
         &mut self,
-        tools: &Tools,
+        recorders: &RecorderPool,
         executable: &Executable,
         pipeline: &Pipeline,
         constants: &[u8],
-        bindings: &[Place],
+        bindings: &[MemoryRange],
     ) -> Result<()> {
         self.keep_executable(executable);
         // Kernels may write to all that is bound.
-        bindings.iter().try_for_each(|place| self.keep_written(place))?;
+        bindings.iter().try_for_each(|range| self.keep_written(range))?;
         match pipeline.slots() {
             Slots::Descriptors => self.bind_descriptors(pipeline, bindings)?,
             Slots::Addresses(layout) => {
                 let mut table = Vec::with_capacity(8 * bindings.len());
-                for (ordinal, place) in bindings.iter().enumerate() {
+                for (ordinal, range) in bindings.iter().enumerate() {
                     layout
-                        .check(ordinal, place.address(), place.length())
+                        .check(ordinal, range.address(), range.length())
                         .context(|| format!("binding {ordinal}"))?;
-                    table.extend(place.address().to_le_bytes());
+                    table.extend(range.address().to_le_bytes());
                 }
                 let mut root = layout.root(0);
                 if !table.is_empty() {
-                    let staged = self.staging.write(tools, &table, 16)?;
+                    let staged = self.staging.write(recorders, &table, 16)?;
                     self.keep(&staged)?;
                     root = layout.root(staged.address());
                 }
@@ -428,25 +447,25 @@ impl Recorder {
         }
     }
 
-    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[Place]) -> Result<()> {
+    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[MemoryRange]) -> Result<()> {
         let slots = pipeline.descriptors();
         if slots.is_empty() && pipeline.set_layouts().is_empty() {
             return Ok(());
         }
         let buffers: smallvec::SmallVec<[vk::DescriptorBufferInfo; 8]> = bindings
             .iter()
-            .map(|place| {
+            .map(|range| {
                 // Kernels access whole words, and allocations have them; a range of nothing is not allowed.
-                let is_empty = place.length() == 0;
+                let is_empty = range.length() == 0;
                 vk::DescriptorBufferInfo {
-                    buffer: place.allocation().block().buffer(),
-                    offset: if is_empty { place.allocation().offset() } else { place.offset() },
-                    range: place.length().max(4).next_multiple_of(4),
+                    buffer: range.allocation().block().buffer(),
+                    offset: if is_empty { range.allocation().offset() } else { range.offset() },
+                    range: range.length().max(4).next_multiple_of(4),
                 }
             })
             .collect();
-        for (place, slot) in bindings.iter().zip(slots) {
-            slot.check(place.offset(), place.length())?;
+        for (range, slot) in bindings.iter().zip(slots) {
+            slot.check(range.offset(), range.length())?;
         }
         let pushed = self.gpu.push_descriptors().zip(pipeline.pushed_set()).map(|(_, set)| set);
         let sets = match pushed {
@@ -530,7 +549,7 @@ impl Recorder {
     }
 
     /// Runs as many workgroups of what is bound as three words in a buffer say then.
-    pub(crate) fn dispatch_indirect(&mut self, count: &Place) -> Result<()> {
+    pub(crate) fn dispatch_indirect(&mut self, count: &MemoryRange) -> Result<()> {
         if count.length() < 12 {
             return Err(Error::out_of_range(format!(
                 "a workgroup count has 12 bytes, not {}",
@@ -559,7 +578,7 @@ impl Drop for Recorder {
             for pool in &self.descriptors {
                 functions.destroy_descriptor_pool(*pool, None);
             }
-            functions.destroy_query_pool(self.queries.0, None);
+            functions.destroy_query_pool(self.timestamps.pool, None);
             functions.destroy_command_pool(self.pool, None);
         }
     }

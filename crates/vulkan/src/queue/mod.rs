@@ -31,10 +31,10 @@ use rehal_hal::{KeptSubmission, SemaphoreBackend, Timeline, defer_callbacks};
 pub(crate) use frontier::{Frontier, LANES};
 pub(crate) use progress::Progress;
 
-use crate::command::{Instance, Recorder, Tools};
+use crate::command::{Instance, Recorder, RecorderPool};
 use crate::gpu::Gpu;
 use crate::memory::{Block, Memory, Pool};
-use crate::profile::{Ticks, Timed};
+use crate::profile::{SubmissionTimestamps, Ticks};
 use crate::semaphore::VulkanSemaphore;
 use faults::Faults;
 use lane::Lane;
@@ -44,7 +44,7 @@ use tracks::Tracks;
 /// The work of a device: what is issued, in flight and complete.
 pub(crate) struct Core {
     gpu: Arc<Gpu>,
-    tools: Tools,
+    recorders: RecorderPool,
     pool: Pool,
     lanes: Vec<Lane>,
     state: Mutex<State>,
@@ -84,7 +84,7 @@ impl State {
     /// Adds a submission behind those that need no more than it does. So those of a single lane are in the order in which they
     /// are complete, and what a submission waits for is before it.
     fn insert(&mut self, entry: Entry) {
-        let is_before = |it: &Entry| it.needs.is_reached(&entry.needs);
+        let is_before = |it: &Entry| it.needs.is_included_in(&entry.needs);
         let index = self.entries.iter().rposition(is_before).map_or(0, |index| index + 1);
         self.entries.insert(index, entry);
     }
@@ -109,7 +109,7 @@ pub(crate) struct Uses {
     /// Memory.
     pub(crate) blocks: Vec<Arc<Block>>,
     /// What the recorder times for a profile.
-    pub(crate) timed: Option<Timed>,
+    pub(crate) timestamps: Option<SubmissionTimestamps>,
     /// Receives the recorder's timestamp.
     pub(crate) sampled: Option<Arc<AtomicU64>>,
 }
@@ -150,7 +150,7 @@ impl Core {
         let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),
-            tools: Tools::create(&memory)?,
+            recorders: RecorderPool::create(&memory)?,
             pool: Pool::default(),
             lanes,
             state: Mutex::default(),
@@ -175,7 +175,7 @@ impl Core {
 
     /// Its memory.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
-        self.tools.memory()
+        self.recorders.memory()
     }
 
     /// What queues have deallocated.
@@ -184,8 +184,8 @@ impl Core {
     }
 
     /// What recording commands needs.
-    pub(crate) fn tools(&self) -> &Tools {
-        &self.tools
+    pub(crate) fn recorders(&self) -> &RecorderPool {
+        &self.recorders
     }
 
     /// The timestamps of the device.
@@ -297,7 +297,7 @@ impl Core {
         if let Some(first) = relief {
             while !self.wait(&first, None) {}
             self.settle();
-        } else if needs.is_reached(&self.completed()) {
+        } else if needs.is_included_in(&self.completed()) {
             self.settle();
         }
         Ok(needs)

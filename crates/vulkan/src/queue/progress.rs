@@ -140,8 +140,8 @@ fn describe_late(state: &State, late: &Frontier, completed: &Frontier) -> String
     let names: Vec<_> = state
         .entries
         .iter()
-        .filter(|entry| entry.needs.is_reached(&late.joined(completed)))
-        .filter(|entry| !entry.needs.is_reached(completed))
+        .filter(|entry| entry.needs.is_included_in(&late.joined(completed)))
+        .filter(|entry| !entry.needs.is_included_in(completed))
         .take(4)
         .map(|entry| crate::command::describe(&entry.kept))
         .collect();

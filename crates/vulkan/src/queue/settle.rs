@@ -33,7 +33,7 @@ impl Core {
         let is_single = self.lanes.len() == 1;
         let mut index = 0;
         while let Some(entry) = state.entries.get(index) {
-            if entry.needs.is_reached(&completed) {
+            if entry.needs.is_included_in(&completed) {
                 settling.ready.extend(state.entries.remove(index).map(|entry| (entry, Ok(()))));
             } else if is_single {
                 // What is behind it needs no less.
@@ -55,7 +55,7 @@ impl Core {
         state.tracks.clear();
         let mut settling = self.settling.lock();
         settling.ready.extend(state.entries.drain(..).map(|entry| {
-            let is_complete = entry.needs.is_reached(&completed);
+            let is_complete = entry.needs.is_included_in(&completed);
             (entry, if is_complete { Ok(()) } else { Err(error.clone()) })
         }));
         drop((settling, state));
@@ -101,15 +101,15 @@ impl Core {
             return;
         }
         if let (Some(recorder), Ok(())) = (&uses.recorder, outcome) {
-            if let (Some(timed), Some(profile)) = (&uses.timed, kept.profile()) {
-                timed.report(profile, recorder, &self.ticks);
+            if let (Some(timestamps), Some(profile)) = (&uses.timestamps, kept.profile()) {
+                timestamps.report(profile, recorder, &self.ticks);
             }
             if let (Some(sampled), Ok(ticks)) = (&uses.sampled, recorder.read_timestamps()) {
                 sampled.store(ticks.first().copied().unwrap_or(0), Ordering::Release);
             }
         }
         // What was used is free before those that wait for the signals ask for more.
-        self.tools.recycle(uses);
+        self.recorders.recycle(uses);
         kept.promise().settle(outcome);
         self.give_spare(kept);
     }
