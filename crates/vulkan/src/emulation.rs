@@ -20,6 +20,8 @@ pub struct Emulation {
     pub missing_extensions: &'static [&'static str],
     /// Whether queues have no timestamps.
     pub has_no_timestamps: bool,
+    /// Whether the device has no events, as some that translate Vulkan have not.
+    pub has_no_events: bool,
 }
 
 /// Memory types. All are memory of the device that is emulated, which has one type that does everything.

@@ -141,6 +141,12 @@ impl Gpu {
         self.physical.has_extension(name)
     }
 
+    /// Whether the device has events for certain.
+    pub(crate) fn has_events(&self) -> bool {
+        // Its features would tell, but marks for the watchdog are the only use.
+        !self.has(c"VK_KHR_portability_subset") && !self.physical.emulation.has_no_events
+    }
+
     /// Whether buffers have addresses on the device.
     pub(crate) fn has_addresses(&self) -> bool {
         self.has_addresses

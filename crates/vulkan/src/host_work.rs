@@ -8,7 +8,7 @@ use rehal_hal::{HostCallFlags, HostMemory, KeptSubmission, QueueOp, Store};
 use crate::command::{MemoryRange, Repeats};
 use crate::executor::ExecutorHandle;
 use crate::memory::Allocation;
-use crate::queue::{Core, Frontier, Uses, Work};
+use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// Bytes that are staged at once.
 const CHUNK: u64 = 4 << 20;
@@ -237,7 +237,7 @@ fn copy(core: &Arc<Core>, source: &MemoryRange, target: &MemoryRange) -> Result<
         commands: recorder.commands(),
         uses: Uses { recorder: Some(recorder), ..Uses::default() },
     };
-    let work = core.issue(core.take_spare(), Frontier::default(), Some(work))?;
+    let work = core.issue(core.take_spare(), Frontier::default(), Some(work), Origin::Program)?;
     core.flush()?;
     Ok(work)
 }

@@ -14,7 +14,7 @@ use crate::command::{Recorder, Repeats, VulkanCommands};
 use crate::error::failure;
 use crate::executable::VulkanExecutable;
 use crate::gpu::Gpu;
-use crate::queue::{Core, Frontier, Uses, Work};
+use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// The kinds of data that devices report: times only if their queues have timestamps.
 pub(crate) fn supported(gpu: &Gpu) -> ProfileData {
@@ -254,7 +254,12 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     let commands = recorder.commands();
     let sampled = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let uses = Uses { recorder: Some(recorder), sampled: Some(sampled.clone()), ..Uses::default() };
-    let work = core.issue(core.take_spare(), Frontier::default(), Some(Work { lane: 0, commands, uses }))?;
+    let work = core.issue(
+        core.take_spare(),
+        Frontier::default(),
+        Some(Work { lane: 0, commands, uses }),
+        Origin::Program,
+    )?;
     while !core.wait(&work, None) {}
     let host_after_ns = now_ns();
     core.settle();

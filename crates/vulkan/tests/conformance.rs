@@ -69,6 +69,7 @@ impl Emulated {
                 is_vulkan_1_2: true,
                 has_no_features: true,
                 has_no_timestamps: true,
+                has_no_events: true,
                 missing_extensions: &[
                     "VK_KHR_push_descriptor",
                     "VK_EXT_external_memory_host",

@@ -112,15 +112,34 @@ impl VulkanCommands {
         Ok((instance.commands(), uses_of(&instance)))
     }
 
-    /// The functions that it dispatches, for messages.
-    pub(super) fn function_names(&self) -> String {
-        let Some(recording) = self.ready.get() else { return String::new() };
-        let names = recording.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
-            _ => None,
-        });
-        let names: Vec<_> = names.take(4).collect();
-        names.join(", ")
+    /// Its dispatches, for messages: the one that follows as many as are complete, if that is known, or some of them.
+    pub(super) fn describe(&self, completed: Option<usize>) -> String {
+        let Some(recording) = self.ready.get() else { return "a command buffer".into() };
+        let names = || {
+            recording.commands.iter().filter_map(|command| match command {
+                Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
+                _ => None,
+            })
+        };
+        let count = names().count();
+        let executing = completed.and_then(|completed| Some((completed, names().nth(completed)?)));
+        match (executing, count) {
+            (_, 0) => "a command buffer without dispatches".into(),
+            (Some((completed, name)), _) => {
+                format!("dispatch of {name}, dispatch {} of {count} of a command buffer", completed + 1)
+            }
+            (None, 1) => format!("a command buffer with a dispatch of {}", names().collect::<String>()),
+            // All are complete, or that is not known.
+            (None, _) => {
+                let listed: Vec<_> = names().take(4).collect();
+                let more = if count > listed.len() {
+                    format!(" and {} more", count - listed.len())
+                } else {
+                    String::new()
+                };
+                format!("a command buffer with one of dispatches of {}{more}", listed.join(", "))
+            }
+        }
     }
 }
 
@@ -141,11 +160,22 @@ impl Recording {
         repeats: Repeats,
     ) -> Result<()> {
         recorder.begin(repeats)?;
+        self.begin_marks(recorder, core)?;
         for (index, command) in self.commands.iter().enumerate() {
             record_command(recorder, core.recorders(), &self.store, table, command)
                 .context(|| in_command(index))?;
+            mark(recorder, core, command);
         }
         recorder.end()
+    }
+
+    /// Begins to mark the dispatches that are complete, if the watchdog may have to name the one that is not.
+    fn begin_marks(&self, recorder: &mut Recorder, core: &Core) -> Result<()> {
+        if !core.has_watchdog() {
+            return Ok(());
+        }
+        let dispatches = self.commands.iter().filter(|command| matches!(command, Command::Dispatch(_)));
+        recorder.begin_marks(dispatches.count())
     }
 
     /// Records the commands once, with timestamps.
@@ -159,6 +189,7 @@ impl Recording {
     ) -> Result<()> {
         recorder.begin(Repeats::Never)?;
         timestamps.begin(recorder, self.commands.len())?;
+        self.begin_marks(recorder, core)?;
         let mut command_index = 0;
         for (index, command) in self.commands.iter().enumerate() {
             let record = |recorder: &mut Recorder| {
@@ -171,10 +202,18 @@ impl Recording {
                 _ => record(recorder),
             };
             recorded.context(|| in_command(index))?;
+            mark(recorder, core, command);
             command_index += u32::from(is_described(command));
         }
         timestamps.end(recorder);
         recorder.end()
+    }
+}
+
+/// Marks the end of a dispatch for the watchdog.
+fn mark(recorder: &mut Recorder, core: &Core, command: &Command<Indexed>) {
+    if core.has_watchdog() && matches!(command, Command::Dispatch(_)) {
+        recorder.mark();
     }
 }
 

@@ -34,6 +34,11 @@ impl Instance {
         self.lent.iter().any(|block| block.strong_count() == 0)
     }
 
+    /// What has recorded the commands.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     /// The commands, for a submission that owns the instance.
     pub(crate) fn commands(&self) -> ash::vk::CommandBuffer {
         self.recorder.commands()
@@ -89,7 +94,7 @@ impl Instances {
 
 /// What a submission of baked commands uses.
 pub(super) fn uses_of(instance: &Arc<Instance>) -> Uses {
-    Uses { _instance: Some(instance.clone()), ..Uses::default() }
+    Uses { instance: Some(instance.clone()), ..Uses::default() }
 }
 
 /// The outcome of looking for baked commands.

@@ -130,17 +130,16 @@ pub(super) fn record_command(
     }
 }
 
-/// What a submission does, for messages: its operation, and the functions that it dispatches.
-pub(crate) fn describe(kept: &KeptSubmission) -> String {
+/// What a submission does, for messages: its operation, and the functions that it dispatches; if it is known how many dispatches
+/// are complete, the one that is not.
+pub(crate) fn describe(kept: &KeptSubmission, completed: Option<usize>) -> String {
     let store = kept.store();
     match kept.op() {
         QueueOp::Dispatch(dispatch) => format!("dispatch of {}", function_name(store, dispatch)),
         QueueOp::Execute { command_buffer, .. } => {
             let commands = &store.command_buffers[*command_buffer as usize];
-            super::VulkanCommands::of(commands).map_or_else(
-                |_| "a command buffer".into(),
-                |commands| format!("a command buffer with dispatches of {}", commands.function_names()),
-            )
+            super::VulkanCommands::of(commands)
+                .map_or_else(|_| "a command buffer".into(), |commands| commands.describe(completed))
         }
         operation => operation.name().into(),
     }

@@ -31,6 +31,10 @@ pub(crate) struct Recorder {
     /// The pipeline that is bound.
     bound: vk::Pipeline,
     timestamps: TimestampPool,
+    /// Events that tell which dispatches are complete.
+    marks: Vec<vk::Event>,
+    /// How many of them the commands set, from the first.
+    marked: usize,
     /// Labels that are not ended.
     open_labels: u32,
 }
@@ -43,6 +47,48 @@ struct TimestampPool {
     capacity: u32,
     /// Queries that the commands write, from the first.
     written: u32,
+}
+
+impl TimestampPool {
+    fn begin(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, count: u32) -> Result<()> {
+        let functions = gpu.functions();
+        self.written = 0;
+        if self.capacity < count {
+            let count = count.next_power_of_two().max(64);
+            let info =
+                vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
+            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
+            unsafe { functions.destroy_query_pool(self.pool, None) };
+            (self.pool, self.capacity) = (vk::QueryPool::null(), 0);
+            // SAFETY: the structure lives until the call returns.
+            self.pool = unsafe { functions.create_query_pool(&info, None) }
+                .map_err(|error| failure("creating a query pool", error))?;
+            self.capacity = count;
+        }
+        // SAFETY: recording has begun.
+        unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        Ok(())
+    }
+
+    fn write(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, stage: vk::PipelineStageFlags) {
+        if self.written < self.capacity {
+            // SAFETY: recording has begun; the query was reset by these commands and is written once.
+            unsafe { gpu.functions().cmd_write_timestamp(commands, stage, self.pool, self.written) };
+            self.written += 1;
+        }
+    }
+
+    fn read(&self, gpu: &Gpu) -> Result<Vec<u64>> {
+        let mut ticks = vec![0_u64; self.written as usize];
+        if ticks.is_empty() {
+            return Ok(ticks);
+        }
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: the commands have written as many queries.
+        unsafe { gpu.functions().get_query_pool_results(self.pool, 0, &mut ticks, flags) }
+            .map_err(|error| failure("reading timestamps", error))?;
+        Ok(ticks)
+    }
 }
 
 /// Descriptor sets of a pool.
@@ -79,6 +125,8 @@ impl Recorder {
             executables: Vec::new(),
             bound: vk::Pipeline::null(),
             timestamps: TimestampPool::default(),
+            marks: Vec::new(),
+            marked: 0,
             open_labels: 0,
         });
         let info = vk::CommandBufferAllocateInfo::default()
@@ -150,6 +198,7 @@ impl Recorder {
             Repeats::Always => vk::CommandBufferUsageFlags::SIMULTANEOUS_USE,
         });
         self.bound = vk::Pipeline::null();
+        self.marked = 0;
         // SAFETY: the command buffer is new or was reset, and its pool is this thread's while `self` is borrowed.
         unsafe { self.gpu.functions().begin_command_buffer(self.commands, &info) }
             .map_err(|error| failure("recording commands", error))
@@ -339,50 +388,63 @@ impl Recorder {
 
     /// Begins with at most `count` timestamps.
     pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
-        let functions = self.gpu.functions();
-        let TimestampPool { pool, capacity, written } = &mut self.timestamps;
-        *written = 0;
-        if *capacity < count {
-            let count = count.next_power_of_two().max(64);
-            let info =
-                vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
-            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
-            unsafe {
-                functions.destroy_query_pool(*pool, None);
-                (*pool, *capacity) = (vk::QueryPool::null(), 0);
-                *pool = functions
-                    .create_query_pool(&info, None)
-                    .map_err(|error| failure("creating a query pool", error))?;
-            }
-            *capacity = count;
-        }
-        // SAFETY: recording has begun.
-        unsafe { functions.cmd_reset_query_pool(self.commands, *pool, 0, *capacity) };
-        Ok(())
+        self.timestamps.begin(&self.gpu, self.commands, count)
     }
 
     /// Writes a timestamp when what is before it has passed a stage.
     pub(crate) fn timestamp(&mut self, stage: vk::PipelineStageFlags) {
-        let TimestampPool { pool, capacity, written } = &mut self.timestamps;
-        if *written < *capacity {
-            // SAFETY: recording has begun; the query was reset by these commands and is written once.
-            unsafe { self.gpu.functions().cmd_write_timestamp(self.commands, stage, *pool, *written) };
-            *written += 1;
-        }
+        self.timestamps.write(&self.gpu, self.commands, stage);
     }
 
     /// The timestamps of commands that are complete.
     pub(crate) fn read_timestamps(&self) -> Result<Vec<u64>> {
-        let TimestampPool { pool, written, .. } = self.timestamps;
-        let mut ticks = vec![0_u64; written as usize];
-        if ticks.is_empty() {
-            return Ok(ticks);
+        self.timestamps.read(&self.gpu)
+    }
+
+    /// Begins with at most `count` marks, if the device has events.
+    pub(crate) fn begin_marks(&mut self, count: usize) -> Result<()> {
+        self.marked = 0;
+        if !self.gpu.has_events() {
+            return Ok(());
         }
-        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
-        // SAFETY: the commands have written as many queries.
-        unsafe { self.gpu.functions().get_query_pool_results(pool, 0, &mut ticks, flags) }
-            .map_err(|error| failure("reading timestamps", error))?;
-        Ok(ticks)
+        let functions = self.gpu.functions();
+        while self.marks.len() < count {
+            // SAFETY: the structure lives until the call returns.
+            let event = unsafe { functions.create_event(&vk::EventCreateInfo::default(), None) }
+                .map_err(|error| failure("creating an event", error))?;
+            self.marks.push(event);
+        }
+        for event in &self.marks[..count] {
+            // SAFETY: recording has begun, and the event lives as long as the commands.
+            unsafe { functions.cmd_reset_event(self.commands, *event, vk::PipelineStageFlags::ALL_COMMANDS) };
+        }
+        Ok(())
+    }
+
+    /// Marks that what is before it is complete, for a host that looks while the commands execute. Events order nothing, and the
+    /// host reads them without waiting, which some drivers do for queries.
+    pub(crate) fn mark(&mut self) {
+        if let Some(event) = self.marks.get(self.marked) {
+            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+            // SAFETY: recording has begun, and the event lives as long as the commands.
+            unsafe { self.gpu.functions().cmd_set_event(self.commands, *event, stages) };
+            self.marked += 1;
+        }
+    }
+
+    /// How many of the marks the device has passed; `None` if there are none, or that is not known. The commands have been
+    /// executing for long, so that marks of an earlier submission have been reset.
+    pub(crate) fn marks_passed(&self) -> Option<usize> {
+        let marks = self.marks.get(..self.marked).filter(|marks| !marks.is_empty())?;
+        for (index, event) in marks.iter().enumerate() {
+            // SAFETY: the event lives as long as the commands.
+            match unsafe { self.gpu.functions().get_event_status(*event) } {
+                Ok(true) => {}
+                Ok(false) => return Some(index),
+                Err(_) => return None,
+            }
+        }
+        Some(marks.len())
     }
 
     /// Binds a pipeline with its constants and bindings. `executable`, whose pipeline it is, is kept.
@@ -579,6 +641,7 @@ impl Drop for Recorder {
                 functions.destroy_descriptor_pool(*pool, None);
             }
             functions.destroy_query_pool(self.timestamps.pool, None);
+            self.marks.iter().for_each(|event| functions.destroy_event(*event, None));
             functions.destroy_command_pool(self.pool, None);
         }
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rehal_base::{Error, Result};
 use rehal_hal::{defer_callbacks, for_each_unwinding};
 
-use super::{Core, Entry};
+use super::{Core, Entry, Uses};
 
 /// Submissions whose work is complete, and who settles their signals.
 ///
@@ -34,7 +34,7 @@ impl Core {
         let mut index = 0;
         while let Some(entry) = state.entries.get(index) {
             if entry.needs.is_included_in(&completed) {
-                settling.ready.extend(state.entries.remove(index).map(|entry| (entry, Ok(()))));
+                settling.ready.extend(state.remove(index).map(|entry| (entry, Ok(()))));
             } else if is_single {
                 // What is behind it needs no less.
                 break;
@@ -42,7 +42,7 @@ impl Core {
                 index += 1;
             }
         }
-        state.is_demanded &= !state.entries.is_empty();
+        state.is_demanded &= !state.entries.is_empty() || !state.backlog.is_empty();
         drop((settling, state));
         self.settle_ready();
     }
@@ -54,9 +54,15 @@ impl Core {
         let mut state = self.state.lock();
         state.tracks.clear();
         let mut settling = self.settling.lock();
+        state.executing = 0;
+        let backlog = std::mem::take(&mut state.backlog);
         settling.ready.extend(state.entries.drain(..).map(|entry| {
             let is_complete = entry.needs.is_included_in(&completed);
             (entry, if is_complete { Ok(()) } else { Err(error.clone()) })
+        }));
+        settling.ready.extend(backlog.into_iter().map(|(kept, needs)| {
+            let entry = Entry { kept, needs, uses: Uses::default() };
+            (entry, Err(error.clone()))
         }));
         drop((settling, state));
         self.settle_ready();
@@ -92,7 +98,7 @@ impl Core {
     }
 
     fn finish(&self, entry: Entry, outcome: &Result<()>) {
-        let Entry { kept, _uses: uses, .. } = entry;
+        let Entry { kept, uses, .. } = entry;
         if self.gpu.is_stuck() {
             // The device may use them forever.
             std::mem::forget(uses);

@@ -218,7 +218,7 @@ impl Shader {
         &self.specialization_constants
     }
 
-    /// The texts with which recorders have marked that they have processed it (`OpModuleProcessed`).
+    /// The texts with which tools have marked that they have processed it (`OpModuleProcessed`).
     pub(super) fn processed(&self) -> &[String] {
         &self.processed
     }
