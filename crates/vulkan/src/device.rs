@@ -49,7 +49,12 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
         maps_device_memory: options.maps_device_memory,
     };
     Ok(Device::new(VulkanDevice {
-        info: DeviceInfo { driver: VULKAN.into(), name, is_synchronous: false },
+        info: DeviceInfo {
+            driver: VULKAN.into(),
+            name,
+            is_synchronous: false,
+            uses_host_memory: gpu.can_import(),
+        },
         options: options.clone(),
         profiler: Profiler::default(),
         pending: PendingSubmissions::new(move |kept| ready.run(Box::new(kept))),
