@@ -23,7 +23,7 @@ use rehal_hal::{
     Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::emulation::Emulation;
-use rehal_vulkan::{VulkanDriver, VulkanDriverOptions, VulkanOptions};
+use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
 
 fn device(options: VulkanOptions) -> Device {
@@ -114,7 +114,13 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
 fn message_of_the_watchdog(emulation: Emulation) -> String {
     let mut options = VulkanOptions::default();
     options.timeout = Some(Duration::from_secs(1));
-    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let sink = messages.clone();
+    let mut of_driver = VulkanDriverOptions::default();
+    of_driver.validation = true;
+    of_driver.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::emulating(of_driver, emulation));
     let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let flag = words(&device, 4);
@@ -153,6 +159,7 @@ fn message_of_the_watchdog(emulation: Emulation) -> String {
     queue.signal(&[second.at(1)]).execute(&commands, &[], 0).unwrap();
     let error = second.wait(1, Some(Duration::from_secs(60))).unwrap_err();
     assert_eq!(error.code(), StatusCode::DeadlineExceeded, "{error}");
+    assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
     error.message().to_string()
 }
 
