@@ -142,7 +142,7 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 mod tests {
     use rehal_base::{Error, StatusCode};
     use rehal_session::drivers;
-    use rehal_session::hal::{Device, DeviceSection, DriverBackend, OptionSet};
+    use rehal_session::hal::{Device, DeviceParameter, DeviceSection, DriverBackend, OptionSet};
 
     use super::*;
 
@@ -160,6 +160,10 @@ mod tests {
 
         fn availability(&self) -> Result<()> {
             self.0.clone()
+        }
+
+        fn parameters(&self) -> &'static [DeviceParameter] {
+            &[]
         }
 
         fn enumerate(&self) -> Result<Vec<DeviceDescription>> {

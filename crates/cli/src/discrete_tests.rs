@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
-use rehal_session::hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
+use rehal_session::hal::{
+    Device, DeviceDescription, DeviceParameter, Driver, DriverBackend, DriverRegistry, OptionSet,
+};
 
 use crate::tool::run_tool;
 use crate::tools;
@@ -23,6 +25,10 @@ impl DriverBackend for Discrete {
 
     fn availability(&self) -> Result<()> {
         self.0.availability()
+    }
+
+    fn parameters(&self) -> &'static [DeviceParameter] {
+        &[]
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {

@@ -85,13 +85,13 @@ impl<'s> Harness<'s> {
         self.run(|queue| queue.barrier(0))
     }
 
-    /// Buffer parameters of tests: transfers, dispatches and mappings.
+    /// Buffer parameters of tests: transfers, dispatches and mappings. The memory need not be coherent.
     pub(crate) fn mappable() -> BufferParams {
         BufferParams {
             usage: BufferParams::default().usage
                 | BufferUsage::DISPATCH_INDIRECT_PARAMETERS
                 | BufferUsage::MAPPING_SCOPED,
-            memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+            memory_type: MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE,
             ..BufferParams::default()
         }
     }

@@ -11,6 +11,7 @@
 
 mod check;
 pub mod discrete;
+mod group;
 mod harness;
 pub mod late;
 mod live;
@@ -19,6 +20,7 @@ mod subject;
 mod suite;
 mod test;
 
+pub use group::{GroupSubject, GroupTest, group_tests};
 pub use subject::{Capability, Expected, Kernel, Subject};
 pub use suite::tests;
 pub use test::Test;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, Range, Result, StatusCode};
 
 use crate::flags::*;
 use crate::profile::ProfiledAllocation;
@@ -239,7 +239,15 @@ impl Buffer {
         let range = Range { offset: 0, length: self.allocation.size };
         let access = MemoryAccess::READ | MemoryAccess::WRITE;
         // Each time, since it fails after a dealloca.
-        let memory = self.backend().map(&MappedRange { range, mode: MappingMode::PERSISTENT, access })?;
+        let mapped = MappedRange { range, mode: MappingMode::PERSISTENT, access };
+        let memory = self.backend().map(&mapped).map_err(|error| match error.code() {
+            // A recorder would not see what is written.
+            StatusCode::Unimplemented => Error::invalid_argument(format!(
+                "the buffer belongs to another device, which does not share its memory: {}",
+                error.message()
+            )),
+            _ => error,
+        })?;
         Ok(self.allocation.memory.get_or_init(|| Arc::new(memory)))
     }
 
@@ -313,7 +321,7 @@ impl Buffer {
         let params = &self.allocation.params;
         if !params.usage.contains(usage) {
             return Err(Error::new(
-                rehal_base::StatusCode::PermissionDenied,
+                StatusCode::PermissionDenied,
                 format!(
                     "buffer usage does not allow {:?} (allowed: {:?})",
                     usage.difference(params.usage),
@@ -323,7 +331,7 @@ impl Buffer {
         }
         if usage.intersects(DEVICE_USAGE) && !params.memory_type.contains(MemoryType::DEVICE_VISIBLE) {
             return Err(Error::new(
-                rehal_base::StatusCode::PermissionDenied,
+                StatusCode::PermissionDenied,
                 format!("the device cannot see memory of type {:?}", params.memory_type),
             ));
         }
@@ -339,7 +347,7 @@ impl Buffer {
             return Ok(());
         }
         Err(Error::new(
-            rehal_base::StatusCode::PermissionDenied,
+            StatusCode::PermissionDenied,
             format!("buffer access does not allow {access:?} (allowed: {allowed:?})"),
         ))
     }
@@ -376,7 +384,7 @@ impl Buffer {
         let mapping = Mapping { memory, mapped, buffer: self.clone(), is_mapped: true };
         if mapping.memory.length() != range.length {
             return Err(Error::new(
-                rehal_base::StatusCode::Internal,
+                StatusCode::Internal,
                 format!("the driver mapped {} bytes instead of {}", mapping.memory.length(), range.length),
             ));
         }
@@ -477,7 +485,7 @@ impl Mapping {
             return Ok(());
         }
         Err(Error::new(
-            rehal_base::StatusCode::PermissionDenied,
+            StatusCode::PermissionDenied,
             format!("mapped for {:?}, used for {access:?}", self.mapped.access),
         ))
     }

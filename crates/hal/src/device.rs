@@ -19,6 +19,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it has run.
     pub is_synchronous: bool,
+    /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map it.
+    pub uses_host_memory: bool,
 }
 
 /// A driver's implementation of a device. Every function may be called from any thread.

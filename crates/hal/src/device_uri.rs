@@ -19,8 +19,7 @@ pub struct DeviceUri<'a> {
     pub driver: &'a str,
     /// A path, an identifier or an index of a device; empty for the driver's default.
     pub path: &'a str,
-    /// Keys and values in order; a key without `=` has an empty value. The owner of the URI converts them to
-    /// the typed options that drivers take.
+    /// Keys and values in order; a key without `=` has an empty value. See [`crate::Driver::configure`].
     pub params: Vec<(&'a str, &'a str)>,
 }
 

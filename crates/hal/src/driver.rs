@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode, nearest};
 
 use crate::{Device, OptionSet};
 
@@ -27,6 +27,15 @@ pub struct DeviceSection {
     pub properties: Vec<(String, String)>,
 }
 
+/// A parameter of a driver's devices, as `key=value` in a URI: `driver://path?key=value`.
+#[derive(Debug)]
+pub struct DeviceParameter {
+    /// Its keys, which mean the same; the first is the one that messages name.
+    pub keys: &'static [&'static str],
+    /// Adds it to the options. Fails with `INVALID_ARGUMENT` for a value that it cannot have.
+    pub set: fn(OptionSet, &str) -> Result<OptionSet>,
+}
+
 /// A driver: finds devices of one kind on this machine and creates them. Every function may be called from
 /// any thread.
 ///
@@ -43,6 +52,9 @@ pub trait DriverBackend: Send + Sync {
     /// Whether it works on this machine; the error says why not: `UNAVAILABLE` for a missing library or
     /// kernel module, `UNIMPLEMENTED` for a driver that this build does not include.
     fn availability(&self) -> Result<()>;
+
+    /// The parameters that URIs of its devices may have.
+    fn parameters(&self) -> &'static [DeviceParameter];
 
     /// Its devices, in a stable order. Called only if available.
     fn enumerate(&self) -> Result<Vec<DeviceDescription>>;
@@ -93,6 +105,17 @@ impl Driver {
         self.0.enumerate().context(|| format!("driver '{}'", self.name()))
     }
 
+    /// Adds the parameters of a device's URI to `options`, in order, so that they override them. Fails with `INVALID_ARGUMENT`
+    /// for parameters that the driver does not have, and for values that they cannot have.
+    pub fn configure<T: AsRef<str>>(&self, options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
+        params.iter().try_fold(options, |options, (key, value)| {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            let found = self.0.parameters().iter().find(|parameter| parameter.keys.contains(&key));
+            let parameter = found.ok_or_else(|| self.no_such_parameter(key, value))?;
+            (parameter.set)(options, value).context(|| format!("parameter '{key}={value}'"))
+        })
+    }
+
     /// The URI of an enumerated device.
     pub fn uri(&self, device: &DeviceDescription) -> String {
         format!("{}://{}", self.name(), device.path)
@@ -130,6 +153,20 @@ impl Driver {
         by_path.or_else(by_identifier).or_else(by_index).ok_or_else(|| self.no_such_device(devices, which))
     }
 
+    fn no_such_parameter(&self, key: &str, value: &str) -> Error {
+        let name = self.name();
+        let known: Vec<_> =
+            self.0.parameters().iter().filter_map(|parameter| parameter.keys.first().copied()).collect();
+        if known.is_empty() {
+            let error = format!("driver '{name}' takes no parameters: '{key}={value}'");
+            return Error::invalid_argument(error).advise(format!("name it as '{name}'"));
+        }
+        let meant = nearest(key, known.iter().copied());
+        let meant = meant.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
+        Error::invalid_argument(format!("driver '{name}' has no parameter '{key}'"))
+            .advise(format!("{meant}its parameters: {}", known.join(", ")))
+    }
+
     fn no_such_device(&self, devices: &[DeviceDescription], which: &str) -> Error {
         /// Limit on the devices that an error lists.
         const LISTED: usize = 8;
@@ -158,6 +195,10 @@ impl DriverBackend for Missing {
 
     fn availability(&self) -> Result<()> {
         Err(Error::unimplemented(format!("this build has no '{}' driver", self.name)))
+    }
+
+    fn parameters(&self) -> &'static [DeviceParameter] {
+        &[]
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
@@ -190,6 +231,10 @@ pub(crate) mod tests {
         }
     }
 
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Count(u32);
+    impl crate::DeviceOptions for Count {}
+
     impl DriverBackend for Fake {
         fn name(&self) -> &str {
             self.name
@@ -201,6 +246,17 @@ pub(crate) mod tests {
 
         fn availability(&self) -> Result<()> {
             self.fault.clone().map_or(Ok(()), Err)
+        }
+
+        fn parameters(&self) -> &'static [DeviceParameter] {
+            const COUNT: DeviceParameter = DeviceParameter {
+                keys: &["count", "fake_count"],
+                set: |options, value| match value.parse() {
+                    Ok(count) => Ok(options.with(Count(count))),
+                    Err(_) => Err(Error::invalid_argument("not a number")),
+                },
+            };
+            if self.devices > 1 { &[COUNT] } else { &[] }
         }
 
         fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
@@ -272,6 +328,30 @@ pub(crate) mod tests {
         assert_eq!(driver.enumerate().unwrap_err().report(), reason.report());
         let error = driver.create_device("0", &OptionSet::default()).err().unwrap();
         assert_eq!(error.report(), reason.report());
+    }
+
+    #[test]
+    fn parameters_override_options() {
+        let driver = Driver::new(Fake::of("fake", 2));
+        let count = |params: &[(&str, &str)]| driver.configure(OptionSet::default().with(Count(7)), params);
+        for (params, expected) in [
+            (&[][..], 7),
+            (&[("count", "1")], 1),
+            (&[("fake_count", "2")], 2),
+            (&[("count", "1"), ("fake_count", "3")], 3),
+        ] {
+            assert_eq!(count(params).unwrap().get::<Count>(), Count(expected), "{params:?}");
+        }
+        let error = count(&[("coumt", "1")]).err().unwrap();
+        assert_eq!(
+            error.report(),
+            "INVALID_ARGUMENT; driver 'fake' has no parameter 'coumt'\n  \
+             try: did you mean 'count'? its parameters: count"
+        );
+        let error = count(&[("count", "x")]).err().unwrap();
+        assert_eq!(error.report(), "INVALID_ARGUMENT; not a number\n  at: parameter 'count=x'");
+        let error = Driver::new(Fake::of("fake", 1)).configure(OptionSet::default(), &[("count", "1")]);
+        assert_eq!(error.err().unwrap().message(), "driver 'fake' takes no parameters: 'count=1'");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
 pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
 pub use device_uri::DeviceUri;
-pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
+pub use driver::{DeviceDescription, DeviceParameter, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{
     Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, other_driver,

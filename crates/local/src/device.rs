@@ -96,7 +96,12 @@ impl LocalTask {
 }
 
 fn info(name: &str) -> DeviceInfo {
-    DeviceInfo { driver: name.into(), name: name.into(), is_synchronous: name == LOCAL_SYNC }
+    DeviceInfo {
+        driver: name.into(),
+        name: name.into(),
+        is_synchronous: name == LOCAL_SYNC,
+        uses_host_memory: true,
+    }
 }
 
 /// Whether a device is one of this crate: buffers that it imports are the imported memory, which only the processor accesses.

@@ -1,5 +1,5 @@
 use rehal_base::Result;
-use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
+use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
 
 use crate::executable::Plugins;
 use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
@@ -79,6 +79,10 @@ impl DriverBackend for LocalTaskDriver {
         Ok(())
     }
 
+    fn parameters(&self) -> &'static [DeviceParameter] {
+        &[]
+    }
+
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
         Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
     }
@@ -99,6 +103,10 @@ impl DriverBackend for LocalSyncDriver {
 
     fn availability(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn parameters(&self) -> &'static [DeviceParameter] {
+        &[]
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {

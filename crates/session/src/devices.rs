@@ -1,4 +1,4 @@
-use rehal_base::{Context, Error, Result, nearest};
+use rehal_base::{Context, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions};
@@ -52,11 +52,13 @@ pub struct DeviceSpec {
     uri: String,
     driver: Driver,
     path: String,
+    /// The URI's parameters, which override the options of the driver for this device.
+    params: Vec<(String, String)>,
 }
 
 impl DeviceSpec {
     /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
-    /// index.
+    /// index; with `?key=value&key=value`, parameters of this device alone, which override [`DeviceOptions::drivers`].
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -75,12 +77,9 @@ impl DeviceSpec {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
         driver.availability().advise(|| registry.available())?;
-        if !uri.params.is_empty() {
-            let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
-            return Err(Error::invalid_argument(error).advise(format!("name it as '{}'", driver.name())));
-        }
-        Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
+        driver.configure(OptionSet::default(), &uri.params)?;
+        let params = uri.params.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)?, params })
     }
 
     /// The URI by which it was found.
@@ -92,7 +91,12 @@ impl DeviceSpec {
 /// The default device of `local-task`, as in the reference.
 impl Default for DeviceSpec {
     fn default() -> Self {
-        Self { uri: LOCAL_TASK.into(), driver: Driver::new(LocalTaskDriver), path: String::new() }
+        Self {
+            uri: LOCAL_TASK.into(),
+            driver: Driver::new(LocalTaskDriver),
+            path: String::new(),
+            params: Vec::new(),
+        }
     }
 }
 
@@ -139,7 +143,8 @@ impl DeviceOptions {
     pub fn open(&self) -> Result<DeviceGroup> {
         let options = self.driver_options()?;
         let open = |device: &DeviceSpec| {
-            let opened = device.driver.create_device(&device.path, &options);
+            let options = device.driver.configure(options.clone(), &device.params);
+            let opened = options.and_then(|options| device.driver.create_device(&device.path, &options));
             opened.context(|| format!("device '{}'", device.uri))
         };
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)

@@ -8,8 +8,8 @@ use rehal_hal::profile::{MemoryEventKind, ProfileData, ProfileRequest, ProfiledS
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile,
-    KeptSubmission, Live, MemoryAccess, MemoryCounters, MemoryStatistics, Note, PendingSubmissions, Promise,
-    QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, unsupported,
+    KeptSubmission, Live, MemoryAccess, MemoryStatistics, Note, PendingSubmissions, Promise, QueueAffinity,
+    QueueOp, Semaphore, SemaphoreFlags, Submission, unsupported,
 };
 
 use crate::buffer::VulkanBuffer;
@@ -19,7 +19,7 @@ use crate::executable::{VulkanExecutable, format, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
 use crate::host_work::{self, is_for_host};
-use crate::issue::Issuer;
+use crate::issue::issue;
 use crate::physical::Physical;
 use crate::profile;
 use crate::queue::{Core, Frontier, Progress};
@@ -30,8 +30,6 @@ struct VulkanDevice {
     info: DeviceInfo,
     options: VulkanOptions,
     core: Arc<Core>,
-    issuer: Arc<Issuer>,
-    counters: Arc<MemoryCounters>,
     profiler: Profiler,
     // Dropped in this order: what waits fails, what the host does ends, and what the device does is complete.
     pending: PendingSubmissions,
@@ -44,20 +42,20 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
     let name = physical.name();
     let gpu = Arc::new(Gpu::create(physical, options)?);
     let core = Core::create(&gpu, options.timeout)?;
-    let counters = Arc::<MemoryCounters>::default();
-    let issuer = Arc::new(Issuer::new(&core, &counters));
     let executor = Executor::new();
     let ready = Ready {
         core: core.clone(),
-        issuer: issuer.clone(),
         executor: executor.handle(),
         maps_device_memory: options.maps_device_memory,
     };
     Ok(Device::new(VulkanDevice {
-        info: DeviceInfo { driver: VULKAN.into(), name, is_synchronous: false },
+        info: DeviceInfo {
+            driver: VULKAN.into(),
+            name,
+            is_synchronous: false,
+            uses_host_memory: gpu.can_import(),
+        },
         options: options.clone(),
-        issuer,
-        counters,
         profiler: Profiler::default(),
         pending: PendingSubmissions::new(move |kept| ready.run(Box::new(kept))),
         executor,
@@ -69,7 +67,6 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
 /// What happens with submissions that had to wait.
 struct Ready {
     core: Arc<Core>,
-    issuer: Arc<Issuer>,
     executor: ExecutorHandle,
     maps_device_memory: bool,
 }
@@ -89,7 +86,7 @@ impl Ready {
             }
         };
         // Waiters get a failure from the signals.
-        let _ = self.issuer.issue(kept, after);
+        let _ = issue(&self.core, kept, after);
     }
 }
 
@@ -231,7 +228,7 @@ impl DeviceBackend for VulkanDevice {
         let granted = self.grant(params)?;
         let kind = self.core.memory().kind(&params)?;
         let allocation = self.core.pool().allocate_new(&self.core, kind, size, params.min_alignment)?;
-        let counted = self.counters.count(granted.memory_type, size);
+        let counted = self.core.counters().count(granted.memory_type, size);
         let buffer = VulkanBuffer::allocated(allocation, counted);
         Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
     }
@@ -254,7 +251,7 @@ impl DeviceBackend for VulkanDevice {
         let allocation = self.core.memory().import(memory)?;
         let kind = allocation.block().kind();
         let granted = crate::memory::grant(kind, params, true);
-        let counted = self.counters.count(granted.memory_type, 0);
+        let counted = self.core.counters().count(granted.memory_type, 0);
         let buffer = VulkanBuffer::allocated(allocation, counted);
         Ok(self.host_buffer(MemoryEventKind::Import, granted, size, buffer))
     }
@@ -336,7 +333,7 @@ impl DeviceBackend for VulkanDevice {
         if is_for_host {
             host_work::run(&self.core, &self.executor.handle(), self.options.maps_device_memory, kept)?;
         } else {
-            self.issuer.issue(kept, after)?;
+            issue(&self.core, kept, after)?;
         }
         Ok(created)
     }
@@ -348,7 +345,7 @@ impl DeviceBackend for VulkanDevice {
         self.pending.fail_stranded();
         self.core.pool().release(&self.core.completed(), 0);
         self.core.trim();
-        self.core.tools().trim();
+        self.core.recorders().trim();
         self.core.memory().trim();
         Ok(())
     }
@@ -381,7 +378,7 @@ impl DeviceBackend for VulkanDevice {
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        Some(self.counters.statistics())
+        Some(self.core.counters().statistics())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,11 +1,13 @@
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
+use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
 
 use crate::describe::describe;
+use crate::emulation::Emulation;
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::physical::Physical;
 use crate::{device, loader};
@@ -71,6 +73,38 @@ pub struct VulkanOptions {
     pub maps_device_memory: bool,
     /// Fails the device if a submission executes for longer. Default: never.
     pub timeout: Option<Duration>,
+    /// Limits of a cache that the driver does not have; see [`ReplayCache`].
+    pub replay_cache: ReplayCache,
+}
+
+/// The limits that the reference's driver has for its cache of recorded command buffers. They are checked, so that what it
+/// refuses is refused, and have no effect: command buffers of this driver are recorded once for each binding table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayCache {
+    /// Limit on the instances of a queue; 0 for no cache. Default: 16.
+    pub instances: u32,
+    /// Limit on the bytes that they publish. Default: 64 MiB.
+    pub publication_bytes: u64,
+    /// Idle instances of a command buffer that a trim retains, at most `instances` if there is a cache. Default: 1.
+    pub retained_instances: u32,
+}
+
+impl Default for ReplayCache {
+    fn default() -> Self {
+        Self { instances: 16, publication_bytes: 64 << 20, retained_instances: 1 }
+    }
+}
+
+impl ReplayCache {
+    fn check(self) -> Result<()> {
+        if self.instances == 0 || self.retained_instances <= self.instances {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "a trim cannot retain {} cached instances of a command buffer: the cache has at most {}",
+            self.retained_instances, self.instances
+        )))
+    }
 }
 
 impl Default for VulkanOptions {
@@ -83,16 +117,81 @@ impl Default for VulkanOptions {
             prefers_dedicated_queue: true,
             maps_device_memory: true,
             timeout: None,
+            replay_cache: ReplayCache::default(),
         }
     }
 }
 
 impl DeviceOptions for VulkanOptions {}
 
+/// Sets an option to the value of a parameter.
+fn set(options: OptionSet, set: impl FnOnce(&mut VulkanOptions) -> Result<()>) -> Result<OptionSet> {
+    let mut of_driver: VulkanOptions = options.get();
+    set(&mut of_driver)?;
+    Ok(options.with(of_driver))
+}
+
+fn number<T: FromStr>(value: &str) -> Result<T> {
+    value.parse().map_err(|_| {
+        let bits = 8 * size_of::<T>();
+        Error::invalid_argument(format!("'{value}' is not a number of {bits} bits without sign"))
+    })
+}
+
+fn dispatch_abis(value: &str) -> Result<DispatchAbis> {
+    match value.trim() {
+        "descriptor" | "descriptors" => Ok(DispatchAbis::Descriptor),
+        "bda" | "buffer-device-address" => Ok(DispatchAbis::BufferDeviceAddress),
+        "all" => Ok(DispatchAbis::All),
+        _ => Err(Error::invalid_argument(format!("'{value}' is none of descriptor, bda and all"))),
+    }
+}
+
+/// The parameters of URIs, with the reference's names.
+const PARAMETERS: [DeviceParameter; 4] = [
+    DeviceParameter {
+        keys: &["dispatch_abi", "vulkan_dispatch_abi"],
+        set: |options, value| {
+            set(options, |it| {
+                it.dispatch_abis = dispatch_abis(value)?;
+                Ok(())
+            })
+        },
+    },
+    DeviceParameter {
+        keys: &["cached_bda_replay_instances", "vulkan_cached_bda_replay_instances"],
+        set: |options, value| {
+            set(options, |it| {
+                it.replay_cache.instances = number(value)?;
+                Ok(())
+            })
+        },
+    },
+    DeviceParameter {
+        keys: &["cached_bda_replay_publication_bytes", "vulkan_cached_bda_replay_publication_bytes"],
+        set: |options, value| {
+            set(options, |it| {
+                it.replay_cache.publication_bytes = number(value)?;
+                Ok(())
+            })
+        },
+    },
+    DeviceParameter {
+        keys: &["retained_cached_bda_replay_instances", "vulkan_retained_cached_bda_replay_instances"],
+        set: |options, value| {
+            set(options, |it| {
+                it.replay_cache.retained_instances = number(value)?;
+                Ok(())
+            })
+        },
+    },
+];
+
 /// The driver of Vulkan devices. The loader is opened when it is first asked for its availability.
 #[derive(Default)]
 pub struct VulkanDriver {
     options: VulkanDriverOptions,
+    emulation: Emulation,
     /// Shared by all devices.
     instance: OnceLock<Result<Arc<Instance>>>,
 }
@@ -101,6 +200,12 @@ impl VulkanDriver {
     /// A driver with these options.
     pub fn new(options: VulkanDriverOptions) -> Self {
         Self { options, ..Self::default() }
+    }
+
+    /// A driver whose devices look like others, for tests.
+    #[doc(hidden)]
+    pub fn emulating(options: VulkanDriverOptions, emulation: Emulation) -> Self {
+        Self { options, emulation, ..Self::default() }
     }
 
     fn instance(&self) -> Result<&Arc<Instance>> {
@@ -114,7 +219,7 @@ impl VulkanDriver {
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
         let handles = instance.physical_devices()?.into_iter();
-        usable(handles.map(|handle| Physical::query(instance, handle)))
+        usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))
     }
 }
 
@@ -147,12 +252,17 @@ impl DriverBackend for VulkanDriver {
         self.instance().map(drop)
     }
 
+    fn parameters(&self) -> &'static [DeviceParameter] {
+        &PARAMETERS
+    }
+
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
         Ok(self.devices()?.iter().map(describe).collect())
     }
 
     fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
         let options: VulkanOptions = options.get();
+        options.replay_cache.check()?;
         let devices = self.devices()?;
         let mut found = devices.into_iter().filter(|it| path.is_empty() || it.path() == path);
         let chosen = if path.is_empty() {
@@ -179,5 +289,56 @@ mod tests {
         assert_eq!(usable::<u32>([].into_iter()).unwrap(), []);
         let error = usable::<u32>([failed("a"), failed("b")].into_iter()).unwrap_err();
         assert_eq!(error.message(), "a");
+    }
+
+    fn configured(params: &[(&str, &str)]) -> Result<VulkanOptions> {
+        let driver = rehal_hal::Driver::new(VulkanDriver::default());
+        let options = VulkanOptions { dispatch_abis: DispatchAbis::Descriptor, ..VulkanOptions::default() };
+        Ok(driver.configure(OptionSet::default().with(options), params)?.get())
+    }
+
+    #[test]
+    fn parameters_of_uris_set_options() {
+        for (value, expected) in [
+            ("descriptor", DispatchAbis::Descriptor),
+            ("descriptors", DispatchAbis::Descriptor),
+            ("bda", DispatchAbis::BufferDeviceAddress),
+            (" buffer-device-address ", DispatchAbis::BufferDeviceAddress),
+            ("all", DispatchAbis::All),
+        ] {
+            for key in ["dispatch_abi", "vulkan_dispatch_abi"] {
+                assert_eq!(configured(&[(key, value)]).unwrap().dispatch_abis, expected, "{key}={value}");
+            }
+        }
+        assert_eq!(configured(&[]).unwrap().dispatch_abis, DispatchAbis::Descriptor);
+        let cache = configured(&[
+            ("cached_bda_replay_instances", "3"),
+            ("vulkan_cached_bda_replay_publication_bytes", "18446744073709551615"),
+            ("retained_cached_bda_replay_instances", "2"),
+        ]);
+        let expected = ReplayCache { instances: 3, publication_bytes: u64::MAX, retained_instances: 2 };
+        assert_eq!(cache.unwrap().replay_cache, expected);
+        for (key, value) in [
+            ("dispatch_abi", "BDA"),
+            ("dispatch_abi", ""),
+            ("cached_bda_replay_instances", "-1"),
+            ("cached_bda_replay_instances", "4294967296"),
+            ("retained_cached_bda_replay_instances", ""),
+            ("cached_bda_replay_publication_bytes", "1k"),
+            ("cached_bda_replay", "1"),
+        ] {
+            assert!(configured(&[(key, value)]).is_err(), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn more_retained_than_cached_instances_are_refused() {
+        let cache = |instances, retained_instances| ReplayCache {
+            instances,
+            retained_instances,
+            ..ReplayCache::default()
+        };
+        assert!(cache(2, 2).check().is_ok() && cache(0, 3).check().is_ok());
+        assert!(cache(2, 3).check().is_err());
     }
 }

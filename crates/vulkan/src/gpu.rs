@@ -141,6 +141,12 @@ impl Gpu {
         self.physical.has_extension(name)
     }
 
+    /// Whether the device has events for certain.
+    pub(crate) fn has_events(&self) -> bool {
+        // Its features would tell, but marks for the watchdog are the only use.
+        !self.has(c"VK_KHR_portability_subset") && !self.physical.emulation.has_no_events
+    }
+
     /// Whether buffers have addresses on the device.
     pub(crate) fn has_addresses(&self) -> bool {
         self.has_addresses
@@ -151,9 +157,17 @@ impl Gpu {
         self.import.is_some()
     }
 
-    /// The queue families: of dispatches, and of transfers if it is another.
+    /// The queue family of each lane: of dispatches, and of transfers if it is another.
     pub(crate) fn families(&self) -> &[u32] {
         &self.families
+    }
+
+    /// The queue families that share memory, each once.
+    pub(crate) fn distinct_families(&self) -> &[u32] {
+        match &*self.families {
+            [first, second] if first == second => &self.families[..1],
+            families => families,
+        }
     }
 
     /// Alignment of every buffer in bytes, a power of two: what descriptors and kernels assume.
@@ -235,7 +249,7 @@ impl Gpu {
             )
         };
         outcome.result().map_err(|error| failure("importing memory of the host", error))?;
-        Ok(properties.memory_type_bits)
+        Ok(self.physical.emulation.types(properties.memory_type_bits))
     }
 
     /// The memory type for memory of the host, of those in `types`.
@@ -307,7 +321,10 @@ fn families(physical: &Physical, options: &VulkanOptions) -> Result<Vec<u32>> {
     let compute = physical
         .compute_family(options.prefers_dedicated_queue)
         .ok_or_else(|| Error::unimplemented(format!("device '{}' has no compute queue", physical.name())))?;
-    let transfer = physical.transfer_family().filter(|family| *family != compute);
+    let transfer = match physical.emulation.has_transfer_family {
+        true => Some(compute),
+        false => physical.transfer_family().filter(|family| *family != compute),
+    };
     Ok([Some(compute), transfer].into_iter().flatten().collect())
 }
 
@@ -373,6 +390,8 @@ fn create_device(
     extensions: &[*const c_char],
 ) -> Result<ash::Device> {
     let priorities = [1.0];
+    let mut families = families.to_vec();
+    families.dedup();
     let queues: Vec<_> = families
         .iter()
         .map(|family| {
@@ -412,6 +431,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::VulkanDriverOptions;
+    use crate::emulation::Emulation;
     use crate::instance::Instance;
 
     /// The first device of the machine.
@@ -419,7 +439,7 @@ pub(crate) mod tests {
         let entry = crate::loader::load(&[]).unwrap();
         let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
         let handle = instance.physical_devices().unwrap()[0];
-        let physical = Physical::query(&instance, handle).unwrap();
+        let physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::{HostCallFlags, HostMemory, KeptSubmission, QueueOp, Store};
 
-use crate::command::{Place, Repeats};
+use crate::command::{MemoryRange, Repeats};
 use crate::executor::ExecutorHandle;
 use crate::memory::Allocation;
-use crate::queue::{Core, Frontier, Uses, Work};
+use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// Bytes that are staged at once.
 const CHUNK: u64 = 4 << 20;
@@ -103,7 +103,7 @@ fn transfer(
     direction: Direction,
     access: &Access<'_>,
 ) -> Result<()> {
-    let place = Place::resolve(core.memory(), store, &[], reference)?;
+    let range = MemoryRange::resolve(core.memory(), store, &[], reference)?;
     let is_visible = match reference.binding {
         rehal_hal::Binding::Direct(index) => {
             let params = store.buffers[index as usize].params();
@@ -111,20 +111,20 @@ fn transfer(
         }
         rehal_hal::Binding::Slot(_) => false,
     };
-    if is_visible && let Some(memory) = place.allocation().map(place.range()) {
+    if is_visible && let Some(memory) = range.allocation().map(range.range()) {
         match direction {
-            Direction::ToHost => place.allocation().invalidate(place.range())?,
-            Direction::ToDevice => place.allocation().invalidate_edges(place.range())?,
+            Direction::ToHost => range.allocation().invalidate(range.range())?,
+            Direction::ToDevice => range.allocation().invalidate_edges(range.range())?,
         }
         access(0, &memory, memory.whole())?;
         if direction == Direction::ToDevice {
-            place.allocation().flush(place.range())?;
+            range.allocation().flush(range.range())?;
         }
         return Ok(());
     }
     match direction {
-        Direction::ToDevice => read_staged(core, &place, access),
-        Direction::ToHost => write_staged(core, &place, access),
+        Direction::ToDevice => read_staged(core, &range, access),
+        Direction::ToHost => write_staged(core, &range, access),
     }
 }
 
@@ -138,15 +138,15 @@ struct Chunk {
 
 impl Chunk {
     fn allocate(core: &Core, length: u64) -> Result<Self> {
-        let allocation = Arc::new(core.tools().allocate_staging(length)?);
+        let allocation = Arc::new(core.recorders().allocate_staging(length)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
         Ok(Self { allocation, memory, until: Frontier::default() })
     }
 
-    fn part(&self, length: u64) -> Place {
-        Place::within(&self.allocation, Range { offset: 0, length })
+    fn part(&self, length: u64) -> MemoryRange {
+        MemoryRange::within(&self.allocation, Range { offset: 0, length })
     }
 }
 
@@ -156,7 +156,7 @@ fn chunks(core: &Core, length: u64) -> Result<Vec<Chunk>> {
 }
 
 /// Reads a file into memory that the host cannot map: while the device copies a piece, the next is read.
-fn read_staged(core: &Arc<Core>, target: &Place, access: &Access<'_>) -> Result<()> {
+fn read_staged(core: &Arc<Core>, target: &MemoryRange, access: &Access<'_>) -> Result<()> {
     let mut chunks = chunks(core, target.length())?;
     let outcome = pieces(target.length()).enumerate().try_for_each(|(index, piece)| {
         let count = chunks.len();
@@ -172,7 +172,7 @@ fn read_staged(core: &Arc<Core>, target: &Place, access: &Access<'_>) -> Result<
 }
 
 /// Writes memory that the host cannot map to a file: while a piece is written, the device copies the next.
-fn write_staged(core: &Arc<Core>, source: &Place, access: &Access<'_>) -> Result<()> {
+fn write_staged(core: &Arc<Core>, source: &MemoryRange, access: &Access<'_>) -> Result<()> {
     let mut chunks = chunks(core, source.length())?;
     let all: Vec<_> = pieces(source.length()).collect();
     let count = chunks.len();
@@ -226,9 +226,9 @@ fn wait_for_all(core: &Core, chunks: &[Chunk]) -> Result<()> {
 }
 
 /// Copies on the queue for transfers; returns the work.
-fn copy(core: &Arc<Core>, source: &Place, target: &Place) -> Result<Frontier> {
+fn copy(core: &Arc<Core>, source: &MemoryRange, target: &MemoryRange) -> Result<Frontier> {
     let lane = core.lane_count() - 1;
-    let mut recorder = core.tools().take_recorder(core.gpu().families()[lane])?;
+    let mut recorder = core.recorders().take_recorder(core.gpu().families()[lane])?;
     recorder.begin(Repeats::Never)?;
     recorder.copy(source, target)?;
     recorder.end()?;
@@ -237,7 +237,7 @@ fn copy(core: &Arc<Core>, source: &Place, target: &Place) -> Result<Frontier> {
         commands: recorder.commands(),
         uses: Uses { recorder: Some(recorder), ..Uses::default() },
     };
-    let work = core.issue(core.take_spare(), Frontier::default(), Some(work))?;
+    let work = core.issue(core.take_spare(), Frontier::default(), Some(work), Origin::Program)?;
     core.flush()?;
     Ok(work)
 }

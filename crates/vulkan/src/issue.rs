@@ -3,40 +3,48 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_hal::{Buffer, Indexed, KeptSubmission, MemoryCounters, QueueAffinity, QueueOp};
+use rehal_hal::{Buffer, Indexed, KeptSubmission, QueueAffinity, QueueOp};
 
 use crate::buffer::VulkanBuffer;
-use crate::command::{Place, Recorder, Repeats, VulkanCommands, record_operation};
-use crate::profile::Timed;
-use crate::queue::{Core, Frontier, Uses, Work};
+use crate::command::{MemoryRange, Recorder, Repeats, VulkanCommands, record_operation};
+use crate::profile::SubmissionTimestamps;
+use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// The affinity of the queue for transfers.
 const TRANSFER_QUEUE: QueueAffinity = 1 << 1;
 
-/// Issues submissions of a device.
-pub(crate) struct Issuer {
-    core: Arc<Core>,
-    counters: Arc<MemoryCounters>,
+/// Issues a submission after the work of `after`, or keeps it until earlier ones are complete, if too many are outstanding. If it
+/// fails, so do the signals.
+pub(crate) fn issue(core: &Arc<Core>, kept: Box<KeptSubmission>, after: Frontier) -> Result<()> {
+    if let Some(profile) = kept.profile() {
+        profile.ready();
+    }
+    let has_commands =
+        !matches!(kept.op(), QueueOp::Barrier { .. } | QueueOp::Alloca { .. } | QueueOp::Dealloca { .. });
+    let ready = if has_commands { core.defer(kept, after) } else { Some(kept) };
+    ready.map_or(Ok(()), |kept| issue_now(core, kept, after, Origin::Program))
 }
 
-impl Issuer {
-    /// For a device.
-    pub(crate) fn new(core: &Arc<Core>, counters: &Arc<MemoryCounters>) -> Self {
-        Self { core: core.clone(), counters: counters.clone() }
+/// Issues a submission after the work of `after`. If it fails, so do the signals.
+pub(crate) fn issue_now(
+    core: &Arc<Core>,
+    kept: Box<KeptSubmission>,
+    after: Frontier,
+    origin: Origin,
+) -> Result<()> {
+    let work = Preparation { core }.prepare(&kept, &after).map_err(|error| error.context(kept.op().name()));
+    match work {
+        Ok(work) => core.issue(kept, after, work, origin).map(drop),
+        Err(error) => Err(core.fail(kept, error)),
     }
+}
 
-    /// Issues a submission after the work of `after`. If it fails, so do the signals.
-    pub(crate) fn issue(&self, kept: Box<KeptSubmission>, after: Frontier) -> Result<()> {
-        if let Some(profile) = kept.profile() {
-            profile.ready();
-        }
-        let work = self.prepare(&kept, &after).map_err(|error| error.context(kept.op().name()));
-        match work {
-            Ok(work) => self.core.issue(kept, after, work).map(drop),
-            Err(error) => Err(self.core.fail(kept, error)),
-        }
-    }
+/// Prepares submissions of a device.
+struct Preparation<'c> {
+    core: &'c Arc<Core>,
+}
 
+impl Preparation<'_> {
     /// Does what the host does of a submission, and records what the device does.
     fn prepare(&self, kept: &KeptSubmission, after: &Frontier) -> Result<Option<Work>> {
         let store = kept.store();
@@ -58,25 +66,26 @@ impl Issuer {
                 Ok(None)
             }
             QueueOp::Execute { command_buffer, bindings, .. } => {
-                let table = Place::table(self.core.memory(), store, bindings.of(&store.lists.buffer_refs))?;
+                let table =
+                    MemoryRange::table(self.core.memory(), store, bindings.of(&store.lists.buffer_refs))?;
                 let commands = VulkanCommands::of(&store.command_buffers[*command_buffer as usize])?;
                 if commands.is_empty()? {
                     return Ok(None);
                 }
-                let (commands, mut uses) = commands.bake(&self.core, &table, kept.profile())?;
-                for place in table.iter().flatten() {
-                    uses.blocks.push(place.allocation().block().clone());
+                let (commands, mut uses) = commands.bake(self.core, &table, kept.profile())?;
+                for range in table.iter().flatten() {
+                    uses.blocks.push(range.allocation().block().clone());
                 }
                 Ok(Some(Work { lane: 0, commands, uses }))
             }
             operation => {
                 let lane = self.lane(kept, operation);
-                let mut recorder = self.core.tools().take_recorder(self.core.gpu().families()[lane])?;
+                let mut recorder = self.core.recorders().take_recorder(self.core.gpu().families()[lane])?;
                 recorder.begin(Repeats::Never)?;
-                let timed = self.record(&mut recorder, kept, operation)?;
+                let timestamps = self.record(&mut recorder, kept, operation)?;
                 recorder.end()?;
                 let commands = recorder.commands();
-                let uses = Uses { recorder: Some(recorder), timed, ..Uses::default() };
+                let uses = Uses { recorder: Some(recorder), timestamps, ..Uses::default() };
                 Ok(Some(Work { lane, commands, uses }))
             }
         }
@@ -88,24 +97,25 @@ impl Issuer {
         recorder: &mut Recorder,
         kept: &KeptSubmission,
         operation: &QueueOp<Indexed>,
-    ) -> Result<Option<Timed>> {
-        let (store, tools) = (kept.store(), self.core.tools());
+    ) -> Result<Option<SubmissionTimestamps>> {
+        let (store, recorders) = (kept.store(), self.core.recorders());
         let family = recorder.family();
-        let timed = kept.profile().and_then(|profile| Timed::of(profile, self.core.gpu(), family));
-        let (Some(mut timed), Some(profile)) = (timed, kept.profile()) else {
-            record_operation(recorder, tools, store, &[], operation)?;
+        let timestamps =
+            kept.profile().and_then(|profile| SubmissionTimestamps::of(profile, self.core.gpu(), family));
+        let (Some(mut timestamps), Some(profile)) = (timestamps, kept.profile()) else {
+            record_operation(recorder, recorders, store, &[], operation)?;
             return Ok(None);
         };
-        timed.begin(recorder, 1)?;
-        let record = |recorder: &mut Recorder| record_operation(recorder, tools, store, &[], operation);
+        timestamps.begin(recorder, 1)?;
+        let record = |recorder: &mut Recorder| record_operation(recorder, recorders, store, &[], operation);
         match operation {
             QueueOp::Dispatch(dispatch) => {
-                timed.dispatch(recorder, profile, store, dispatch, None, record)?;
+                timestamps.dispatch(recorder, profile, store, dispatch, None, record)?;
             }
             _ => record(recorder)?,
         }
-        timed.end(recorder);
-        Ok(Some(timed))
+        timestamps.end(recorder);
+        Ok(Some(timestamps))
     }
 
     /// Transfers run on the queue for transfers if they ask for it and there is one.
@@ -121,9 +131,9 @@ impl Issuer {
         let allocation = self
             .core
             .pool()
-            .allocate(&self.core, kind, created.size(), params.min_alignment, after)
+            .allocate(self.core, kind, created.size(), params.min_alignment, after)
             .context(|| format!("a transient buffer of {} bytes", created.size()))?;
-        let counted = self.counters.count(params.memory_type, created.size());
+        let counted = self.core.counters().count(params.memory_type, created.size());
         VulkanBuffer::of(created)?.allocate(allocation, counted)
     }
 

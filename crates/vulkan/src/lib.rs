@@ -10,6 +10,8 @@ mod command;
 mod describe;
 mod device;
 mod driver;
+#[doc(hidden)]
+pub mod emulation;
 mod error;
 pub mod executable;
 mod executor;
@@ -24,5 +26,5 @@ mod profile;
 mod queue;
 mod semaphore;
 
-pub use driver::{DispatchAbis, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+pub use driver::{DispatchAbis, ReplayCache, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 pub use instance::{DebugMessage, DebugSeverity, DebugSink};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Error, Result, StatusCode};
 
+use crate::emulation::Emulation;
 use crate::error::failure;
 use crate::instance::Instance;
 
@@ -34,6 +35,8 @@ pub(crate) struct Physical {
     pub(crate) import_alignment: u64,
     /// Whether the clocks of device and host can be read at the same time.
     pub(crate) has_calibrated_clock: bool,
+    /// How it differs from what Vulkan says of it.
+    pub(crate) emulation: Emulation,
 }
 
 /// What a device can do with subgroups.
@@ -64,8 +67,12 @@ pub(crate) struct Features {
 }
 
 impl Physical {
-    /// Queries a device.
-    pub(crate) fn query(instance: &Arc<Instance>, handle: vk::PhysicalDevice) -> Result<Self> {
+    /// Queries a device, which is made to look like another.
+    pub(crate) fn query(
+        instance: &Arc<Instance>,
+        handle: vk::PhysicalDevice,
+        emulation: &Emulation,
+    ) -> Result<Self> {
         let functions = instance.functions();
         // SAFETY: the handle is one of the instance's devices.
         let (properties, queue_families, memory, extensions) = unsafe {
@@ -93,12 +100,14 @@ impl Physical {
             max_allocation_bytes: 1 << 30,
             features: Features::default(),
             queue_families,
-            memory,
+            memory: emulation.memory(memory),
             extensions: extensions.iter().map(name).collect(),
             max_push_descriptors: 0,
             import_alignment: 0,
             has_calibrated_clock: false,
+            emulation: emulation.clone(),
         };
+        emulation.restrict(&mut physical);
         // The structures below are of Vulkan 1.2.
         if properties.api_version >= vk::API_VERSION_1_2 {
             physical.query_properties();
@@ -249,7 +258,7 @@ impl Physical {
         let core = features.features;
         // The copies outlive the chain.
         (v11.p_next, v12.p_next) = (std::ptr::null_mut(), std::ptr::null_mut());
-        self.features = Features {
+        self.features = self.emulation.features(Features {
             core,
             v11: vk::PhysicalDeviceVulkan11Features { _marker: std::marker::PhantomData, ..v11 },
             v12: vk::PhysicalDeviceVulkan12Features { _marker: std::marker::PhantomData, ..v12 },
@@ -258,7 +267,7 @@ impl Physical {
             synchronization2: synchronization2.synchronization2 == vk::TRUE,
             integer_dot_product: dot.shader_integer_dot_product == vk::TRUE,
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
-        };
+        });
     }
 
     fn query_clock(&mut self) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::command::{Recorder, Repeats, VulkanCommands};
 use crate::error::failure;
 use crate::executable::VulkanExecutable;
 use crate::gpu::Gpu;
-use crate::queue::{Core, Frontier, Uses, Work};
+use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// The kinds of data that devices report: times only if their queues have timestamps.
 pub(crate) fn supported(gpu: &Gpu) -> ProfileData {
@@ -25,20 +25,20 @@ pub(crate) fn supported(gpu: &Gpu) -> ProfileData {
     }
 }
 
-/// What is timed of a submission: pairs of timestamps.
-pub(crate) struct Timed {
+/// The pairs of timestamps of a submission: of itself, and of its dispatches.
+pub(crate) struct SubmissionTimestamps {
     /// Whether the submission itself is, by the first pair.
     has_operation: bool,
-    dispatches: Vec<TimedDispatch>,
+    dispatches: Vec<DispatchTimestamps>,
     mask: u64,
 }
 
-struct TimedDispatch {
+struct DispatchTimestamps {
     command_index: Option<u32>,
     dispatch: ProfiledDispatch,
 }
 
-impl Timed {
+impl SubmissionTimestamps {
     /// What the session wants of a submission to a queue family; `None` for nothing.
     pub(crate) fn of(profile: &ProfiledSubmission, gpu: &Gpu, family: u32) -> Option<Self> {
         let has_operation = profile.session().wants(ProfileData::DEVICE_QUEUE_EVENTS);
@@ -79,7 +79,7 @@ impl Timed {
         record(recorder)?;
         recorder.timestamp(vk::PipelineStageFlags::BOTTOM_OF_PIPE);
         let dispatch = profiled_dispatch(store, dispatch, recorder.gpu());
-        self.dispatches.push(TimedDispatch { command_index, dispatch });
+        self.dispatches.push(DispatchTimestamps { command_index, dispatch });
         Ok(())
     }
 
@@ -245,7 +245,7 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
         return Ok(ClockSample { device_tick, host_before_ns: host_ns, host_after_ns: host_ns });
     }
     // A timestamp is written between two readings of the host's clock.
-    let mut recorder = core.tools().take_recorder(gpu.families()[0])?;
+    let mut recorder = core.recorders().take_recorder(gpu.families()[0])?;
     recorder.begin(Repeats::Never)?;
     recorder.begin_timestamps(1)?;
     recorder.timestamp(vk::PipelineStageFlags::BOTTOM_OF_PIPE);
@@ -254,7 +254,12 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     let commands = recorder.commands();
     let sampled = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let uses = Uses { recorder: Some(recorder), sampled: Some(sampled.clone()), ..Uses::default() };
-    let work = core.issue(core.take_spare(), Frontier::default(), Some(Work { lane: 0, commands, uses }))?;
+    let work = core.issue(
+        core.take_spare(),
+        Frontier::default(),
+        Some(Work { lane: 0, commands, uses }),
+        Origin::Program,
+    )?;
     while !core.wait(&work, None) {}
     let host_after_ns = now_ns();
     core.settle();

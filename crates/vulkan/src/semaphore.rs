@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Registration, Semaphore, SemaphoreBackend, Timeline, WaitCallback};
 use smallvec::SmallVec;
 
 use crate::queue::{Core, Frontier};
+
+/// How long a thread waits before it looks whether more submissions can be issued.
+const BACKLOG_SLICE: Duration = Duration::from_millis(1);
 
 /// A semaphore. Its payload is that of a [`Timeline`] of the host, which the driver advances when the work that signals it is
 /// complete. It also knows what work will advance it, so that later work of the device waits on the device.
@@ -114,6 +117,19 @@ impl SemaphoreBackend for VulkanSemaphore {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let Some(work) = self.scheduled_at(value) else {
                 self.is_watched.store(true, Ordering::SeqCst);
+                if self.core.has_backlog() {
+                    // What signals it may be issued only when other work is complete, and the device's own thread may be busy
+                    // with a callback.
+                    self.core.settle();
+                    self.core.issue_backlog();
+                    let slice = left.map_or(BACKLOG_SLICE, |left| left.min(BACKLOG_SLICE));
+                    match self.timeline.wait(value, Some(slice)) {
+                        Err(error) if error.code() == StatusCode::DeadlineExceeded && left != Some(slice) => {
+                            continue;
+                        }
+                        outcome => return outcome,
+                    }
+                }
                 if self.scheduled_at(value).is_none() {
                     return self.timeline.wait(value, left);
                 }

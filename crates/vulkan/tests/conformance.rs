@@ -1,6 +1,6 @@
 //! The conformance suite on a Vulkan device, under the validation layer: with all that the device has, with memory that the host
-//! does not map, and with descriptors from pools; and without the layer, since threads wait in another way then. Any message of the
-//! layer fails a test.
+//! does not map, with descriptors from pools, and as if it were other hardware; and without the layer, since threads wait in another
+//! way then. Any message of the layer fails a test.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::Arguments;
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
-use rehal_cts::{Expected, Kernel, Subject};
+use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, Driver, Executable, ExecutableParams, OptionSet};
+use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use testing::Case;
 
@@ -24,25 +25,77 @@ struct Vulkan {
     is_validated: bool,
     maps_device_memory: bool,
     push_descriptors: bool,
+    emulated: Option<Emulated>,
 }
 
+/// Hardware that the machine does not have.
+#[derive(Clone, Copy)]
+enum Emulated {
+    /// A GPU with memory of its own that the host cannot map, and a queue for transfers.
+    Separate,
+    /// A GPU that shares the memory of the host without coherence, and cannot import memory.
+    Incoherent,
+    /// Vulkan 1.2 without any feature, extension or timestamp that the driver can do without.
+    Minimal,
+}
+
+const ALL: Vulkan =
+    Vulkan { is_validated: true, maps_device_memory: true, push_descriptors: true, emulated: None };
+
 /// What runs the suite, by prefix of the tests' names.
-const SUBJECTS: [(&str, Vulkan); 4] = [
-    ("", Vulkan { is_validated: true, maps_device_memory: true, push_descriptors: true }),
-    ("discrete/", Vulkan { is_validated: true, maps_device_memory: false, push_descriptors: true }),
-    ("pools/", Vulkan { is_validated: true, maps_device_memory: true, push_descriptors: false }),
-    ("unvalidated/", Vulkan { is_validated: false, maps_device_memory: true, push_descriptors: true }),
+const SUBJECTS: [(&str, Vulkan); 7] = [
+    ("", ALL),
+    ("discrete/", Vulkan { maps_device_memory: false, ..ALL }),
+    ("pools/", Vulkan { push_descriptors: false, ..ALL }),
+    ("unvalidated/", Vulkan { is_validated: false, ..ALL }),
+    ("separate/", Vulkan { emulated: Some(Emulated::Separate), ..ALL }),
+    ("incoherent/", Vulkan { emulated: Some(Emulated::Incoherent), ..ALL }),
+    ("minimal/", Vulkan { emulated: Some(Emulated::Minimal), ..ALL }),
 ];
 
-/// A driver with the layer and one without; all devices share their instances.
-fn driver(is_validated: bool) -> &'static Driver {
-    static DRIVERS: [OnceLock<Driver>; 2] = [OnceLock::new(), OnceLock::new()];
-    DRIVERS[usize::from(is_validated)].get_or_init(|| {
+impl Emulated {
+    fn emulation(self) -> Emulation {
+        match self {
+            Self::Separate => Emulation {
+                memory: Some(EmulatedMemory::Separate),
+                has_transfer_family: true,
+                ..Emulation::default()
+            },
+            Self::Incoherent => Emulation {
+                memory: Some(EmulatedMemory::Incoherent),
+                missing_extensions: &["VK_EXT_external_memory_host"],
+                ..Emulation::default()
+            },
+            Self::Minimal => Emulation {
+                is_vulkan_1_2: true,
+                has_no_features: true,
+                has_no_timestamps: true,
+                has_no_events: true,
+                missing_extensions: &[
+                    "VK_KHR_push_descriptor",
+                    "VK_EXT_external_memory_host",
+                    "VK_EXT_calibrated_timestamps",
+                    "VK_EXT_subgroup_size_control",
+                    "VK_KHR_shader_integer_dot_product",
+                    "VK_KHR_shader_non_semantic_info",
+                ],
+                ..Emulation::default()
+            },
+        }
+    }
+}
+
+/// Drivers with the layer and one without; all devices of a driver share its instance.
+fn driver(is_validated: bool, emulated: Option<Emulated>) -> &'static Driver {
+    static DRIVERS: [OnceLock<Driver>; 5] = [const { OnceLock::new() }; 5];
+    let index = emulated.map_or(usize::from(is_validated), |emulated| 2 + emulated as usize);
+    DRIVERS[index].get_or_init(|| {
         let mut options = VulkanDriverOptions::default();
         options.validation = is_validated;
         options.messages =
             Some(Arc::new(|message: &DebugMessage| MESSAGES.lock().push(message.text.clone())));
-        Driver::new(VulkanDriver::new(options))
+        let emulation = emulated.map(Emulated::emulation).unwrap_or_default();
+        Driver::new(VulkanDriver::emulating(options, emulation))
     })
 }
 
@@ -60,7 +113,7 @@ impl Subject for Vulkan {
         let mut options = VulkanOptions::default();
         options.maps_device_memory = self.maps_device_memory;
         options.push_descriptors = self.push_descriptors;
-        driver(self.is_validated).create_device("", &OptionSet::default().with(options))
+        driver(self.is_validated, self.emulated).create_device("", &OptionSet::default().with(options))
     }
 
     fn kernel(&self, kernel: Kernel, format: &str) -> Result<Vec<u8>> {
@@ -88,15 +141,26 @@ impl Subject for Vulkan {
             Expected::Fails("native/vulkan-spirv-fb/*", "kernels in C are machine code"),
             Expected::Fails("native/vulkan-spirv-bda-v1/*", "kernels in C are machine code"),
         ];
-        &NATIVE
+        const NO_IMPORT: Expected =
+            Expected::Lacks(Capability::HostMemory, "the device has no VK_EXT_external_memory_host");
+        const INCOHERENT: [Expected; 3] = [NATIVE[0], NATIVE[1], NO_IMPORT];
+        const MINIMAL: [Expected; 2] = [NATIVE[0], NO_IMPORT];
+        match self.emulated {
+            Some(Emulated::Incoherent) => &INCOHERENT,
+            Some(Emulated::Minimal) => &MINIMAL,
+            Some(Emulated::Separate) | None => &NATIVE,
+        }
     }
 }
 
 fn main() -> ExitCode {
     let mut cases = Vec::new();
     for (prefix, subject) in SUBJECTS {
+        // Without features, there are no addresses.
+        let is_minimal = matches!(subject.emulated, Some(Emulated::Minimal));
+        let formats = if is_minimal { &[DESCRIPTORS][..] } else { &[DESCRIPTORS, ADDRESSES] };
         let subject: Arc<dyn Subject> = Arc::new(subject);
-        cases.extend(rehal_cts::tests(&[DESCRIPTORS, ADDRESSES]).into_iter().map(|test| {
+        cases.extend(rehal_cts::tests(formats).into_iter().map(|test| {
             let subject = subject.clone();
             let name = format!("{prefix}{}", test.name());
             let run = move || {

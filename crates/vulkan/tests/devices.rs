@@ -17,12 +17,13 @@ use rehal_hal::profile::{
     WorkerSpan, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, FunctionInfo,
-    HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Queue, Semaphore,
-    SemaphoreFlags, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
+    Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
-use rehal_vulkan::{VulkanDriver, VulkanOptions};
+use rehal_vulkan::emulation::Emulation;
+use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
 
 fn device(options: VulkanOptions) -> Device {
@@ -110,6 +111,71 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
     // Other devices than llvmpipe need this for the kernel to end, so that the process can.
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
+}
+
+/// Submits a command buffer of four dispatches of which the third takes too long, and returns the watchdog's message.
+fn message_of_the_watchdog(emulation: Emulation) -> String {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_secs(1));
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let sink = messages.clone();
+    let mut of_driver = VulkanDriverOptions::default();
+    of_driver.validation = true;
+    of_driver.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::emulating(of_driver, emulation));
+    let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let flag = words(&device, 4);
+    let params = BufferParams {
+        usage: BufferParams::default().usage
+            | BufferUsage::DISPATCH_INDIRECT_PARAMETERS
+            | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    };
+    let count = device.allocate_buffer(params, 12).unwrap();
+    let set_count = |x: u32| count.write(0, &[x, 1, 1].map(u32::to_le_bytes).concat()).unwrap();
+    let bindings = [BufferRef::whole(&flag)];
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::DISPATCH,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    let indirect = WorkgroupCount::Indirect(BufferRef::whole(&count));
+    for workgroup_count in [WorkgroupCount::Static([1; 3]), WorkgroupCount::Static([1; 3]), indirect] {
+        let dispatch = Dispatch { workgroup_count, ..dispatch(&executable, &bindings) };
+        commands.record(&Command::Dispatch(dispatch)).unwrap();
+    }
+    commands.record(&Command::Dispatch(spin(&executable, &bindings, 1))).unwrap();
+    commands.end().unwrap();
+    let (queue, first, second) = (device.queue(QUEUE_AFFINITY_ANY), semaphore(&device), semaphore(&device));
+    // Executed before, so that there are marks of an earlier submission.
+    set_count(1);
+    queue.signal(&[first.at(1)]).execute(&commands, &[], 0).unwrap();
+    first.wait(1, Some(Duration::from_secs(60))).unwrap();
+    set_count(2000);
+    queue.signal(&[second.at(1)]).execute(&commands, &[], 0).unwrap();
+    let error = second.wait(1, Some(Duration::from_secs(60))).unwrap_err();
+    assert_eq!(error.code(), StatusCode::DeadlineExceeded, "{error}");
+    assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
+    error.message().to_string()
+}
+
+#[test]
+fn a_watchdog_names_the_dispatch_that_does_not_end() {
+    let message = message_of_the_watchdog(Emulation::default());
+    assert!(message.ends_with(": dispatch of 'spin', dispatch 3 of 4 of a command buffer"), "{message}");
+    // Devices without events do not tell.
+    let message = message_of_the_watchdog(Emulation { has_no_events: true, ..Emulation::default() });
+    assert!(
+        message.ends_with(": a command buffer with one of dispatches of 'spin', 'spin', 'spin', 'spin'"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -346,7 +412,7 @@ fn kernels_and_commands_of_another_device_are_refused() {
     let commands = other.create_command_buffer(params).unwrap();
     commands.begin().unwrap();
     let target = BufferRef::whole(&there);
-    commands.record(&rehal_hal::Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+    commands.record(&Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
     commands.end().unwrap();
     for outcome in
         [queue.dispatch(&dispatch(&executable, &[BufferRef::whole(&here)])), queue.execute(&commands, &[], 0)]
@@ -458,7 +524,7 @@ fn profiles_have_the_times_of_dispatches_on_the_hosts_clock() {
     let bindings = [BufferRef::whole(&output)];
     commands.begin().unwrap();
     for _ in 0..3 {
-        commands.record(&rehal_hal::Command::Dispatch(dispatch(&executable, &bindings))).unwrap();
+        commands.record(&Command::Dispatch(dispatch(&executable, &bindings))).unwrap();
     }
     commands.end().unwrap();
     let done = semaphore(&device);

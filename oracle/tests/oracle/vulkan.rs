@@ -3,6 +3,7 @@
 mod benchmarks;
 mod computed;
 mod mixed;
+mod parameters;
 mod profiles;
 mod substitutions;
 mod tools;
@@ -40,6 +41,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     benchmarks::add(trials);
     computed::add(trials);
     mixed::add(trials);
+    parameters::add(trials);
     profiles::add(trials);
     substitutions::add(trials);
     tools::add(trials);

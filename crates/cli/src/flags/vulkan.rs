@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_session::{DebugSeverity, DispatchAbis, DriverOptions, VulkanOptions};
+use rehal_session::{DebugSeverity, DispatchAbis, DriverOptions, ReplayCache, VulkanOptions};
 
 use super::flag::{Effect, Flag, Group, List};
 use super::parse::Flags;
@@ -87,23 +87,29 @@ const DISPATCH_ABI: Flag<DispatchAbis> = Flag::choice(
 ])
 .effect(DRIVER);
 
-const CACHED_INSTANCES: Flag<i64> = Flag::integer(
+const CACHED_INSTANCES: Flag<u32> = Flag::number(
     "vulkan_cached_bda_replay_instances",
     16,
+    (0, i32::MAX as i64),
+    |count| count as u32,
     "Maximum number of prepared command buffers that a queue lane caches; 0 disables the cache.",
 )
 .effect(NO_CACHE);
 
-const CACHED_BYTES: Flag<i64> = Flag::integer(
+const CACHED_BYTES: Flag<u64> = Flag::number(
     "vulkan_cached_bda_replay_publication_bytes",
     67108864,
+    (0, i64::MAX),
+    |bytes| bytes as u64,
     "Maximum number of bytes that the cached command buffers publish per queue lane.",
 )
 .effect(NO_CACHE);
 
-const RETAINED_INSTANCES: Flag<i64> = Flag::integer(
+const RETAINED_INSTANCES: Flag<u32> = Flag::number(
     "vulkan_retained_cached_bda_replay_instances",
     1,
+    (0, i32::MAX as i64),
+    |count| count as u32,
     "Number of idle instances of each command buffer that a trim retains.",
 )
 .effect(NO_CACHE);
@@ -169,6 +175,11 @@ pub(crate) fn vulkan_options(flags: &Flags) -> VulkanOptions {
     options.robust_buffer_access = flags.get(&ROBUST_BUFFER_ACCESS);
     options.prefers_dedicated_queue = flags.get(&DEDICATED_QUEUE);
     options.timeout = flags.get(&TIMEOUT);
+    options.replay_cache = ReplayCache {
+        instances: flags.get(&CACHED_INSTANCES),
+        publication_bytes: flags.get(&CACHED_BYTES),
+        retained_instances: flags.get(&RETAINED_INSTANCES),
+    };
     options
 }
 
@@ -204,6 +215,9 @@ mod tests {
             "--vulkan_dispatch_abi=descriptors",
             "--vulkan_dedicated_compute_queue=false",
             "--device_timeout=1500ms",
+            "--vulkan_cached_bda_replay_instances=4",
+            "--vulkan_cached_bda_replay_publication_bytes=5",
+            "--vulkan_retained_cached_bda_replay_instances=3",
         ]);
         let options = driver_options(&given).vulkan;
         assert_eq!(options.search_paths, [PathBuf::from("a"), PathBuf::from("b")]);
@@ -214,6 +228,8 @@ mod tests {
         assert!(!options.prefers_dedicated_queue);
         assert_eq!(options.dispatch_abis, DispatchAbis::Descriptor);
         assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
+        let expected = ReplayCache { instances: 4, publication_bytes: 5, retained_instances: 3 };
+        assert_eq!(options.replay_cache, expected);
     }
 
     #[test]

@@ -32,18 +32,20 @@ pub use self::buffer::JUNK;
 /// The device.
 pub struct DiscreteDevice {
     base: Device,
+    info: DeviceInfo,
 }
 
 impl DiscreteDevice {
     /// A device with memory of its own over `base`, all of whose memory must be mappable.
     pub fn over(base: Device) -> Device {
-        Device::new(Self { base })
+        let info = DeviceInfo { uses_host_memory: false, ..base.info().clone() };
+        Device::new(Self { base, info })
     }
 }
 
 impl DeviceBackend for DiscreteDevice {
     fn info(&self) -> &DeviceInfo {
-        self.base.info()
+        &self.info
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {

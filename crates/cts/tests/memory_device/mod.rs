@@ -49,7 +49,12 @@ pub struct MemoryDevice {
 impl MemoryDevice {
     /// A device with this fault.
     pub fn create(fault: Fault) -> Device {
-        let info = DeviceInfo { driver: "memory".into(), name: "memory".into(), is_synchronous: false };
+        let info = DeviceInfo {
+            driver: "memory".into(),
+            name: "memory".into(),
+            is_synchronous: false,
+            uses_host_memory: false,
+        };
         Device::new(Self { info, fault })
     }
 }

@@ -53,20 +53,20 @@ pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate memory shared by
-/// several devices: on the lead device if it is among them, else on the first.
+/// several devices: on the lead device if it is among them, else on the first. If others could not use its memory, as GPUs that
+/// import none, it is the first whose memory all of them can use.
 pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let lead = state.lead.and_then(|index| state.devices.get(index));
-    let mut chosen = None;
-    let mut has_lead = false;
-    for pair in call.span(3)?.tuples() {
-        let device = tuple_handle::<Device>(pair, 0)?;
-        let is_lead = lead.is_some_and(|lead| lead.device.is_same(device));
-        if chosen.is_none() || (is_lead && !has_lead) {
-            chosen = Some(pair);
-        }
-        has_lead |= is_lead;
-    }
-    let Some(chosen) = chosen else {
+    let pairs = call.span(3)?.tuples().map(|pair| Ok((tuple_handle::<Device>(pair, 0)?, pair)));
+    let pairs: Vec<_> = pairs.collect::<Result<_>>()?;
+    let is_lead = |device: &Device| lead.is_some_and(|lead| lead.device.is_same(device));
+    // The first of the best.
+    let rank = |device: &Device| {
+        let uses = |other: &Device| other.is_same(device) || other.info().uses_host_memory;
+        (pairs.iter().all(|(other, _)| uses(other)), is_lead(device))
+    };
+    let chosen = pairs.iter().rev().max_by_key(|(device, _)| rank(device));
+    let Some((_, chosen)) = chosen else {
         return Err(Error::invalid_argument("at least one device/queue affinity pair must be provided"));
     };
     let (device, affinity) = (chosen.reference(0)?.clone(), chosen.i64(1)?);

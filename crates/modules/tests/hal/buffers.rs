@@ -1,5 +1,6 @@
 use rehal_base::StatusCode;
-use rehal_hal::{Buffer, MemoryAccess};
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::{Buffer, DeviceGroup, MemoryAccess};
 use rehal_modules::hal::HalModule;
 use rehal_vm::Value::{I32, I64};
 use rehal_vm::{Ref, Value};
@@ -142,6 +143,28 @@ fn the_lead_or_the_first_device_is_selected() {
     assert_eq!(affinity_with_lead(1, &[2, 0]), 10, "the lead is not among them");
     let error = HalModule::new(devices(2)).lead(2).err().unwrap();
     assert_eq!(error.code(), StatusCode::OutOfRange);
+}
+
+#[test]
+fn a_device_whose_memory_all_can_use_is_selected() {
+    // The second device cannot use memory of the first.
+    let separate = DiscreteDevice::over(devices(1).devices()[0].clone());
+    let group = DeviceGroup::new(vec![devices(1).devices()[0].clone(), separate]).unwrap();
+    for lead in [None, Some(0)] {
+        let module = HalModule::new(group.clone());
+        let program = Program::over(match lead {
+            Some(lead) => module.lead(lead).unwrap(),
+            None => module,
+        });
+        let [first, second] = [0, 1].map(|ordinal| program.one("devices.get", &[I32(ordinal)]));
+        let fixed = [I32(DEVICE_LOCAL), I32(ANY_USAGE), I64(0)];
+        let select = |from: &[Value]| {
+            let arguments = [&fixed[..], from].concat();
+            i64_of(&program.call_with_spans("allocator.select", &arguments, &[from.len() / 2]).unwrap()[1])
+        };
+        assert_eq!(select(&[first.clone(), I64(5), second.clone(), I64(7)]), 7);
+        assert_eq!(select(&[first, I64(5)]), 5, "alone");
+    }
 }
 
 struct Import<'p> {

@@ -174,7 +174,12 @@ impl TestDevice {
     /// Creates the device and its log.
     pub fn create() -> (Device, Arc<Log>) {
         let log = Arc::new(Log::default());
-        let info = DeviceInfo { driver: "test".into(), name: "test".into(), is_synchronous: false };
+        let info = DeviceInfo {
+            driver: "test".into(),
+            name: "test".into(),
+            is_synchronous: false,
+            uses_host_memory: false,
+        };
         (Device::new(Self { info, log: log.clone() }), log)
     }
 

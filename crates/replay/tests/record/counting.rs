@@ -26,7 +26,12 @@ impl Calls {
 
 /// The device.
 pub fn device(calls: &Calls) -> Device {
-    let info = DeviceInfo { driver: "counting".into(), name: "counting".into(), is_synchronous: false };
+    let info = DeviceInfo {
+        driver: "counting".into(),
+        name: "counting".into(),
+        is_synchronous: false,
+        uses_host_memory: false,
+    };
     Device::new(Counting { info, calls: calls.clone() })
 }
 

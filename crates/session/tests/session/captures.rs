@@ -147,6 +147,32 @@ fn an_unknown_scope_lists_the_existing_ones() {
     assert!(error.message().contains("execute (entered 1 time)"), "{}", error.report());
 }
 
+/// Needs a Vulkan device with buffer device addresses, as Mesa's software driver is.
+#[test]
+fn parameters_are_of_one_device() {
+    let uris = ["vulkan://?dispatch_abi=bda", "vulkan://0?vulkan_dispatch_abi=descriptors", "vulkan"];
+    let specs = uris.iter().map(|uri| DeviceSpec::find(uri).unwrap()).collect();
+    let devices = DeviceOptions::of(specs).open().unwrap();
+    let supported: Vec<_> = devices
+        .devices()
+        .iter()
+        .map(|device| {
+            ["vulkan-spirv-bda-v1", "vulkan-spirv-fb"].map(|format| device.can_prepare_executable(format))
+        })
+        .collect();
+    assert_eq!(supported, [[true, false], [false, true], [true, true]]);
+    let retained = DeviceSpec::find("vulkan://?retained_cached_bda_replay_instances=17").unwrap();
+    let error = DeviceOptions::of(vec![retained]).open().err().unwrap();
+    assert_eq!(error.code(), StatusCode::InvalidArgument);
+    assert!(
+        error.report().contains("device 'vulkan://?retained_cached_bda_replay_instances=17'"),
+        "{}",
+        error.report()
+    );
+    let error = DeviceSpec::find("vulkan://?dispatch=bda").err().unwrap();
+    assert!(error.report().contains("did you mean 'dispatch_abi'?"), "{}", error.report());
+}
+
 #[test]
 fn unknown_devices_are_errors() {
     for (uri, code, words) in [

@@ -12,10 +12,10 @@ use rehal_hal::{
 use super::instance::{Found, Instances, key_of, uses_of};
 use super::operations::{function_name, record_command};
 use super::recorder::Repeats;
-use super::{Instance, Place, Recorder};
+use super::{Instance, MemoryRange, Recorder};
 use crate::gpu::Gpu;
 use crate::memory::Memory;
-use crate::profile::{Timed, is_described};
+use crate::profile::{SubmissionTimestamps, is_described};
 use crate::queue::{Core, Uses};
 
 /// A command buffer: its commands as the program recorded them, and as Vulkan executes them.
@@ -71,7 +71,7 @@ impl VulkanCommands {
     pub(crate) fn bake(
         &self,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         profile: Option<&ProfiledSubmission>,
     ) -> Found {
         if !Arc::ptr_eq(&self.gpu, core.gpu()) {
@@ -79,17 +79,18 @@ impl VulkanCommands {
         }
         let recording = self.recording()?;
         let family = core.gpu().families()[0];
-        let tools = core.tools();
-        let timed = profile.and_then(|profile| Some((profile, Timed::of(profile, core.gpu(), family)?)));
-        if let Some((profile, mut timed)) = timed {
-            let mut recorder = tools.take_recorder(family)?;
-            recording.record_timed(&mut recorder, core, table, profile, &mut timed)?;
+        let recorders = core.recorders();
+        let timestamps = profile
+            .and_then(|profile| Some((profile, SubmissionTimestamps::of(profile, core.gpu(), family)?)));
+        if let Some((profile, mut timestamps)) = timestamps {
+            let mut recorder = recorders.take_recorder(family)?;
+            recording.record_with_timestamps(&mut recorder, core, table, profile, &mut timestamps)?;
             let commands = recorder.commands();
-            let uses = Uses { recorder: Some(recorder), timed: Some(timed), ..Uses::default() };
+            let uses = Uses { recorder: Some(recorder), timestamps: Some(timestamps), ..Uses::default() };
             return Ok((commands, uses));
         }
         if self.is_one_shot {
-            let mut recorder = tools.take_recorder(family)?;
+            let mut recorder = recorders.take_recorder(family)?;
             recording.record(&mut recorder, core, table, Repeats::Never)?;
             let commands = recorder.commands();
             return Ok((commands, Uses { recorder: Some(recorder), ..Uses::default() }));
@@ -102,7 +103,7 @@ impl VulkanCommands {
         }
         let mut recorder = match instances.take_idle() {
             Some(recorder) => recorder,
-            None => tools.take_recorder(family)?,
+            None => recorders.take_recorder(family)?,
         };
         recording.record(&mut recorder, core, table, Repeats::Always)?;
         let lent = recorder.lend(table);
@@ -111,15 +112,34 @@ impl VulkanCommands {
         Ok((instance.commands(), uses_of(&instance)))
     }
 
-    /// The functions that it dispatches, for messages.
-    pub(super) fn function_names(&self) -> String {
-        let Some(recording) = self.ready.get() else { return String::new() };
-        let names = recording.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
-            _ => None,
-        });
-        let names: Vec<_> = names.take(4).collect();
-        names.join(", ")
+    /// Its dispatches, for messages: the one that follows as many as are complete, if that is known, or some of them.
+    pub(super) fn describe(&self, completed: Option<usize>) -> String {
+        let Some(recording) = self.ready.get() else { return "a command buffer".into() };
+        let names = || {
+            recording.commands.iter().filter_map(|command| match command {
+                Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
+                _ => None,
+            })
+        };
+        let count = names().count();
+        let executing = completed.and_then(|completed| Some((completed, names().nth(completed)?)));
+        match (executing, count) {
+            (_, 0) => "a command buffer without dispatches".into(),
+            (Some((completed, name)), _) => {
+                format!("dispatch of {name}, dispatch {} of {count} of a command buffer", completed + 1)
+            }
+            (None, 1) => format!("a command buffer with a dispatch of {}", names().collect::<String>()),
+            // All are complete, or that is not known.
+            (None, _) => {
+                let listed: Vec<_> = names().take(4).collect();
+                let more = if count > listed.len() {
+                    format!(" and {} more", count - listed.len())
+                } else {
+                    String::new()
+                };
+                format!("a command buffer with one of dispatches of {}{more}", listed.join(", "))
+            }
+        }
     }
 }
 
@@ -127,7 +147,7 @@ impl Recording {
     /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
     fn check_transients(&self, memory: &Memory) -> Result<()> {
         for index in &self.transients {
-            Place::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
+            MemoryRange::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
         }
         Ok(())
     }
@@ -136,43 +156,64 @@ impl Recording {
         &self,
         recorder: &mut Recorder,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         repeats: Repeats,
     ) -> Result<()> {
         recorder.begin(repeats)?;
+        self.begin_marks(recorder, core)?;
         for (index, command) in self.commands.iter().enumerate() {
-            record_command(recorder, core.tools(), &self.store, table, command)
+            record_command(recorder, core.recorders(), &self.store, table, command)
                 .context(|| in_command(index))?;
+            mark(recorder, core, command);
         }
         recorder.end()
     }
 
+    /// Begins to mark the dispatches that are complete, if the watchdog may have to name the one that is not.
+    fn begin_marks(&self, recorder: &mut Recorder, core: &Core) -> Result<()> {
+        if !core.has_watchdog() {
+            return Ok(());
+        }
+        let dispatches = self.commands.iter().filter(|command| matches!(command, Command::Dispatch(_)));
+        recorder.begin_marks(dispatches.count())
+    }
+
     /// Records the commands once, with timestamps.
-    fn record_timed(
+    fn record_with_timestamps(
         &self,
         recorder: &mut Recorder,
         core: &Core,
-        table: &[Option<Place>],
+        table: &[Option<MemoryRange>],
         profile: &ProfiledSubmission,
-        timed: &mut Timed,
+        timestamps: &mut SubmissionTimestamps,
     ) -> Result<()> {
         recorder.begin(Repeats::Never)?;
-        timed.begin(recorder, self.commands.len())?;
+        timestamps.begin(recorder, self.commands.len())?;
+        self.begin_marks(recorder, core)?;
         let mut command_index = 0;
         for (index, command) in self.commands.iter().enumerate() {
-            let record =
-                |recorder: &mut Recorder| record_command(recorder, core.tools(), &self.store, table, command);
+            let record = |recorder: &mut Recorder| {
+                record_command(recorder, core.recorders(), &self.store, table, command)
+            };
             let recorded = match command {
                 Command::Dispatch(dispatch) => {
-                    timed.dispatch(recorder, profile, &self.store, dispatch, Some(command_index), record)
+                    timestamps.dispatch(recorder, profile, &self.store, dispatch, Some(command_index), record)
                 }
                 _ => record(recorder),
             };
             recorded.context(|| in_command(index))?;
+            mark(recorder, core, command);
             command_index += u32::from(is_described(command));
         }
-        timed.end(recorder);
+        timestamps.end(recorder);
         recorder.end()
+    }
+}
+
+/// Marks the end of a dispatch for the watchdog.
+fn mark(recorder: &mut Recorder, core: &Core, command: &Command<Indexed>) {
+    if core.has_watchdog() && matches!(command, Command::Dispatch(_)) {
+        recorder.mark();
     }
 }
 
@@ -229,10 +270,10 @@ mod tests {
     const LARGE: u64 = 64 << 20;
 
     /// A binding table with new memory.
-    fn table(core: &Core, length: u64) -> [Option<Place>; 1] {
+    fn table(core: &Core, length: u64) -> [Option<MemoryRange>; 1] {
         let kind = core.memory().kind(&BufferParams::default().canonical()).unwrap();
         let allocation = Arc::new(core.memory().allocate(kind, length, 0).unwrap());
-        [Some(Place::within(&allocation, Range { offset: 0, length }))]
+        [Some(MemoryRange::within(&allocation, Range { offset: 0, length }))]
     }
 
     /// Commands that fill what is bound.
@@ -273,7 +314,7 @@ mod tests {
         for _ in 0..20 {
             let large = table(&core, LARGE);
             drop(commands.bake(&core, &large, None).unwrap());
-            let block = large[0].as_ref().map(|place| Arc::downgrade(place.allocation().block())).unwrap();
+            let block = large[0].as_ref().map(|range| Arc::downgrade(range.allocation().block())).unwrap();
             drop(large);
             assert_eq!(block.strong_count(), 0);
             // The commands of memory that was freed make room.

@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 use rehal_base::Result;
 use smallvec::SmallVec;
 
-use super::{Place, Recorder};
+use super::{MemoryRange, Recorder};
 use crate::memory::Block;
 use crate::queue::Uses;
 
@@ -19,8 +19,8 @@ pub(crate) struct Instance {
 pub(super) type Key = SmallVec<[[u64; 3]; 8]>;
 
 /// The key of a binding table.
-pub(super) fn key_of(table: &[Option<Place>]) -> Key {
-    table.iter().map(|place| place.as_ref().map_or([0; 3], Place::key)).collect()
+pub(super) fn key_of(table: &[Option<MemoryRange>]) -> Key {
+    table.iter().map(|place| place.as_ref().map_or([0; 3], MemoryRange::key)).collect()
 }
 
 impl Instance {
@@ -32,6 +32,11 @@ impl Instance {
     /// Whether memory of the commands was freed: they are never submitted again, since blocks never have the same id.
     fn is_dead(&self) -> bool {
         self.lent.iter().any(|block| block.strong_count() == 0)
+    }
+
+    /// What has recorded the commands.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// The commands, for a submission that owns the instance.
@@ -89,7 +94,7 @@ impl Instances {
 
 /// What a submission of baked commands uses.
 pub(super) fn uses_of(instance: &Arc<Instance>) -> Uses {
-    Uses { _instance: Some(instance.clone()), ..Uses::default() }
+    Uses { instance: Some(instance.clone()), ..Uses::default() }
 }
 
 /// The outcome of looking for baked commands.

@@ -3,15 +3,15 @@
 mod barriers;
 mod commands;
 mod instance;
+mod memory_range;
 mod operations;
-mod places;
 mod recorder;
+mod recorder_pool;
 mod staging;
-mod tools;
 
 pub(crate) use commands::VulkanCommands;
 pub(crate) use instance::Instance;
+pub(crate) use memory_range::MemoryRange;
 pub(crate) use operations::{describe, record_operation};
-pub(crate) use places::Place;
 pub(crate) use recorder::{Recorder, Repeats};
-pub(crate) use tools::Tools;
+pub(crate) use recorder_pool::RecorderPool;

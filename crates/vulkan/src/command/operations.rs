@@ -8,38 +8,38 @@ use rehal_hal::{
 use smallvec::SmallVec;
 
 use super::barriers::Barrier;
-use super::{Place, Recorder, Tools};
+use super::{MemoryRange, Recorder, RecorderPool};
 use crate::executable::VulkanExecutable;
 
 /// Records an operation that the device executes. Fails if its arguments, which the binding table completes, are wrong.
 pub(crate) fn record_operation(
     recorder: &mut Recorder,
-    tools: &Tools,
+    recorders: &RecorderPool,
     store: &Store,
-    table: &[Option<Place>],
+    table: &[Option<MemoryRange>],
     operation: &QueueOp<Indexed>,
 ) -> Result<()> {
-    let place = |reference| Place::resolve(tools.memory(), store, table, reference);
+    let resolve = |reference| MemoryRange::resolve(recorders.memory(), store, table, reference);
     match operation {
         QueueOp::Fill { target, pattern, .. } => {
-            let (target, pattern) = (place(target)?, pattern.of(&store.bytes));
+            let (target, pattern) = (resolve(target)?, pattern.of(&store.bytes));
             transfer_checks::check_fill(target.range().offset, target.length(), pattern)?;
-            recorder.fill(tools, &target, pattern)
+            recorder.fill(recorders, &target, pattern)
         }
         QueueOp::Update { source, target, .. } => {
-            let (bytes, target) = (source.of(&store.bytes), place(target)?);
+            let (bytes, target) = (source.of(&store.bytes), resolve(target)?);
             transfer_checks::check_update(bytes, target.length())?;
-            recorder.update(tools, &target, bytes)
+            recorder.update(recorders, &target, bytes)
         }
         QueueOp::Copy { source, target, .. } => {
-            let (source, target) = (place(source)?, place(target)?);
+            let (source, target) = (resolve(source)?, resolve(target)?);
             transfer_checks::check_copy(source.length(), target.length())?;
             if source.overlaps(&target) {
                 return Err(Error::invalid_argument("the source and the target of a copy overlap"));
             }
             recorder.copy(&source, &target)
         }
-        QueueOp::Dispatch(dispatch) => record_dispatch(recorder, tools, store, table, dispatch),
+        QueueOp::Dispatch(dispatch) => record_dispatch(recorder, recorders, store, table, dispatch),
         // The others are not the device's.
         _ => Ok(()),
     }
@@ -47,27 +47,27 @@ pub(crate) fn record_operation(
 
 fn record_dispatch(
     recorder: &mut Recorder,
-    tools: &Tools,
+    recorders: &RecorderPool,
     store: &Store,
-    table: &[Option<Place>],
+    table: &[Option<MemoryRange>],
     dispatch: &Dispatch<Indexed>,
 ) -> Result<()> {
     check_arguments(dispatch.flags)?;
     let executable = &store.executables[dispatch.executable as usize];
     let pipeline = VulkanExecutable::of(executable, recorder.gpu())?.pipeline(dispatch.function)?;
     pipeline.check_local_memory(dispatch.dynamic_local_memory)?;
-    let mut bindings: SmallVec<[Place; 8]> = SmallVec::new();
+    let mut bindings: SmallVec<[MemoryRange; 8]> = SmallVec::new();
     for (ordinal, binding) in dispatch.bindings.of(&store.lists.buffer_refs).iter().enumerate() {
-        let bound =
-            Place::resolve(tools.memory(), store, table, binding).context(|| format!("binding {ordinal}"))?;
+        let bound = MemoryRange::resolve(recorders.memory(), store, table, binding)
+            .context(|| format!("binding {ordinal}"))?;
         bindings.push(bound);
     }
     let constants = dispatch.constants.of(&store.bytes);
-    recorder.bind(tools, executable, pipeline, constants, &bindings)?;
+    recorder.bind(recorders, executable, pipeline, constants, &bindings)?;
     match &dispatch.workgroup_count {
         WorkgroupCount::Static(count) => recorder.dispatch(*count),
         WorkgroupCount::Indirect(count) => {
-            recorder.dispatch_indirect(&Place::resolve(tools.memory(), store, table, count)?)
+            recorder.dispatch_indirect(&MemoryRange::resolve(recorders.memory(), store, table, count)?)
         }
     }
 }
@@ -89,9 +89,9 @@ fn check_arguments(flags: DispatchFlags) -> Result<()> {
 /// Records a command of a command buffer. Errors name its index.
 pub(super) fn record_command(
     recorder: &mut Recorder,
-    tools: &Tools,
+    recorders: &RecorderPool,
     store: &Store,
-    table: &[Option<Place>],
+    table: &[Option<MemoryRange>],
     command: &Command<Indexed>,
 ) -> Result<()> {
     match command {
@@ -124,23 +124,22 @@ pub(super) fn record_command(
         }
         Command::Collective { .. } => Err(Error::unimplemented("Vulkan devices do not support collectives")),
         command => match command.as_queue_op() {
-            Some(operation) => record_operation(recorder, tools, store, table, &operation),
+            Some(operation) => record_operation(recorder, recorders, store, table, &operation),
             None => Ok(()),
         },
     }
 }
 
-/// What a submission does, for messages: its operation, and the functions that it dispatches.
-pub(crate) fn describe(kept: &KeptSubmission) -> String {
+/// What a submission does, for messages: its operation, and the functions that it dispatches; if it is known how many dispatches
+/// are complete, the one that is not.
+pub(crate) fn describe(kept: &KeptSubmission, completed: Option<usize>) -> String {
     let store = kept.store();
     match kept.op() {
         QueueOp::Dispatch(dispatch) => format!("dispatch of {}", function_name(store, dispatch)),
         QueueOp::Execute { command_buffer, .. } => {
             let commands = &store.command_buffers[*command_buffer as usize];
-            super::VulkanCommands::of(commands).map_or_else(
-                |_| "a command buffer".into(),
-                |commands| format!("a command buffer with dispatches of {}", commands.function_names()),
-            )
+            super::VulkanCommands::of(commands)
+                .map_or_else(|_| "a command buffer".into(), |commands| commands.describe(completed))
         }
         operation => operation.name().into(),
     }

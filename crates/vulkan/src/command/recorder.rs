@@ -10,7 +10,7 @@ use rehal_hal::Executable;
 
 use super::barriers::Barrier;
 use super::staging::Staging;
-use super::{Place, Tools};
+use super::{MemoryRange, RecorderPool};
 use crate::error::failure;
 use crate::executable::{Pipeline, Slots};
 use crate::gpu::Gpu;
@@ -30,10 +30,65 @@ pub(crate) struct Recorder {
     executables: Vec<Executable>,
     /// The pipeline that is bound.
     bound: vk::Pipeline,
-    /// Timestamps: the pool, how many it has, and how many are written.
-    queries: (vk::QueryPool, u32, u32),
+    timestamps: TimestampPool,
+    /// Events that tell which dispatches are complete.
+    marks: Vec<vk::Event>,
+    /// How many of them the commands set, from the first.
+    marked: usize,
     /// Labels that are not ended.
     open_labels: u32,
+}
+
+/// Timestamp queries.
+#[derive(Default)]
+struct TimestampPool {
+    pool: vk::QueryPool,
+    /// Queries of the pool.
+    capacity: u32,
+    /// Queries that the commands write, from the first.
+    written: u32,
+}
+
+impl TimestampPool {
+    fn begin(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, count: u32) -> Result<()> {
+        let functions = gpu.functions();
+        self.written = 0;
+        if self.capacity < count {
+            let count = count.next_power_of_two().max(64);
+            let info =
+                vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
+            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
+            unsafe { functions.destroy_query_pool(self.pool, None) };
+            (self.pool, self.capacity) = (vk::QueryPool::null(), 0);
+            // SAFETY: the structure lives until the call returns.
+            self.pool = unsafe { functions.create_query_pool(&info, None) }
+                .map_err(|error| failure("creating a query pool", error))?;
+            self.capacity = count;
+        }
+        // SAFETY: recording has begun.
+        unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        Ok(())
+    }
+
+    fn write(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, stage: vk::PipelineStageFlags) {
+        if self.written < self.capacity {
+            // SAFETY: recording has begun; the query was reset by these commands and is written once.
+            unsafe { gpu.functions().cmd_write_timestamp(commands, stage, self.pool, self.written) };
+            self.written += 1;
+        }
+    }
+
+    fn read(&self, gpu: &Gpu) -> Result<Vec<u64>> {
+        let mut ticks = vec![0_u64; self.written as usize];
+        if ticks.is_empty() {
+            return Ok(ticks);
+        }
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: the commands have written as many queries.
+        unsafe { gpu.functions().get_query_pool_results(self.pool, 0, &mut ticks, flags) }
+            .map_err(|error| failure("reading timestamps", error))?;
+        Ok(ticks)
+    }
 }
 
 /// Descriptor sets of a pool.
@@ -69,7 +124,9 @@ impl Recorder {
             blocks: Vec::new(),
             executables: Vec::new(),
             bound: vk::Pipeline::null(),
-            queries: (vk::QueryPool::null(), 0, 0),
+            timestamps: TimestampPool::default(),
+            marks: Vec::new(),
+            marked: 0,
             open_labels: 0,
         });
         let info = vk::CommandBufferAllocateInfo::default()
@@ -141,6 +198,7 @@ impl Recorder {
             Repeats::Always => vk::CommandBufferUsageFlags::SIMULTANEOUS_USE,
         });
         self.bound = vk::Pipeline::null();
+        self.marked = 0;
         // SAFETY: the command buffer is new or was reset, and its pool is this thread's while `self` is borrowed.
         unsafe { self.gpu.functions().begin_command_buffer(self.commands, &info) }
             .map_err(|error| failure("recording commands", error))
@@ -177,8 +235,8 @@ impl Recorder {
     }
 
     /// Keeps memory alive with the commands. Fails if it is of another device.
-    pub(crate) fn keep(&mut self, place: &Place) -> Result<()> {
-        let block = place.allocation().block();
+    pub(crate) fn keep(&mut self, range: &MemoryRange) -> Result<()> {
+        let block = range.allocation().block();
         if !self.blocks.iter().any(|kept| Arc::ptr_eq(kept, block)) {
             block.require(&self.gpu)?;
             self.blocks.push(block.clone());
@@ -187,16 +245,16 @@ impl Recorder {
     }
 
     /// Keeps memory alive that the commands write. Fails also if it must not be written.
-    fn keep_written(&mut self, place: &Place) -> Result<()> {
-        place.allocation().block().require_writable()?;
-        self.keep(place)
+    fn keep_written(&mut self, range: &MemoryRange) -> Result<()> {
+        range.allocation().block().require_writable()?;
+        self.keep(range)
     }
 
     /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks with one allocation,
     /// which are freed with their buffer. Returns them.
-    pub(crate) fn lend(&mut self, table: &[Option<Place>]) -> Vec<Weak<Block>> {
-        let places = table.iter().flatten().map(Place::allocation);
-        let large: Vec<_> = places.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
+    pub(crate) fn lend(&mut self, table: &[Option<MemoryRange>]) -> Vec<Weak<Block>> {
+        let ranges = table.iter().flatten().map(MemoryRange::allocation);
+        let large: Vec<_> = ranges.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
         let is_large = |block: &Arc<Block>| large.iter().any(|it| Arc::ptr_eq(it, block));
         self.blocks.extract_if(.., |block| is_large(block)).map(|block| Arc::downgrade(&block)).collect()
     }
@@ -228,7 +286,12 @@ impl Recorder {
     }
 
     /// Fills with a pattern of 1, 2 or 4 bytes, to which the range is aligned.
-    pub(crate) fn fill(&mut self, tools: &Tools, target: &Place, pattern: &[u8]) -> Result<()> {
+    pub(crate) fn fill(
+        &mut self,
+        recorders: &RecorderPool,
+        target: &MemoryRange,
+        pattern: &[u8],
+    ) -> Result<()> {
         let (start, end) = (target.offset(), target.offset() + target.length());
         if start == end {
             return Ok(());
@@ -247,7 +310,7 @@ impl Recorder {
         let mut regions: smallvec::SmallVec<[vk::BufferCopy; 6]> = smallvec::SmallVec::new();
         let mut source = vk::Buffer::null();
         for offset in edges {
-            let byte = tools.byte(at(offset));
+            let byte = recorders.byte(at(offset));
             self.keep(&byte)?;
             source = byte.allocation().block().buffer();
             regions.push(vk::BufferCopy { src_offset: byte.offset(), dst_offset: offset, size: 1 });
@@ -260,7 +323,12 @@ impl Recorder {
     }
 
     /// Writes bytes, as many as the range has.
-    pub(crate) fn update(&mut self, tools: &Tools, target: &Place, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn update(
+        &mut self,
+        recorders: &RecorderPool,
+        target: &MemoryRange,
+        bytes: &[u8],
+    ) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -274,12 +342,12 @@ impl Recorder {
             }
             return Ok(());
         }
-        let staged = self.staging.write(tools, bytes, 4)?;
+        let staged = self.staging.write(recorders, bytes, 4)?;
         self.copy(&staged, target)
     }
 
     /// Copies a range to another of the same length, which it does not overlap.
-    pub(crate) fn copy(&mut self, source: &Place, target: &Place) -> Result<()> {
+    pub(crate) fn copy(&mut self, source: &MemoryRange, target: &MemoryRange) -> Result<()> {
         if target.length() == 0 {
             return Ok(());
         }
@@ -320,77 +388,90 @@ impl Recorder {
 
     /// Begins with at most `count` timestamps.
     pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
-        let functions = self.gpu.functions();
-        let (pool, capacity, written) = &mut self.queries;
-        *written = 0;
-        if *capacity < count {
-            let count = count.next_power_of_two().max(64);
-            let info =
-                vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
-            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
-            unsafe {
-                functions.destroy_query_pool(*pool, None);
-                (*pool, *capacity) = (vk::QueryPool::null(), 0);
-                *pool = functions
-                    .create_query_pool(&info, None)
-                    .map_err(|error| failure("creating a query pool", error))?;
-            }
-            *capacity = count;
-        }
-        // SAFETY: recording has begun.
-        unsafe { functions.cmd_reset_query_pool(self.commands, *pool, 0, *capacity) };
-        Ok(())
+        self.timestamps.begin(&self.gpu, self.commands, count)
     }
 
     /// Writes a timestamp when what is before it has passed a stage.
     pub(crate) fn timestamp(&mut self, stage: vk::PipelineStageFlags) {
-        let (pool, capacity, written) = &mut self.queries;
-        if *written < *capacity {
-            // SAFETY: recording has begun; the query was reset by these commands and is written once.
-            unsafe { self.gpu.functions().cmd_write_timestamp(self.commands, stage, *pool, *written) };
-            *written += 1;
-        }
+        self.timestamps.write(&self.gpu, self.commands, stage);
     }
 
     /// The timestamps of commands that are complete.
     pub(crate) fn read_timestamps(&self) -> Result<Vec<u64>> {
-        let (pool, _, written) = self.queries;
-        let mut ticks = vec![0_u64; written as usize];
-        if ticks.is_empty() {
-            return Ok(ticks);
+        self.timestamps.read(&self.gpu)
+    }
+
+    /// Begins with at most `count` marks, if the device has events.
+    pub(crate) fn begin_marks(&mut self, count: usize) -> Result<()> {
+        self.marked = 0;
+        if !self.gpu.has_events() {
+            return Ok(());
         }
-        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
-        // SAFETY: the commands have written as many queries.
-        unsafe { self.gpu.functions().get_query_pool_results(pool, 0, &mut ticks, flags) }
-            .map_err(|error| failure("reading timestamps", error))?;
-        Ok(ticks)
+        let functions = self.gpu.functions();
+        while self.marks.len() < count {
+            // SAFETY: the structure lives until the call returns.
+            let event = unsafe { functions.create_event(&vk::EventCreateInfo::default(), None) }
+                .map_err(|error| failure("creating an event", error))?;
+            self.marks.push(event);
+        }
+        for event in &self.marks[..count] {
+            // SAFETY: recording has begun, and the event lives as long as the commands.
+            unsafe { functions.cmd_reset_event(self.commands, *event, vk::PipelineStageFlags::ALL_COMMANDS) };
+        }
+        Ok(())
+    }
+
+    /// Marks that what is before it is complete, for a host that looks while the commands execute. Events order nothing, and the
+    /// host reads them without waiting, which some drivers do for queries.
+    pub(crate) fn mark(&mut self) {
+        if let Some(event) = self.marks.get(self.marked) {
+            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+            // SAFETY: recording has begun, and the event lives as long as the commands.
+            unsafe { self.gpu.functions().cmd_set_event(self.commands, *event, stages) };
+            self.marked += 1;
+        }
+    }
+
+    /// How many of the marks the device has passed; `None` if there are none, or that is not known. The commands have been
+    /// executing for long, so that marks of an earlier submission have been reset.
+    pub(crate) fn marks_passed(&self) -> Option<usize> {
+        let marks = self.marks.get(..self.marked).filter(|marks| !marks.is_empty())?;
+        for (index, event) in marks.iter().enumerate() {
+            // SAFETY: the event lives as long as the commands.
+            match unsafe { self.gpu.functions().get_event_status(*event) } {
+                Ok(true) => {}
+                Ok(false) => return Some(index),
+                Err(_) => return None,
+            }
+        }
+        Some(marks.len())
     }
 
     /// Binds a pipeline with its constants and bindings. `executable`, whose pipeline it is, is kept.
     pub(crate) fn bind(
         &mut self,
-        tools: &Tools,
+        recorders: &RecorderPool,
         executable: &Executable,
         pipeline: &Pipeline,
         constants: &[u8],
-        bindings: &[Place],
+        bindings: &[MemoryRange],
     ) -> Result<()> {
         self.keep_executable(executable);
         // Kernels may write to all that is bound.
-        bindings.iter().try_for_each(|place| self.keep_written(place))?;
+        bindings.iter().try_for_each(|range| self.keep_written(range))?;
         match pipeline.slots() {
             Slots::Descriptors => self.bind_descriptors(pipeline, bindings)?,
             Slots::Addresses(layout) => {
                 let mut table = Vec::with_capacity(8 * bindings.len());
-                for (ordinal, place) in bindings.iter().enumerate() {
+                for (ordinal, range) in bindings.iter().enumerate() {
                     layout
-                        .check(ordinal, place.address(), place.length())
+                        .check(ordinal, range.address(), range.length())
                         .context(|| format!("binding {ordinal}"))?;
-                    table.extend(place.address().to_le_bytes());
+                    table.extend(range.address().to_le_bytes());
                 }
                 let mut root = layout.root(0);
                 if !table.is_empty() {
-                    let staged = self.staging.write(tools, &table, 16)?;
+                    let staged = self.staging.write(recorders, &table, 16)?;
                     self.keep(&staged)?;
                     root = layout.root(staged.address());
                 }
@@ -428,25 +509,25 @@ impl Recorder {
         }
     }
 
-    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[Place]) -> Result<()> {
+    fn bind_descriptors(&mut self, pipeline: &Pipeline, bindings: &[MemoryRange]) -> Result<()> {
         let slots = pipeline.descriptors();
         if slots.is_empty() && pipeline.set_layouts().is_empty() {
             return Ok(());
         }
         let buffers: smallvec::SmallVec<[vk::DescriptorBufferInfo; 8]> = bindings
             .iter()
-            .map(|place| {
+            .map(|range| {
                 // Kernels access whole words, and allocations have them; a range of nothing is not allowed.
-                let is_empty = place.length() == 0;
+                let is_empty = range.length() == 0;
                 vk::DescriptorBufferInfo {
-                    buffer: place.allocation().block().buffer(),
-                    offset: if is_empty { place.allocation().offset() } else { place.offset() },
-                    range: place.length().max(4).next_multiple_of(4),
+                    buffer: range.allocation().block().buffer(),
+                    offset: if is_empty { range.allocation().offset() } else { range.offset() },
+                    range: range.length().max(4).next_multiple_of(4),
                 }
             })
             .collect();
-        for (place, slot) in bindings.iter().zip(slots) {
-            slot.check(place.offset(), place.length())?;
+        for (range, slot) in bindings.iter().zip(slots) {
+            slot.check(range.offset(), range.length())?;
         }
         let pushed = self.gpu.push_descriptors().zip(pipeline.pushed_set()).map(|(_, set)| set);
         let sets = match pushed {
@@ -530,7 +611,7 @@ impl Recorder {
     }
 
     /// Runs as many workgroups of what is bound as three words in a buffer say then.
-    pub(crate) fn dispatch_indirect(&mut self, count: &Place) -> Result<()> {
+    pub(crate) fn dispatch_indirect(&mut self, count: &MemoryRange) -> Result<()> {
         if count.length() < 12 {
             return Err(Error::out_of_range(format!(
                 "a workgroup count has 12 bytes, not {}",
@@ -559,7 +640,8 @@ impl Drop for Recorder {
             for pool in &self.descriptors {
                 functions.destroy_descriptor_pool(*pool, None);
             }
-            functions.destroy_query_pool(self.queries.0, None);
+            functions.destroy_query_pool(self.timestamps.pool, None);
+            self.marks.iter().for_each(|event| functions.destroy_event(*event, None));
             functions.destroy_command_pool(self.pool, None);
         }
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 
-use super::{Place, Tools};
+use super::{MemoryRange, RecorderPool};
 use crate::memory::Allocation;
 
 /// The size of a chunk.
@@ -24,11 +24,16 @@ struct Chunk {
 
 impl Staging {
     /// Writes bytes at a multiple of `alignment`, and returns where they are.
-    pub(crate) fn write(&mut self, tools: &Tools, bytes: &[u8], alignment: u64) -> Result<Place> {
+    pub(crate) fn write(
+        &mut self,
+        recorders: &RecorderPool,
+        bytes: &[u8],
+        alignment: u64,
+    ) -> Result<MemoryRange> {
         let length = bytes.len() as u64;
         let fits = |chunk: &Chunk, used: u64| used.next_multiple_of(alignment) + length <= chunk.length;
         if !self.chunks.last().is_some_and(|chunk| fits(chunk, self.used)) {
-            self.chunks.push(Chunk::allocate(tools, length.max(CHUNK))?);
+            self.chunks.push(Chunk::allocate(recorders, length.max(CHUNK))?);
             self.used = 0;
         }
         let Some(chunk) = self.chunks.last() else {
@@ -38,7 +43,7 @@ impl Staging {
         chunk.memory.write(range.offset, bytes)?;
         chunk.allocation.flush(range)?;
         self.used = range.offset + length;
-        Ok(Place::within(&chunk.allocation, range))
+        Ok(MemoryRange::within(&chunk.allocation, range))
     }
 
     /// Forgets what was written; the device does not use it any more.
@@ -50,8 +55,8 @@ impl Staging {
 }
 
 impl Chunk {
-    fn allocate(tools: &Tools, length: u64) -> Result<Self> {
-        let allocation = Arc::new(tools.allocate_staging(length)?);
+    fn allocate(recorders: &RecorderPool, length: u64) -> Result<Self> {
+        let allocation = Arc::new(recorders.allocate_staging(length)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;

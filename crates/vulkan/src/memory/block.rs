@@ -24,6 +24,8 @@ pub(crate) struct Block {
     buffer: vk::Buffer,
     /// The host's address of the first byte, or null.
     mapped: *mut u8,
+    /// What the host sees in place of that, if its caches are emulated.
+    cache: Option<Cache>,
     /// The device's address of the first byte, or 0.
     address: u64,
     free: Mutex<Ranges>,
@@ -80,7 +82,7 @@ impl Block {
         // Vulkan promises the same for buffers of any length.
         let mut parts = Parts::none(gpu, 1);
         parts.create_buffer(false)?;
-        Ok(parts.needs().memory_type_bits)
+        Ok(parts.types())
     }
 
     /// Takes a range; `None` if the block has none.
@@ -169,6 +171,9 @@ impl Block {
 
     /// Makes the host's writes to a range visible to the device.
     pub(crate) fn flush(&self, range: Range) -> Result<()> {
+        if let Some(cache) = &self.cache {
+            cache.flush(self.clipped(range))?;
+        }
         match self.mapped_range(range) {
             // SAFETY: the memory is mapped, and the range is as Vulkan requires.
             Some(range) => unsafe { self.gpu.functions().flush_mapped_memory_ranges(&[range]) }
@@ -179,6 +184,9 @@ impl Block {
 
     /// Makes the device's writes to a range visible to the host.
     pub(crate) fn invalidate(&self, range: Range) -> Result<()> {
+        if let Some(cache) = &self.cache {
+            cache.invalidate(self.clipped(range))?;
+        }
         match self.mapped_range(range) {
             // SAFETY: the memory is mapped, and the range is as Vulkan requires.
             Some(range) => unsafe { self.gpu.functions().invalidate_mapped_memory_ranges(&[range]) }
@@ -191,6 +199,12 @@ impl Block {
     /// atoms, and what is in them beside the range must be what the device has written.
     pub(crate) fn invalidate_edges(&self, range: Range) -> Result<()> {
         edges(range, self.atom()).into_iter().flatten().try_for_each(|edge| self.invalidate(edge))
+    }
+
+    /// The atoms that a range touches, as far as they are in the block.
+    fn clipped(&self, range: Range) -> Range {
+        let atoms = whole_atoms(range, self.atom());
+        Range { length: atoms.end().min(self.length) - atoms.offset, ..atoms }
     }
 
     /// What the device flushes at once, in bytes.
@@ -253,6 +267,37 @@ impl Drop for Block {
     }
 }
 
+/// The emulated caches of a host that is not coherent with the device.
+struct Cache {
+    /// What the host sees.
+    host: HostMemory,
+    /// What the device sees.
+    device: HostMemory,
+}
+
+impl Cache {
+    /// For memory that is mapped at `mapped` as long as the cache lives.
+    fn new(mapped: *mut u8, length: u64) -> Result<Self> {
+        /// What the host sees of memory that it has not invalidated.
+        const STALE: u8 = 0xa5;
+        let start = NonNull::new(mapped).ok_or_else(|| Error::failed_precondition("memory is not mapped"))?;
+        let host = HostMemory::allocate_aligned(length, 4096)?;
+        host.fill(0, length, &[STALE])?;
+        // SAFETY: the memory is mapped as a whole, and the block that owns the cache frees it last. The device writes it; nothing
+        // here has references to it.
+        let device = unsafe { HostMemory::foreign(start, length as usize, true, Box::new(())) };
+        Ok(Self { host, device })
+    }
+
+    fn flush(&self, range: Range) -> Result<()> {
+        self.device.copy_from(range.offset, &self.host, range.offset, range.length)
+    }
+
+    fn invalidate(&self, range: Range) -> Result<()> {
+        self.host.copy_from(range.offset, &self.device, range.offset, range.length)
+    }
+}
+
 /// The parts of a block while it is made; dropping them destroys what there is.
 struct Parts {
     gpu: Arc<Gpu>,
@@ -278,6 +323,11 @@ impl Parts {
         unsafe { self.gpu.functions().get_buffer_memory_requirements(self.buffer) }
     }
 
+    /// The memory types, as bits, that the buffer can be in.
+    fn types(&self) -> u32 {
+        self.gpu.physical().emulation.types(self.needs().memory_type_bits)
+    }
+
     fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
         if length > gpu.largest_block() && matches!(source, Source::New(_)) {
             return Err(super::exceeds_largest(gpu, length));
@@ -289,7 +339,7 @@ impl Parts {
         };
         parts.create_buffer(matches!(source, Source::Imported(..)))?;
         let needs = parts.needs();
-        let types = types & needs.memory_type_bits;
+        let types = types & parts.types();
         parts.kind = match &source {
             Source::New(kind) => *kind,
             Source::Imported(..) => gpu.kind_for_host(types)?,
@@ -321,7 +371,7 @@ impl Parts {
         if self.gpu.has_addresses() {
             usage |= vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         }
-        let families = self.gpu.families();
+        let families = self.gpu.distinct_families();
         let mut external = vk::ExternalMemoryBufferCreateInfo::default()
             .handle_types(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
         let mut info = vk::BufferCreateInfo::default().size(self.length).usage(usage);
@@ -341,8 +391,9 @@ impl Parts {
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
         let mut import = vk::ImportMemoryHostPointerInfoEXT::default()
             .handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+        let index = self.gpu.physical().emulation.index(self.kind.index);
         let mut info =
-            vk::MemoryAllocateInfo::default().allocation_size(self.length).memory_type_index(self.kind.index);
+            vk::MemoryAllocateInfo::default().allocation_size(self.length).memory_type_index(index);
         if self.gpu.has_addresses() {
             info = info.push_next(&mut flags);
         }
@@ -370,6 +421,10 @@ impl Parts {
                 .map_err(|error| failure(&format!("mapping {} bytes", self.length), error))?
                 .cast();
         }
+        let cache = match self.kind.needs_flushes() && self.gpu.physical().emulation.has_caches() {
+            true => Some(Cache::new(mapped, self.length)?),
+            false => None,
+        };
         let mut address = 0;
         if self.gpu.has_addresses() {
             let info = vk::BufferDeviceAddressInfo::default().buffer(self.buffer);
@@ -384,7 +439,8 @@ impl Parts {
             length: self.length,
             memory: self.memory,
             buffer: self.buffer,
-            mapped,
+            mapped: cache.as_ref().map_or(mapped, |cache| cache.host.as_ptr()),
+            cache,
             address,
             free: Mutex::new(Ranges::new(self.length)),
             imported: self.imported.take().map(|(memory, pages)| (Arc::new(memory), pages.offset)),

@@ -78,9 +78,12 @@ impl<I: Iterator> FirstMax for I {}
 fn score(kind: Kind, params: &BufferParams) -> i32 {
     let wanted = params.memory_type;
     let has = |flag| kind.flags.contains(flag);
-    // Who asks for it may neither flush nor invalidate, so nothing outweighs it. Vulkan has such a type for every buffer.
-    let is_coherent =
-        wanted.contains(MemoryType::HOST_COHERENT) && has(Flags::HOST_COHERENT) && !is_optional(params);
+    // Who asks for it may neither flush nor invalidate, so nothing outweighs it. Vulkan has such a type for every buffer. Programs ask
+    // for persistent mappings of what other devices use, too, which know nothing of flushes.
+    let is_shared = wanted.contains(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE)
+        && params.usage.contains(BufferUsage::MAPPING_PERSISTENT);
+    let must_be_coherent = (wanted.contains(MemoryType::HOST_COHERENT) || is_shared) && !is_optional(params);
+    let is_coherent = must_be_coherent && has(Flags::HOST_COHERENT);
     let is_for_host = wanted.intersects(MemoryType::HOST_VISIBLE) && !wanted.intersects(DEVICE_LOCAL);
     let reads = !params.usage.contains(BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE);
     let mut score = if is_coherent { 64 } else { 0 };
@@ -206,6 +209,13 @@ mod tests {
         }
         let optional = params(coherent | MemoryType::OPTIMAL | DEVICE_LOCAL, BufferUsage::empty());
         assert_eq!(choose(&discrete(), &optional, 1).unwrap().index, 0, "the only type is chosen");
+        let shared = params(
+            MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE | DEVICE_LOCAL,
+            BufferUsage::MAPPING_PERSISTENT,
+        );
+        assert_eq!(choose(&memory, &shared, u32::MAX).unwrap().index, 1);
+        let granted = grant(choose(&discrete(), &shared, u32::MAX).unwrap(), shared, true);
+        assert!(granted.memory_type.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_COHERENT));
         // What does not ask for it may be cached.
         let visible = params(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE, BufferUsage::empty());
         assert_eq!(choose(&memory, &visible, u32::MAX).unwrap().index, 2);

@@ -99,7 +99,7 @@ impl Pool {
             it.allocation.block().kind() == kind
                 && (length..=limit).contains(&it.allocation.length())
                 && it.alignment >= alignment
-                && it.until.is_within(after, completed)
+                && it.until.is_included_in_either(after, completed)
                 // Otherwise the host has it mapped, or work that no timepoint orders uses it.
                 && Arc::strong_count(&it.allocation) == 1
         };
@@ -134,7 +134,7 @@ impl Pool {
         let mut free = self.free.lock();
         let Free { entries, bytes } = &mut *free;
         released.extend(entries.extract_if(.., |it| {
-            let is_released = *bytes > keep && it.until.is_within(completed, completed);
+            let is_released = *bytes > keep && it.until.is_included_in_either(completed, completed);
             if is_released {
                 *bytes -= it.allocation.length();
             }

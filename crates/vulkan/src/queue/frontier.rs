@@ -38,12 +38,12 @@ impl Frontier {
     }
 
     /// Whether all of its work is part of `other`.
-    pub(crate) fn is_reached(&self, other: &Self) -> bool {
+    pub(crate) fn is_included_in(&self, other: &Self) -> bool {
         self.0.iter().zip(other.0).all(|(mine, other)| *mine <= other)
     }
 
     /// Whether all of its work is part of one or the other.
-    pub(crate) fn is_within(&self, one: &Self, other: &Self) -> bool {
-        self.is_reached(&one.joined(other))
+    pub(crate) fn is_included_in_either(&self, one: &Self, other: &Self) -> bool {
+        self.is_included_in(&one.joined(other))
     }
 }

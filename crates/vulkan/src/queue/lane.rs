@@ -141,7 +141,7 @@ impl Core {
     /// Waits until the work of a frontier is complete, for at most `timeout`. Returns whether it is: also if the device is lost,
     /// since its work has then failed, although it may still execute (see [`Core::quiesce`]).
     pub(crate) fn wait(&self, work: &Frontier, timeout: Option<Duration>) -> bool {
-        if work.is_reached(&self.completed()) {
+        if work.is_included_in(&self.completed()) {
             return true;
         }
         // What is not submitted now never is: the device is lost then.
@@ -204,7 +204,7 @@ impl Core {
     /// Submits what is collected of the work of a frontier.
     fn flush_for(&self, work: &Frontier) -> Result<()> {
         let state = self.state.lock();
-        let is_open = !work.is_reached(&state.tracks.submitted());
+        let is_open = !work.is_included_in(&state.tracks.submitted());
         if !is_open {
             return Ok(());
         }

@@ -26,15 +26,16 @@ use std::time::Duration;
 use ash::vk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{KeptSubmission, SemaphoreBackend, Timeline, defer_callbacks};
+use rehal_hal::{KeptSubmission, MemoryCounters, SemaphoreBackend, Timeline, defer_callbacks};
 
 pub(crate) use frontier::{Frontier, LANES};
 pub(crate) use progress::Progress;
 
-use crate::command::{Instance, Recorder, Tools};
+use crate::command::{Instance, Recorder, RecorderPool};
 use crate::gpu::Gpu;
+use crate::issue::issue_now;
 use crate::memory::{Block, Memory, Pool};
-use crate::profile::{Ticks, Timed};
+use crate::profile::{SubmissionTimestamps, Ticks};
 use crate::semaphore::VulkanSemaphore;
 use faults::Faults;
 use lane::Lane;
@@ -44,8 +45,9 @@ use tracks::Tracks;
 /// The work of a device: what is issued, in flight and complete.
 pub(crate) struct Core {
     gpu: Arc<Gpu>,
-    tools: Tools,
+    recorders: RecorderPool,
     pool: Pool,
+    counters: Arc<MemoryCounters>,
     lanes: Vec<Lane>,
     state: Mutex<State>,
     /// Wakes the thread of [`Progress`].
@@ -73,6 +75,12 @@ struct State {
     tracks: Tracks,
     /// Issued submissions that are not settled, in order.
     entries: VecDeque<Entry>,
+    /// How many of them have commands.
+    executing: usize,
+    /// Submissions that are issued when fewer have commands that are not complete, and the work that they wait for.
+    backlog: VecDeque<(Box<KeptSubmission>, Frontier)>,
+    /// Whether a thread is issuing some of those: one at a time, so that they stay in order.
+    is_issuing: bool,
     /// Whether a callback or another device waits, which does not watch the device.
     is_demanded: bool,
     /// Whether the thread of [`Progress`] waits for work.
@@ -84,9 +92,17 @@ impl State {
     /// Adds a submission behind those that need no more than it does. So those of a single lane are in the order in which they
     /// are complete, and what a submission waits for is before it.
     fn insert(&mut self, entry: Entry) {
-        let is_before = |it: &Entry| it.needs.is_reached(&entry.needs);
+        let is_before = |it: &Entry| it.needs.is_included_in(&entry.needs);
         let index = self.entries.iter().rposition(is_before).map_or(0, |index| index + 1);
+        self.executing += usize::from(entry.has_commands());
         self.entries.insert(index, entry);
+    }
+
+    /// Removes a submission.
+    fn remove(&mut self, index: usize) -> Option<Entry> {
+        let entry = self.entries.remove(index)?;
+        self.executing -= usize::from(entry.has_commands());
+        Some(entry)
     }
 }
 
@@ -96,7 +112,23 @@ struct Entry {
     /// The work after which its signals are settled.
     needs: Frontier,
     /// What the device uses meanwhile.
-    _uses: Uses,
+    uses: Uses,
+}
+
+impl Entry {
+    fn has_commands(&self) -> bool {
+        self.recorder().is_some()
+    }
+
+    fn recorder(&self) -> Option<&Recorder> {
+        let of_instance = || self.uses.instance.as_ref().map(|instance| instance.recorder());
+        self.uses.recorder.as_deref().or_else(of_instance)
+    }
+
+    /// How many of its dispatches are known to be complete, if that can be told: see [`Recorder::mark`].
+    fn dispatches_completed(&self) -> Option<usize> {
+        self.recorder()?.marks_passed()
+    }
 }
 
 /// What work of the device uses: none of it is destroyed before the work is complete.
@@ -105,11 +137,11 @@ pub(crate) struct Uses {
     /// The commands, recorded for this submission.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// The commands, recorded before.
-    pub(crate) _instance: Option<Arc<Instance>>,
+    pub(crate) instance: Option<Arc<Instance>>,
     /// Memory.
     pub(crate) blocks: Vec<Arc<Block>>,
     /// What the recorder times for a profile.
-    pub(crate) timed: Option<Timed>,
+    pub(crate) timestamps: Option<SubmissionTimestamps>,
     /// Receives the recorder's timestamp.
     pub(crate) sampled: Option<Arc<AtomicU64>>,
 }
@@ -122,6 +154,15 @@ pub(crate) struct Work {
     pub(crate) commands: vk::CommandBuffer,
     /// What they use, including the command buffer.
     pub(crate) uses: Uses,
+}
+
+/// Where a submission that is issued comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The program, directly or when a wait was reached.
+    Program,
+    /// The submissions that were kept until others were complete: a device completes them before it is released.
+    Backlog,
 }
 
 /// The semaphores of a device.
@@ -140,7 +181,8 @@ const BATCHES_IN_FLIGHT: usize = 2;
 const SPARE_LIMIT: usize = 64;
 /// Limit on the bytes of each: data of updates may be large.
 const SPARE_BYTES: usize = 64 << 10;
-/// Limit on the outstanding submissions, each of which may have a command pool: further ones wait until half of them are complete.
+/// Limit on the submissions that have commands, each of which may have a command pool: further ones are kept by the host until
+/// half of them are complete.
 const OUTSTANDING_LIMIT: usize = 1024;
 
 impl Core {
@@ -150,8 +192,9 @@ impl Core {
         let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),
-            tools: Tools::create(&memory)?,
+            recorders: RecorderPool::create(&memory)?,
             pool: Pool::default(),
+            counters: Arc::default(),
             lanes,
             state: Mutex::default(),
             work: Condvar::new(),
@@ -175,7 +218,17 @@ impl Core {
 
     /// Its memory.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
-        self.tools.memory()
+        self.recorders.memory()
+    }
+
+    /// Whether a watchdog fails work that takes too long.
+    pub(crate) fn has_watchdog(&self) -> bool {
+        self.timeout.is_some()
+    }
+
+    /// Counts the memory of buffers.
+    pub(crate) fn counters(&self) -> &Arc<MemoryCounters> {
+        &self.counters
     }
 
     /// What queues have deallocated.
@@ -184,8 +237,8 @@ impl Core {
     }
 
     /// What recording commands needs.
-    pub(crate) fn tools(&self) -> &Tools {
-        &self.tools
+    pub(crate) fn recorders(&self) -> &RecorderPool {
+        &self.recorders
     }
 
     /// The timestamps of the device.
@@ -233,13 +286,13 @@ impl Core {
     /// Issues a submission, which has no commands, or those of `work`, after the work of `after`. Its signals are settled when
     /// all of that is complete. Returns what signals them.
     ///
-    /// If it fails, so do the signals. If too many submissions are outstanding, it waits for the first of them, which wait for nothing
-    /// but one another.
+    /// If it fails, so do the signals.
     pub(crate) fn issue(
         &self,
         kept: Box<KeptSubmission>,
         after: Frontier,
         work: Option<Work>,
+        origin: Origin,
     ) -> Result<Frontier> {
         if let Some(loss) = self.gpu.loss() {
             return Err(self.fail(kept, loss.clone()));
@@ -251,7 +304,7 @@ impl Core {
             return Ok(after);
         }
         let mut state = self.state.lock();
-        if state.is_closed {
+        if state.is_closed && origin == Origin::Program {
             drop(state);
             // A wait was reached while the device was being released: no thread settles work any more.
             let message = "the device was released while the submission waited";
@@ -281,10 +334,8 @@ impl Core {
             }
         }
         state.is_demanded |= self.schedule(&kept, needs);
-        state.insert(Entry { kept, needs, _uses: uses });
+        state.insert(Entry { kept, needs, uses });
         self.wake(&mut state);
-        let is_full = state.entries.len() >= OUTSTANDING_LIMIT;
-        let relief = is_full.then(|| state.entries[OUTSTANDING_LIMIT / 2].needs);
         drop(state);
         if let Err(error) = is_flushed {
             self.lose(error.clone());
@@ -294,13 +345,56 @@ impl Core {
             // It was lost meanwhile.
             self.settle_lost(&loss.clone());
         }
-        if let Some(first) = relief {
-            while !self.wait(&first, None) {}
-            self.settle();
-        } else if needs.is_reached(&self.completed()) {
+        if needs.is_included_in(&self.completed()) {
             self.settle();
         }
         Ok(needs)
+    }
+
+    /// Keeps a submission with commands that is to be issued after the work of `after`, if too many are outstanding. The thread
+    /// that submits it does not wait: what executes may itself wait for that thread. Returns it if it can be issued.
+    pub(crate) fn defer(&self, kept: Box<KeptSubmission>, after: Frontier) -> Option<Box<KeptSubmission>> {
+        let mut state = self.state.lock();
+        let is_full = state.executing >= OUTSTANDING_LIMIT || !state.backlog.is_empty() || state.is_issuing;
+        if !is_full || state.is_closed || self.gpu.loss().is_some() {
+            return Some(kept);
+        }
+        state.backlog.push_back((kept, after));
+        // No thread that waits for it knows of work of the device yet.
+        state.is_demanded = true;
+        self.wake(&mut state);
+        None
+    }
+
+    /// Whether submissions are kept until others are complete.
+    pub(crate) fn has_backlog(&self) -> bool {
+        let state = self.state.lock();
+        !state.backlog.is_empty() || state.is_issuing
+    }
+
+    /// Issues submissions that were kept, if enough of the earlier ones are complete, unless another thread does.
+    pub(crate) fn issue_backlog(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.is_issuing || state.backlog.is_empty() || state.executing > OUTSTANDING_LIMIT / 2 {
+            return;
+        }
+        let count = (OUTSTANDING_LIMIT - state.executing).min(state.backlog.len());
+        let next: Vec<_> = state.backlog.drain(..count).collect();
+        state.is_issuing = true;
+        drop(state);
+        // Callbacks, which may block, run when others can issue.
+        defer_callbacks(|| {
+            let issued = catch_unwind(AssertUnwindSafe(|| {
+                for (kept, after) in next {
+                    // Waiters get a failure from the signals.
+                    let _ = issue_now(self, kept, after, Origin::Backlog);
+                }
+            }));
+            self.state.lock().is_issuing = false;
+            if let Err(panic) = issued {
+                resume_unwind(panic);
+            }
+        });
     }
 
     /// Fails the signals of a submission that cannot be issued.

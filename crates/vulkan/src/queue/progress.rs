@@ -32,7 +32,11 @@ impl Progress {
     }
 }
 
-fn spawn(name: &str, core: &Arc<Core>, run: impl FnOnce(&Core) + Send + 'static) -> Result<JoinHandle<()>> {
+fn spawn(
+    name: &str,
+    core: &Arc<Core>,
+    run: impl FnOnce(&Arc<Core>) + Send + 'static,
+) -> Result<JoinHandle<()>> {
     let core = core.clone();
     thread::Builder::new()
         .name(name.into())
@@ -58,11 +62,18 @@ impl Drop for Progress {
 }
 
 impl Core {
-    fn watch(&self) {
+    fn watch(self: &Arc<Self>) {
         let mut last_seen = Frontier::default();
         loop {
+            // See below.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.issue_backlog()));
             let mut state = self.state.lock();
             if state.entries.is_empty() {
+                if !state.backlog.is_empty() || state.is_issuing {
+                    drop(state);
+                    thread::yield_now();
+                    continue;
+                }
                 if state.is_closed {
                     return;
                 }
@@ -127,23 +138,27 @@ impl Core {
         let mut state = self.state.lock();
         state.tracks.complete(&completed, now);
         let Some(late) = state.tracks.late(timeout, now) else { return };
-        let what = describe_late(&state, &late, &completed);
+        let what = Self::describe_late(&state, &late, &completed);
         drop(state);
         self.gpu.set_stuck();
         let message = format!("work has not completed within {timeout:?}: {what}");
         self.lose(self.hang(&message));
     }
-}
 
-/// The submissions that may be executing.
-fn describe_late(state: &State, late: &Frontier, completed: &Frontier) -> String {
-    let names: Vec<_> = state
-        .entries
-        .iter()
-        .filter(|entry| entry.needs.is_reached(&late.joined(completed)))
-        .filter(|entry| !entry.needs.is_reached(completed))
-        .take(4)
-        .map(|entry| crate::command::describe(&entry.kept))
-        .collect();
-    names.join(", ")
+    /// The submissions that may be executing; of one, the dispatch that is, if that can be told.
+    fn describe_late(state: &State, late: &Frontier, completed: &Frontier) -> String {
+        let executing = state
+            .entries
+            .iter()
+            .filter(|entry| entry.needs.is_included_in(&late.joined(completed)))
+            .filter(|entry| !entry.needs.is_included_in(completed));
+        let names: Vec<_> = executing
+            .take(4)
+            .map(|entry| crate::command::describe(&entry.kept, entry.dispatches_completed()))
+            .collect();
+        match &*names {
+            [one] => one.clone(),
+            several => format!("one of {}", several.join(", ")),
+        }
+    }
 }

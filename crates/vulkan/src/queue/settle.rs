@@ -7,7 +7,7 @@ use std::time::Instant;
 use rehal_base::{Error, Result};
 use rehal_hal::{defer_callbacks, for_each_unwinding};
 
-use super::{Core, Entry};
+use super::{Core, Entry, Uses};
 
 /// Submissions whose work is complete, and who settles their signals.
 ///
@@ -33,8 +33,8 @@ impl Core {
         let is_single = self.lanes.len() == 1;
         let mut index = 0;
         while let Some(entry) = state.entries.get(index) {
-            if entry.needs.is_reached(&completed) {
-                settling.ready.extend(state.entries.remove(index).map(|entry| (entry, Ok(()))));
+            if entry.needs.is_included_in(&completed) {
+                settling.ready.extend(state.remove(index).map(|entry| (entry, Ok(()))));
             } else if is_single {
                 // What is behind it needs no less.
                 break;
@@ -42,7 +42,7 @@ impl Core {
                 index += 1;
             }
         }
-        state.is_demanded &= !state.entries.is_empty();
+        state.is_demanded &= !state.entries.is_empty() || !state.backlog.is_empty();
         drop((settling, state));
         self.settle_ready();
     }
@@ -54,9 +54,15 @@ impl Core {
         let mut state = self.state.lock();
         state.tracks.clear();
         let mut settling = self.settling.lock();
+        state.executing = 0;
+        let backlog = std::mem::take(&mut state.backlog);
         settling.ready.extend(state.entries.drain(..).map(|entry| {
-            let is_complete = entry.needs.is_reached(&completed);
+            let is_complete = entry.needs.is_included_in(&completed);
             (entry, if is_complete { Ok(()) } else { Err(error.clone()) })
+        }));
+        settling.ready.extend(backlog.into_iter().map(|(kept, needs)| {
+            let entry = Entry { kept, needs, uses: Uses::default() };
+            (entry, Err(error.clone()))
         }));
         drop((settling, state));
         self.settle_ready();
@@ -92,7 +98,7 @@ impl Core {
     }
 
     fn finish(&self, entry: Entry, outcome: &Result<()>) {
-        let Entry { kept, _uses: uses, .. } = entry;
+        let Entry { kept, uses, .. } = entry;
         if self.gpu.is_stuck() {
             // The device may use them forever.
             std::mem::forget(uses);
@@ -101,15 +107,15 @@ impl Core {
             return;
         }
         if let (Some(recorder), Ok(())) = (&uses.recorder, outcome) {
-            if let (Some(timed), Some(profile)) = (&uses.timed, kept.profile()) {
-                timed.report(profile, recorder, &self.ticks);
+            if let (Some(timestamps), Some(profile)) = (&uses.timestamps, kept.profile()) {
+                timestamps.report(profile, recorder, &self.ticks);
             }
             if let (Some(sampled), Ok(ticks)) = (&uses.sampled, recorder.read_timestamps()) {
                 sampled.store(ticks.first().copied().unwrap_or(0), Ordering::Release);
             }
         }
         // What was used is free before those that wait for the signals ask for more.
-        self.tools.recycle(uses);
+        self.recorders.recycle(uses);
         kept.promise().settle(outcome);
         self.give_spare(kept);
     }

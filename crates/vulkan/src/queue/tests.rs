@@ -12,13 +12,13 @@ use std::time::Duration;
 use ash::vk;
 use rehal_base::{Error, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
-    Timeline, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Device, Dispatch, DispatchFlags, Driver,
+    Executable, ExecutableParams, KeptSubmission, Live, MemoryAccess, MemoryType, OptionSet,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timeline, WorkgroupCount,
 };
 
 use super::faults::Call;
-use super::{Core, Frontier, OUTSTANDING_LIMIT, SPARE_BYTES};
+use super::{Core, Frontier, OUTSTANDING_LIMIT, Origin, SPARE_BYTES};
 use crate::device::core_of;
 use crate::{VulkanDriver, VulkanOptions};
 
@@ -63,13 +63,18 @@ impl Fixture {
 
     /// Submits work that takes some hundred milliseconds, or much longer on devices that do not end loops.
     fn spin(&self, signals: &[&Semaphore]) {
-        let bindings = [BufferRef::whole(&self.buffer)];
+        self.spin_on(&self.buffer, 100, signals);
+    }
+
+    /// Submits work that ends when the first word of `flag` is not zero, or the loops of all workgroups have ended.
+    fn spin_on(&self, flag: &Buffer, workgroups: u32, signals: &[&Semaphore]) {
+        let bindings = [BufferRef::whole(flag)];
         let signals: Vec<_> = signals.iter().map(|it| it.at(1)).collect();
         let dispatch: Dispatch<Live<'_>> = Dispatch {
             executable: &self.executable,
             function: 0,
             workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([100, 1, 1]),
+            workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
             dynamic_local_memory: 0,
             constants: &[],
             bindings: &bindings[..],
@@ -144,8 +149,9 @@ fn nothing_is_destroyed_if_the_device_cannot_be_waited_for() {
     }
     fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
     assert_lost_by_memory(&fixture.fill(&second).unwrap_err());
-    assert!(fixture.core.gpu().is_stuck());
+    // The device's own thread may have lost it first, and still tries.
     assert_lost_by_memory(&first.wait(2, LONG).unwrap_err());
+    assert!(fixture.core.gpu().is_stuck());
 }
 
 #[test]
@@ -165,7 +171,8 @@ fn a_device_that_vulkan_lost_is_not_waited_for() {
 fn a_released_device_takes_no_work() {
     let Fixture { device, core, executable, buffer } = Fixture::new(VulkanOptions::default());
     drop((device, executable, buffer));
-    let error = core.issue(Box::new(KeptSubmission::empty()), Frontier::at(0, 1), None).unwrap_err();
+    let error =
+        core.issue(Box::new(KeptSubmission::empty()), Frontier::at(0, 1), None, Origin::Program).unwrap_err();
     assert_eq!(error.code(), StatusCode::Aborted, "{error}");
     assert!(core.state.lock().entries.is_empty());
 }
@@ -180,10 +187,72 @@ fn outstanding_submissions_are_limited() {
     for value in 0..3000 {
         let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
         queue.wait(&waits).signal(&signals).fill(&fixture.buffer, &[1], 0).unwrap();
-        most = most.max(fixture.core.state.lock().entries.len());
+        most = most.max(fixture.core.state.lock().executing);
     }
     assert!((OUTSTANDING_LIMIT / 2..=OUTSTANDING_LIMIT).contains(&most), "{most}");
     timeline.wait(3000, LONG).unwrap();
+}
+
+/// What executes may wait for the thread that submits: that thread never waits for what executes.
+#[test]
+fn a_thread_that_submits_is_not_blocked_by_what_executes() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let params = BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_PERSISTENT,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    };
+    let flag = fixture.device.allocate_buffer(params, 64).unwrap();
+    flag.write(0, &[0; 64]).unwrap();
+    let mapping = flag.map_persistent(MemoryAccess::WRITE, 0, 64).unwrap();
+    let (busy, timeline, rest) = (fixture.semaphore(), fixture.semaphore(), fixture.semaphore());
+    // On llvmpipe the kernel ends by itself, after many seconds.
+    fixture.spin_on(&flag, 4000, &[&busy]);
+    let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+    let count = 2 * OUTSTANDING_LIMIT as u64 + 100;
+    for value in 0..count {
+        let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
+        queue.wait(&waits).signal(&signals).fill(&fixture.buffer, &[1], 0).unwrap();
+        // Without waits, too.
+        queue.signal(&[rest.at(value + 1)]).fill(&fixture.buffer, &[2], 0).unwrap();
+    }
+    let state = fixture.core.state.lock();
+    let (executing, kept) = (state.executing, state.backlog.len());
+    drop(state);
+    assert!(busy.query().unwrap() == 0, "the kernel still executes");
+    assert!(executing <= OUTSTANDING_LIMIT && kept > 0, "{executing} {kept}");
+    // The host is never held up by barriers that wait for nothing.
+    let free = fixture.semaphore();
+    queue.signal(&[free.at(1)]).barrier(0).unwrap();
+    free.wait(1, Some(Duration::from_millis(100))).unwrap();
+    mapping.write(0, &[1]).unwrap();
+    mapping.flush(0, 64).unwrap();
+    timeline.wait(count, LONG).unwrap();
+    rest.wait(count, LONG).unwrap();
+    let state = fixture.core.state.lock();
+    assert!(state.backlog.is_empty());
+}
+
+#[test]
+fn what_is_kept_fails_with_the_device_and_completes_when_it_is_released() {
+    for is_lost in [true, false] {
+        let fixture = Fixture::new(VulkanOptions::default());
+        let (busy, done) = (fixture.semaphore(), fixture.semaphore());
+        fixture.spin(&[&busy]);
+        let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+        let count = OUTSTANDING_LIMIT as u64 + 10;
+        for value in 0..count {
+            queue.signal(&[done.at(value + 1)]).fill(&fixture.buffer, &[2], 0).unwrap();
+        }
+        assert!(fixture.core.has_backlog());
+        if is_lost {
+            fixture.core.lose(Error::new(StatusCode::Aborted, "a test"));
+            assert_eq!(done.wait(count, LONG).unwrap_err().code(), StatusCode::Aborted);
+        } else {
+            drop(fixture);
+            done.wait(count, LONG).unwrap();
+        }
+    }
 }
 
 #[test]

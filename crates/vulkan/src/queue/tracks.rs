@@ -112,7 +112,7 @@ impl Tracks {
     pub(super) fn complete(&mut self, completed: &Frontier, now: Instant) {
         for (lane, track) in self.lanes.iter_mut().enumerate() {
             let was_blocked =
-                track.in_flight.front().is_some_and(|(_, waits)| !waits.is_reached(&self.completed));
+                track.in_flight.front().is_some_and(|(_, waits)| !waits.is_included_in(&self.completed));
             let before = track.in_flight.len();
             while track.in_flight.front().is_some_and(|(last, _)| *last <= completed.on(lane)) {
                 track.in_flight.pop_front();
@@ -129,7 +129,7 @@ impl Tracks {
         self.lanes.iter().enumerate().find_map(|(lane, track)| {
             let (last, waits) = track.in_flight.front()?;
             let is_late = now.saturating_duration_since(track.since?) >= timeout;
-            (is_late && waits.is_reached(&self.completed)).then_some(Frontier::at(lane, *last))
+            (is_late && waits.is_included_in(&self.completed)).then_some(Frontier::at(lane, *last))
         })
     }
 

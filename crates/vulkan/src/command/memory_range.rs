@@ -9,16 +9,16 @@ use crate::memory::{Allocation, Memory};
 
 /// A range of a buffer's memory.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct MemoryRange {
     allocation: Arc<Allocation>,
     /// In the allocation.
     range: Range,
 }
 
 /// The binding table of a submission; `None` for empty slots.
-pub(crate) type Table = SmallVec<[Option<Place>; 8]>;
+pub(crate) type Table = SmallVec<[Option<MemoryRange>; 8]>;
 
-impl Place {
+impl MemoryRange {
     /// A range of a buffer. Fails if the buffer has no memory that the device with `memory` can use, or the range exceeds it.
     pub(crate) fn of(memory: &Memory, buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
         let range = buffer.resolve(offset, length)?;
@@ -42,7 +42,7 @@ impl Place {
                 Self::of(memory, &store.buffers[index as usize], reference.offset, reference.length)
             }
             Binding::Slot(slot) => match table.get(slot as usize).and_then(Option::as_ref) {
-                Some(place) => place.part(reference.offset, reference.length),
+                Some(range) => range.part(reference.offset, reference.length),
                 None => {
                     Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")))
                 }
@@ -52,13 +52,13 @@ impl Place {
 
     /// The binding table of a submission.
     pub(crate) fn table(memory: &Memory, store: &Store, bindings: &[BufferRef<u32>]) -> Result<Table> {
-        let place = |(slot, binding): (usize, &BufferRef<u32>)| match binding.binding {
+        let range = |(slot, binding): (usize, &BufferRef<u32>)| match binding.binding {
             Binding::Direct(_) => Self::resolve(memory, store, &[], binding)
                 .map(Some)
                 .context(|| format!("binding slot {slot}")),
             Binding::Slot(_) => Ok(None),
         };
-        bindings.iter().enumerate().map(place).collect()
+        bindings.iter().enumerate().map(range).collect()
     }
 
     /// A part of it.

@@ -4,15 +4,15 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{BufferParams, BufferUsage, MemoryType};
 
-use super::{Place, Recorder};
+use super::{MemoryRange, Recorder};
 use crate::memory::{Allocation, Kind, Memory};
 use crate::queue::Uses;
 
 /// Limit on the recorders that are kept for reuse.
 const SPARE_LIMIT: usize = 256;
 
-/// What recording commands needs: memory, and recorders that are reused.
-pub(crate) struct Tools {
+/// The recorders of a device, which are reused, with the memory that they stage in.
+pub(crate) struct RecorderPool {
     memory: Arc<Memory>,
     staging: Kind,
     /// Every byte once, in order: what transfers that are not aligned to words copy from.
@@ -21,8 +21,8 @@ pub(crate) struct Tools {
     spare: Mutex<Vec<Box<Recorder>>>,
 }
 
-impl Tools {
-    /// Tools for a device.
+impl RecorderPool {
+    /// A pool for a device, without recorders yet.
     pub(crate) fn create(memory: &Arc<Memory>) -> Result<Self> {
         let staging = memory.kind(&BufferParams {
             memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
@@ -50,8 +50,8 @@ impl Tools {
     }
 
     /// A byte with this value, on the device.
-    pub(crate) fn byte(&self, value: u8) -> Place {
-        Place::within(&self.bytes, Range { offset: value.into(), length: 1 })
+    pub(crate) fn byte(&self, value: u8) -> MemoryRange {
+        MemoryRange::within(&self.bytes, Range { offset: value.into(), length: 1 })
     }
 
     /// A recorder without commands, for a queue family.

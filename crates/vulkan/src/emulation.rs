@@ -1,0 +1,120 @@
+//! Other hardware than the machine has, for tests: what a device is found to have is changed before the driver sees it. What it
+//! is said to have and lacks, such as memory that is not coherent, behaves as hardware would where the driver is wrong.
+
+use ash::vk::{self, MemoryPropertyFlags as Flags};
+
+use crate::physical::{Features, Physical};
+
+/// What the devices of a driver are made to look like. By default they are what they are.
+#[derive(Clone, Debug, Default)]
+pub struct Emulation {
+    /// The memory types, if they are not the device's.
+    pub memory: Option<EmulatedMemory>,
+    /// Whether a queue family for transfers alone is added: a second lane of the driver, on the same queue of Vulkan.
+    pub has_transfer_family: bool,
+    /// Whether the device has Vulkan 1.2 at most.
+    pub is_vulkan_1_2: bool,
+    /// Whether the device has only the features that the driver cannot do without.
+    pub has_no_features: bool,
+    /// The extensions that the device does not have, by name.
+    pub missing_extensions: &'static [&'static str],
+    /// Whether queues have no timestamps.
+    pub has_no_timestamps: bool,
+    /// Whether the device has no events, as some that translate Vulkan have not.
+    pub has_no_events: bool,
+}
+
+/// Memory types. All are memory of the device that is emulated, which has one type that does everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmulatedMemory {
+    /// A GPU with a bus: its own memory, which the host cannot map, and memory of the host, cached or not.
+    Separate,
+    /// A GPU that shares the memory of a host without coherence. The host sees what the device writes when it invalidates its
+    /// caches, and the device what the host writes when it flushes them: until then, each has bytes of its own.
+    Incoherent,
+}
+
+impl EmulatedMemory {
+    /// The properties and the heap of each type.
+    fn types(self) -> &'static [(Flags, u32)] {
+        const COHERENT: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_COHERENT.as_raw());
+        const CACHED: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_CACHED.as_raw());
+        const SEPARATE: [(Flags, u32); 3] = [
+            (Flags::DEVICE_LOCAL, 0),
+            (COHERENT, 1),
+            (Flags::from_raw(COHERENT.as_raw() | Flags::HOST_CACHED.as_raw()), 1),
+        ];
+        const INCOHERENT: [(Flags, u32); 3] = [
+            (Flags::from_raw(Flags::DEVICE_LOCAL.as_raw() | CACHED.as_raw()), 0),
+            (CACHED, 1),
+            // Vulkan promises one.
+            (COHERENT, 1),
+        ];
+        match self {
+            Self::Separate => &SEPARATE,
+            Self::Incoherent => &INCOHERENT,
+        }
+    }
+}
+
+impl Emulation {
+    /// The memory types of a device with `memory`.
+    pub(crate) fn memory(
+        &self,
+        mut memory: vk::PhysicalDeviceMemoryProperties,
+    ) -> vk::PhysicalDeviceMemoryProperties {
+        let Some(emulated) = self.memory else { return memory };
+        let types = emulated.types();
+        for (to, (flags, heap)) in memory.memory_types.iter_mut().zip(types) {
+            (to.property_flags, to.heap_index) = (*flags, *heap);
+        }
+        memory.memory_type_count = types.len() as u32;
+        let size = memory.memory_heaps[0].size;
+        memory.memory_heaps[0].flags = vk::MemoryHeapFlags::DEVICE_LOCAL;
+        memory.memory_heaps[1] = vk::MemoryHeap { size, flags: vk::MemoryHeapFlags::empty() };
+        memory.memory_heap_count = 2;
+        memory
+    }
+
+    /// The memory types, as bits, where Vulkan says `types`.
+    pub(crate) fn types(&self, types: u32) -> u32 {
+        match self.memory {
+            Some(memory) if types & 1 != 0 => (1 << memory.types().len()) - 1,
+            Some(_) => 0,
+            None => types,
+        }
+    }
+
+    /// Vulkan's index of a memory type.
+    pub(crate) fn index(&self, kind: u32) -> u32 {
+        if self.memory.is_some() { 0 } else { kind }
+    }
+
+    /// Whether the host and the device have bytes of their own where memory is not coherent.
+    pub(crate) fn has_caches(&self) -> bool {
+        self.memory == Some(EmulatedMemory::Incoherent)
+    }
+
+    /// Removes extensions, and versions of Vulkan.
+    pub(crate) fn restrict(&self, physical: &mut Physical) {
+        physical.extensions.retain(|name| !self.missing_extensions.contains(&name.as_str()));
+        if self.is_vulkan_1_2 {
+            physical.properties.api_version = physical.properties.api_version.min(vk::API_VERSION_1_2);
+        }
+        if self.has_no_timestamps {
+            physical.queue_families.iter_mut().for_each(|family| family.timestamp_valid_bits = 0);
+        }
+    }
+
+    /// The features of a device with `features`.
+    pub(crate) fn features(&self, features: Features) -> Features {
+        if !self.has_no_features {
+            return features;
+        }
+        let v12 = vk::PhysicalDeviceVulkan12Features {
+            timeline_semaphore: features.v12.timeline_semaphore,
+            ..vk::PhysicalDeviceVulkan12Features::default()
+        };
+        Features { v12, ..Features::default() }
+    }
+}
