@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         "planned",
         planned::every_capture_is_planned_or_refused_for_its_reason,
     ));
+    trials.extend(testing::on_both_sets("dispatches", planned::distinct_dispatches_stand_for_all));
     trials.push(Trial::test("torn::fixtures", || {
         planned::torn_captures_are_planned_up_to_their_tear(&testing::fixtures());
         Ok(())
