@@ -120,8 +120,12 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
         add_shapes(text, &timing.shapes);
     }
     if !timing.is_varied {
-        let note = "remembered results could not be excluded: no inputs that can be changed look like floats";
-        line(text, "", note);
+        line(
+            text,
+            "",
+            "remembered results could not be excluded: no input can be changed between repetitions, because none looks",
+        );
+        line(text, "", "like floats, and its integers may be indices or are too few");
     }
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
