@@ -192,6 +192,19 @@ impl Recording {
         })
     }
 
+    /// Records the kernels of the capture that a tool has replayed in its own way, by a replay as `replay` makes it.
+    pub(crate) fn of_capture(
+        this: Option<&Self>,
+        function: Option<String>,
+        replay: impl FnOnce() -> Result<Replay>,
+    ) -> Result<()> {
+        let Some(this) = this else { return Ok(()) };
+        let _reports = CrashReports::install();
+        let mut kernels = KernelOptions::default();
+        kernels.function = function;
+        this.record(&replay()?, &kernels).map(drop)
+    }
+
     /// As [`Recording::record`], after a replay with this outcome, whose error counts.
     pub(crate) fn after(this: Option<&Self>, replay: &Replay, outcome: Result<()>) -> Result<()> {
         let Some(this) = this else { return outcome };

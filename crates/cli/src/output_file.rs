@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
+use rehal_session::RemovedOnCrash;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::flags::{Flag, Flags};
@@ -92,8 +93,10 @@ impl OutputFile {
     }
 }
 
-/// A temporary file that a signal removes as well.
+/// A temporary file that a signal or a crash of a kernel removes as well.
 struct Temporary {
+    /// Dropped after the file is removed or persistent.
+    _removed_on_crash: RemovedOnCrash,
     /// `None` once it is persistent.
     file: Option<NamedTempFile>,
     path: PathBuf,
@@ -105,7 +108,7 @@ impl Temporary {
             let file = create().map_err(creating)?;
             let path = file.path().to_owned();
             files.push(path.clone());
-            Ok(Self { file: Some(file), path })
+            Ok(Self { _removed_on_crash: RemovedOnCrash::new(&path), file: Some(file), path })
         })
     }
 

@@ -139,13 +139,34 @@ fn a_wrong_host_read_is_reduced_to_what_it_needs() {
     assert_eq!(report["check"], "the wrong bytes of a host read");
 }
 
+/// A kernel that sleeps is found in all of the work, as a replay and as a dispatch. The others take a ten-thousandth of its time.
 #[test]
 fn slowness_is_measured() {
     let scratch = Scratch::new();
-    let words = ["--check=slow", "--slower_than=1ms", "--function=*matmul*", "--max_checks=3"];
-    // It is faster than a millisecond, or limited to a few checks; no test depends on how fast it is.
-    let ran = reduce(&scratch, &words, "mlp.mlp.local-sync");
-    assert!(matches!(ran.status, Some(1 | 2)), "{ran:?}");
+    let name = "mlp.mlp.local-sync";
+    let (path, function) = (capture(name), "mlp_dispatch_1_matmul_8x48x48_f32");
+    let source = scratch.path("sleeping.c").to_str().unwrap().to_string();
+    let selected = format!("--function={function}");
+    run(&["rehal", "kernel", "stub", "--no_run", &selected, &path, "-o", &source]);
+    let text = fs::read_to_string(&source).unwrap();
+    let place = "// Compute item i here.\n";
+    let sleep = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 40000000}, 0);\n";
+    let text = text.replacen(place, &format!("{place}{sleep}"), 1).replacen("return 1;", "return 0;", 1);
+    assert!(text.contains(sleep) && text.contains("return 0;"), "{text}");
+    fs::write(&source, format!("#define _POSIX_C_SOURCE 200809L\n#include <time.h>\n{text}")).unwrap();
+    let substitution = format!("--replay_executable_substitution={function}={source}");
+    let slow = ["--check=slow", "--slower_than=20ms", "--max_byte_ranges=1"];
+    for words in [&[][..], &["--function=*dispatch_1*"]] {
+        let report = report(&scratch, &[&slow[..], &[&substitution], words].concat(), name);
+        assert_eq!(report["after"]["dispatches"], 1, "{report}");
+        assert_eq!((&report["is_minimal"], &report["check"]), (&true.into(), &"at least 20.0 ms".into()));
+        let listed = print(&["rehal", "kernels", "--no_run", &output(&scratch)]);
+        assert!(listed.contains(function), "{listed}");
+        // Without the kernel, nothing of it is slow.
+        let ran = reduce(&scratch, &[&slow[..], words].concat(), name);
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("the check fails for the capture itself"), "{ran:?}");
+    }
     let ran = reduce(&scratch, &["--check=slow", "--slower_than=24h"], "mlp.mlp.local-sync");
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.contains("the check fails for the capture itself"), "{ran:?}");

@@ -388,3 +388,27 @@ fn names_do_not_control_the_terminal() {
     assert!(ran.stdout.contains(scope) && ran.stdout.contains(name), "{}", ran.stdout);
     assert!(!ran.stdout.contains('\x1b'));
 }
+
+/// What a crash of a kernel interrupts leaves no files behind, and replaces none.
+#[test]
+fn a_crash_leaves_nothing_half_written() {
+    for name in ["crash.divide-by-zero.local-sync", "crash.gather-outside.local-sync"] {
+        for device in ["--device=local-sync", "--device=local-task"] {
+            let scratch = Scratch::new();
+            let directory = scratch.path("ledgers");
+            std::fs::create_dir(&directory).unwrap();
+            let path = directory.join("ledger");
+            let flag = format!("--replay_ledger={}", path.display());
+            let words = ["rehal", "run", device, &flag, &capture(name)].map(str::to_owned);
+            let crash = || {
+                let ran = run(&words.each_ref().map(String::as_str));
+                assert_eq!(ran.status, Some(86), "{ran:?}");
+                std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().file_name()).collect::<Vec<_>>()
+            };
+            assert!(crash().is_empty(), "{name}");
+            std::fs::write(&path, "kept").unwrap();
+            assert_eq!(crash(), ["ledger"], "{name}");
+            assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        }
+    }
+}

@@ -25,7 +25,7 @@ pub enum Op<N: Names> {
 }
 
 /// A range of a buffer, or of the buffer in a slot of the binding table at execution.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferRef<B> {
     /// The buffer, or the slot.
     pub binding: Binding<B>,
@@ -36,7 +36,7 @@ pub struct BufferRef<B> {
 }
 
 /// The target of a [`BufferRef`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Binding<B> {
     /// A buffer.
     Direct(B),

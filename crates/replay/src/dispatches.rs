@@ -1,11 +1,13 @@
 //! The dispatches of a plan, without running it.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 
 use rehal_base::Result;
 use rehal_hal::{Binding, BufferRef, WorkgroupCount};
 
 use crate::access::{Effect, Footprints, clamp};
+use crate::walk::DispatchSite;
 use crate::{AccessKind, ExecutableRecord, Plan, RecordLocation};
 
 /// A dispatch that a run of a plan performs: see [`Plan::dispatches`].
@@ -53,39 +55,23 @@ pub struct PlannedBinding {
 impl Plan {
     /// Calls `visit` with each dispatch, in the order of a run. An error ends the search.
     pub fn dispatches(&self, mut visit: impl FnMut(&PlannedDispatch<'_>) -> Result<()>) -> Result<()> {
-        let footprints = Footprints::new(self, 0);
+        let mut planned = Planned::new(self);
         let mut outcome = Ok(());
-        let mut bindings = Vec::new();
-        let _ = self.each_dispatch(|site| {
-            let dispatch = site.dispatch;
-            bindings.clear();
-            for reference in dispatch.bindings.of(&self.lists.buffer_refs) {
-                bindings.extend(self.binding(&footprints, reference, site.table));
-            }
-            let executable = self.executables[dispatch.executable as usize].record(self.bytes());
-            outcome = visit(&PlannedDispatch {
-                location: site.location,
-                occurrence: site.occurrence,
-                executable,
-                function: dispatch.function,
-                name: executable.function_names().nth(dispatch.function as usize).unwrap_or_default(),
-                workgroup_count: match dispatch.workgroup_count {
-                    WorkgroupCount::Static(count) => Some(count),
-                    WorkgroupCount::Indirect(_) => None,
-                },
-                workgroup_count_ref: match &dispatch.workgroup_count {
-                    WorkgroupCount::Static(_) => None,
-                    WorkgroupCount::Indirect(reference) => self.binding(&footprints, reference, site.table),
-                },
-                workgroup_size: dispatch.workgroup_size,
-                dynamic_local_memory: dispatch.dynamic_local_memory,
-                constants: dispatch.constants.of(self.bytes()),
-                bindings: &bindings,
-            });
-            match outcome {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
+        let _ = self.each_dispatch(|site| flow(&mut outcome, planned.with(site, &mut visit)));
+        outcome
+    }
+
+    /// Calls `visit` with the dispatches that differ, in the order in which a run first performs them, and with how often it does.
+    /// Executions of a command buffer with equal binding tables do not differ, so that the calls do not grow with them. An error ends
+    /// the search.
+    pub fn distinct_dispatches(
+        &self,
+        mut visit: impl FnMut(&PlannedDispatch<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut planned = Planned::new(self);
+        let mut outcome = Ok(());
+        let _ = self.each_distinct_dispatch(|site, count| {
+            flow(&mut outcome, planned.with(site, |dispatch| visit(dispatch, count)))
         });
         outcome
     }
@@ -114,6 +100,61 @@ impl Plan {
             offset: first.saturating_add(start),
             length: end - start,
             access: footprints.effect_on(buffer, Effect::Bind).into(),
+        })
+    }
+}
+
+/// Whether to go on; keeps an error.
+fn flow(outcome: &mut Result<()>, visited: Result<()>) -> ControlFlow<()> {
+    *outcome = visited;
+    match outcome {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+/// Describes the dispatches of a plan.
+struct Planned<'p> {
+    plan: &'p Plan,
+    footprints: Footprints<'p>,
+    /// The names of the functions of each executable that has been dispatched.
+    names: Vec<OnceCell<Vec<&'p [u8]>>>,
+    bindings: Vec<PlannedBinding>,
+}
+
+impl<'p> Planned<'p> {
+    fn new(plan: &'p Plan) -> Self {
+        let names = plan.executables.iter().map(|_| OnceCell::new()).collect();
+        Self { plan, footprints: Footprints::new(plan, 0), names, bindings: Vec::new() }
+    }
+
+    fn with<T>(&mut self, site: &DispatchSite<'p>, visit: impl FnOnce(&PlannedDispatch<'_>) -> T) -> T {
+        let Self { plan, footprints, names, bindings } = self;
+        let (plan, dispatch) = (*plan, site.dispatch);
+        bindings.clear();
+        for reference in dispatch.bindings.of(&plan.lists.buffer_refs) {
+            bindings.extend(plan.binding(footprints, reference, site.table));
+        }
+        let executable = plan.executables[dispatch.executable as usize].record(plan.bytes());
+        let names = names[dispatch.executable as usize].get_or_init(|| executable.function_names().collect());
+        visit(&PlannedDispatch {
+            location: site.location,
+            occurrence: site.occurrence,
+            executable,
+            function: dispatch.function,
+            name: names.get(dispatch.function as usize).copied().unwrap_or_default(),
+            workgroup_count: match dispatch.workgroup_count {
+                WorkgroupCount::Static(count) => Some(count),
+                WorkgroupCount::Indirect(_) => None,
+            },
+            workgroup_count_ref: match &dispatch.workgroup_count {
+                WorkgroupCount::Static(_) => None,
+                WorkgroupCount::Indirect(reference) => plan.binding(footprints, reference, site.table),
+            },
+            workgroup_size: dispatch.workgroup_size,
+            dynamic_local_memory: dispatch.dynamic_local_memory,
+            constants: dispatch.constants.of(plan.bytes()),
+            bindings,
         })
     }
 }

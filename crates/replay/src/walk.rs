@@ -1,8 +1,9 @@
 //! A plan's work in the order in which a run performs it, without running it.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use rehal_hal::{BufferRef, Command, Dispatch, HostOp, Indexed, MemoryAccess, QueueOp};
+use rehal_hal::{BufferRef, Command, Dispatch, HostOp, Indexed, MemoryAccess, QueueOp, Span};
 
 use crate::Plan;
 use crate::plan::{ObjectKind, RecordLocation, StepOp};
@@ -118,44 +119,144 @@ impl Plan {
         })
     }
 
-    fn each_work<'p>(&'p self, mut visit: impl FnMut(Work<'_, 'p>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let commands = self.commands_by_buffer();
-        let mut executions = vec![0u64; commands.len()];
+    /// Calls `visit` with the dispatches that differ, where a run first performs them, and with how often it does. Executions of a
+    /// command buffer with equal binding tables do not differ, so that the calls do not grow with them.
+    pub(crate) fn each_distinct_dispatch<'p>(
+        &'p self,
+        mut visit: impl FnMut(&DispatchSite<'p>, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let table_of = |bindings: &Span<BufferRef<u32>>| bindings.of(&self.lists.buffer_refs);
+        let mut counts: HashMap<(u32, &[BufferRef<u32>]), u64> = HashMap::new();
         self.each_event(|event| {
-            let (index, submission_location) = match event {
-                Event::Submission(index, location) => (index, location),
-                Event::Host(step, index) => return visit(Work::Host(step, index)),
-            };
+            if let Event::Submission(index, _) = event
+                && let QueueOp::Execute { command_buffer, bindings, .. } =
+                    &self.submissions[index as usize].op
+            {
+                *counts.entry((*command_buffer, table_of(bindings))).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+        let dispatches = self.dispatches_by_buffer();
+        let mut executions = vec![0u64; dispatches.len()];
+        self.each_event(|event| {
+            let Event::Submission(index, location) = event else { return ControlFlow::Continue(()) };
             match &self.submissions[index as usize].op {
-                QueueOp::Dispatch(dispatch) => visit(Work::Dispatch(&DispatchSite {
-                    submission: index,
-                    submission_location,
-                    command: None,
-                    location: submission_location,
-                    occurrence: 0,
-                    dispatch,
-                    table: &[],
-                })),
+                QueueOp::Dispatch(dispatch) => visit(&DispatchSite::submitted(index, location, dispatch), 1),
                 QueueOp::Execute { command_buffer, bindings, .. } => {
-                    let occurrence = executions[*command_buffer as usize];
-                    executions[*command_buffer as usize] += 1;
-                    for (location, command) in &commands[*command_buffer as usize] {
-                        if let Command::Dispatch(dispatch) = &self.commands[*command as usize].1 {
-                            visit(Work::Dispatch(&DispatchSite {
-                                submission: index,
-                                submission_location,
-                                command: Some(*command),
-                                location: *location,
-                                occurrence,
-                                dispatch,
-                                table: bindings.of(&self.lists.buffer_refs),
-                            }))?;
-                        }
-                    }
-                    ControlFlow::Continue(())
+                    let (buffer, table) = (*command_buffer as usize, table_of(bindings));
+                    let occurrence = executions[buffer];
+                    executions[buffer] += 1;
+                    // Removed the first time.
+                    let Some(count) = counts.remove(&(*command_buffer, table)) else {
+                        return ControlFlow::Continue(());
+                    };
+                    let execution = Execution { submission: index, location, occurrence, table };
+                    dispatches[buffer].iter().try_for_each(|it| visit(&execution.site(it), count))
                 }
                 _ => ControlFlow::Continue(()),
             }
         })
+    }
+
+    /// How many dispatches a run performs.
+    pub fn dispatch_count(&self) -> u64 {
+        let mut counts = vec![0u64; self.counts[ObjectKind::CommandBuffer as usize] as usize];
+        for (command_buffer, command) in &self.commands {
+            counts[*command_buffer as usize] += u64::from(matches!(command, Command::Dispatch(_)));
+        }
+        let mut total = 0u64;
+        let _ = self.each_event(|event| {
+            if let Event::Submission(index, _) = event {
+                total = total.saturating_add(match &self.submissions[index as usize].op {
+                    QueueOp::Dispatch(_) => 1,
+                    QueueOp::Execute { command_buffer, .. } => counts[*command_buffer as usize],
+                    _ => 0,
+                });
+            }
+            ControlFlow::Continue(())
+        });
+        total
+    }
+
+    /// The dispatches of each command buffer.
+    pub(crate) fn dispatches_by_buffer(&self) -> Vec<Vec<DispatchCommand<'_>>> {
+        let mut dispatches = Vec::new();
+        dispatches.resize_with(self.counts[ObjectKind::CommandBuffer as usize] as usize, Vec::new);
+        for step in &self.steps {
+            if let StepOp::Command(command) = step.op
+                && let (buffer, Command::Dispatch(dispatch)) = &self.commands[command as usize]
+            {
+                dispatches[*buffer as usize].push(DispatchCommand {
+                    location: step.location,
+                    command,
+                    dispatch,
+                });
+            }
+        }
+        dispatches
+    }
+
+    fn each_work<'p>(&'p self, mut visit: impl FnMut(Work<'_, 'p>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let dispatches = self.dispatches_by_buffer();
+        let mut executions = vec![0u64; dispatches.len()];
+        self.each_event(|event| {
+            let (index, location) = match event {
+                Event::Submission(index, location) => (index, location),
+                Event::Host(step, index) => return visit(Work::Host(step, index)),
+            };
+            match &self.submissions[index as usize].op {
+                QueueOp::Dispatch(dispatch) => {
+                    visit(Work::Dispatch(&DispatchSite::submitted(index, location, dispatch)))
+                }
+                QueueOp::Execute { command_buffer, bindings, .. } => {
+                    let buffer = *command_buffer as usize;
+                    let (occurrence, table) = (executions[buffer], bindings.of(&self.lists.buffer_refs));
+                    executions[buffer] += 1;
+                    let execution = Execution { submission: index, location, occurrence, table };
+                    dispatches[buffer].iter().try_for_each(|it| visit(Work::Dispatch(&execution.site(it))))
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        })
+    }
+}
+
+/// A dispatch of a command buffer.
+pub(crate) struct DispatchCommand<'p> {
+    pub location: RecordLocation,
+    /// The command, by index.
+    pub command: u32,
+    pub dispatch: &'p Dispatch<Indexed>,
+}
+
+/// An execution of a command buffer.
+pub(crate) struct Execution<'p> {
+    /// The submission, by index, and its record.
+    pub submission: u32,
+    pub location: RecordLocation,
+    /// How often the command buffer has been executed before.
+    pub occurrence: u64,
+    pub table: &'p [BufferRef<u32>],
+}
+
+impl<'p> Execution<'p> {
+    pub fn site(&self, it: &DispatchCommand<'p>) -> DispatchSite<'p> {
+        DispatchSite {
+            submission: self.submission,
+            submission_location: self.location,
+            command: Some(it.command),
+            location: it.location,
+            occurrence: self.occurrence,
+            dispatch: it.dispatch,
+            table: self.table,
+        }
+    }
+}
+
+impl<'p> DispatchSite<'p> {
+    /// A dispatch that is a submission.
+    pub fn submitted(submission: u32, location: RecordLocation, dispatch: &'p Dispatch<Indexed>) -> Self {
+        let (submission_location, command, occurrence) = (location, None, 0);
+        Self { submission, submission_location, command, location, occurrence, dispatch, table: &[] }
     }
 }

@@ -144,7 +144,7 @@ impl Kernels {
     /// The kernels of a plan, without running it: no times, no indirect workgroup counts, and no directions of bindings.
     pub fn of_plan(plan: &Plan, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
-        plan.dispatches(|dispatch| {
+        plan.distinct_dispatches(|dispatch, count| {
             let ranges = dispatch.bindings.iter().map(|it| (it.buffer_id, it.offset, it.length, it.access));
             let key = Key {
                 executable_id: dispatch.executable.id,
@@ -157,7 +157,7 @@ impl Kernels {
             };
             let name = String::from_utf8_lossy(dispatch.name);
             let (location, occurrence) = (dispatch.location, dispatch.occurrence);
-            groups.add(Seen { key, name: &name, location, occurrence, device: None });
+            groups.add(Seen { key, name: &name, location, occurrence, device: None }, count);
             Ok(())
         })?;
         Ok(groups.finish(options))
@@ -252,11 +252,11 @@ fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, 
 }
 
 impl Groups {
-    /// Adds a dispatch; returns the index of its kernel, and whether it is the first.
-    fn add(&mut self, seen: Seen<'_>) -> (usize, bool) {
-        self.dispatch_count += 1;
+    /// Adds a dispatch that is performed `count` times; returns the index of its kernel, and whether it is the first.
+    fn add(&mut self, seen: Seen<'_>, count: u64) -> (usize, bool) {
+        self.dispatch_count += count;
         if let Some(index) = self.indices.get(&seen.key) {
-            self.kernels[*index].count += 1;
+            self.kernels[*index].count += count;
             return (*index, false);
         }
         let Seen { key, name, location, occurrence, device } = seen;
@@ -275,7 +275,7 @@ impl Groups {
             dynamic_local_memory: key.dynamic_local_memory,
             constants: key.constants.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect(),
             bindings: key.bindings.iter().map(binding).collect(),
-            count: 1,
+            count,
             location,
             occurrence,
             device,

@@ -1,5 +1,6 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
 
+mod integers;
 mod memory;
 mod remembered;
 mod sampling;

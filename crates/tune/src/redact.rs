@@ -161,9 +161,9 @@ fn kept(plan: &Plan) -> Result<KeptData> {
         kept.code_bytes += executable.data.len() as u64;
         kept.specialization_bytes += executable.constants.len() as u64;
     }
-    plan.dispatches(|dispatch| {
-        kept.dispatch_count += 1;
-        kept.constant_bytes += dispatch.constants.len() as u64;
+    plan.distinct_dispatches(|dispatch, count| {
+        kept.dispatch_count += count;
+        kept.constant_bytes += count * dispatch.constants.len() as u64;
         Ok(())
     })?;
     Ok(kept)

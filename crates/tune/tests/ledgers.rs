@@ -126,6 +126,21 @@ fn reserved_and_superfluous_bytes_are_rejected() {
     assert!(fuzzing::exercise(&longer).unwrap_err().message().contains("end"));
 }
 
+/// Otherwise an expected element could have bytes of before and after the dispatch.
+#[test]
+fn pieces_that_split_elements_are_rejected() {
+    let whole = ledger("add4.add.local-sync");
+    let piece = 72 + 40 + 104;
+    for (offset, length) in [(4, 12), (0, 12), (8, 4)] {
+        let mut bytes = whole.clone();
+        assert_eq!((bytes[piece], bytes[piece + 8]), (0, 16));
+        (bytes[piece], bytes[piece + 8]) = (offset, length);
+        fuzzing::seal(&mut bytes);
+        let error = fuzzing::exercise(&bytes).unwrap_err();
+        assert!(error.message().contains("units of 16 bytes"), "{}", error.report());
+    }
+}
+
 #[test]
 fn arbitrary_changes_with_valid_checksums_do_not_panic() {
     let whole = ledger("add4.add.local-sync");

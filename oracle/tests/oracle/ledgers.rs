@@ -58,6 +58,19 @@ fn recorded(capture: &Capture, ledger: &str) -> Outcome {
     let ended = tool::run(&tool::ours("rehal")?, &verify, scratch.path())?;
     ensure(ended.succeeded() == has_digests, || {
         format!("the verification ends with {}\n{}", ended.summary(), String::from_utf8_lossy(&ended.stdout))
+    })?;
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    // As many as the program has, counted by a replay of the capture that makes a ledger of its own.
+    let kept = scratch.path().join("ledger").display().to_string();
+    let contents = format!("--replay_ledger_contents={ledger}");
+    let words = ["run".to_owned(), format!("--replay_ledger={kept}"), contents];
+    let ran = tool::run(&tool::ours("rehal")?, &[&words[..], &verify[1..]].concat(), scratch.path())?;
+    ensure(ran.succeeded(), || format!("writing a ledger ends with {}", ran.summary()))?;
+    let against = ["verify".to_owned(), format!("--against={kept}")];
+    let counted = tool::run(&tool::ours("rehal")?, &[&against[..], &verify[1..]].concat(), scratch.path())?;
+    let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
+    ensure(said == counted || counted.starts_with(NOTHING) && !has_digests, || {
+        format!("the digests of the recording say: {said}those of a replay: {counted}")
     })
 }
 

@@ -4,6 +4,7 @@
 mod cases;
 mod compare;
 mod diff;
+mod hashed;
 mod materials;
 mod measure;
 mod prepare;
@@ -35,6 +36,9 @@ struct Options {
 
 /// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY]`.
 pub fn main(arguments: &[String]) -> Outcome {
+    if let Some(outcome) = hashed::perform(arguments) {
+        return outcome;
+    }
     let options = parse(arguments)?;
     let root = root();
     let reference = Reference::find(&root)?;

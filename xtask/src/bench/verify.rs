@@ -1,6 +1,7 @@
-//! The cost of verification: replays against a ledger, and recordings with digests of what is read.
+//! The cost of verification: replays against a ledger, and recordings with digests of what is read and what dispatches write.
 
 use super::cases::{Figure, Plan};
+use super::hashed;
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::report::Target;
@@ -22,17 +23,23 @@ enum What {
     Ledger,
     /// A recording with digests of host reads, compared with one without.
     Reads,
+    /// What a recording with digests of dispatches takes more than one without, compared with hashing the bytes that they write.
+    Dispatches,
 }
 
 /// Maximum time of a verification as a multiple of that of a replay.
 const VERIFY: f64 = 2.0;
 /// Maximum time of a recording with digests as a multiple of that without.
 const READS: f64 = 1.05;
+/// Maximum time that digests of dispatches add, as a multiple of hashing the bytes.
+const DISPATCHES: f64 = 1.0;
 
 /// All cases, by name.
 pub fn all(workplace: &Workplace) -> Vec<(String, Verified)> {
     let mut cases = Vec::new();
-    for (prefix, what) in [("verify", What::Ledger), ("record.reads", What::Reads)] {
+    for (prefix, what) in
+        [("verify", What::Ledger), ("record.reads", What::Reads), ("record.dispatches", What::Dispatches)]
+    {
         for (model, function) in workplace.models() {
             cases.push((format!("{prefix}.{model}"), Verified { what, model, function }));
         }
@@ -43,21 +50,27 @@ pub fn all(workplace: &Workplace) -> Vec<(String, Verified)> {
 impl Verified {
     /// Makes the inputs.
     pub fn prepare(&self, name: &str, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
-        let (theirs, ours, limit) = match self.what {
+        let (theirs, ours, without, limit) = match self.what {
             What::Ledger => {
                 let capture = workplace.model_capture(self.model, self.function)?;
                 let (plain, verified) = against_ledger(name, workplace, &capture)?;
-                (plain, verified, VERIFY)
+                (plain, verified, None, VERIFY)
             }
             What::Reads => {
-                let (plain, digested) = self.recordings(name, workplace)?;
-                (plain, digested, READS)
+                let (plain, digested) = self.recordings(name, workplace, "reads")?;
+                (plain, digested, None, READS)
+            }
+            What::Dispatches => {
+                let (plain, digested) = self.recordings(name, workplace, "dispatches")?;
+                let capture = workplace.model_capture(self.model, self.function)?;
+                let (hashed, written) = hashed::hashing(written_bytes(name, workplace, &capture)?)?;
+                (hashed, digested, Some((Some(written), plain)), DISPATCHES)
             }
         };
         Ok(Plan {
             theirs,
             ours,
-            without: None,
+            without,
             output: Output::Discard,
             runs_per_round: 3,
             figures: vec![Figure {
@@ -72,6 +85,7 @@ impl Verified {
         &self,
         name: &str,
         workplace: &Workplace,
+        ledger: &str,
     ) -> Result<(Invocation, Invocation), Box<dyn Error>> {
         let (_, program) = workplace.pair("iree-run-module");
         let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={}", self.function)];
@@ -85,8 +99,24 @@ impl Verified {
             let arguments = arguments.iter().cloned().chain(own).collect();
             Invocation { program: program.clone(), arguments }
         };
-        Ok((recording("off"), recording("reads")))
+        Ok((recording("off"), recording(ledger)))
     }
+}
+
+/// The bytes that the dispatches of a capture change.
+fn written_bytes(name: &str, workplace: &Workplace, capture: &Path) -> Result<u64, Box<dyn Error>> {
+    let (_, program) = workplace.pair("rehal");
+    let words = ["kernels", "--device=local-sync", "--format=json"].map(ToOwned::to_owned);
+    let arguments = [&words[..], &[capture.display().to_string()]].concat();
+    let ended = run::collect(&program, &arguments, capture.parent().ok_or("the capture has no directory")?)?;
+    if ended.how != "status 0" {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        return Err(format!("listing the kernels of {name} ended with {}: {said}", ended.how).into());
+    }
+    let listed: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+    let kernels = listed["kernels"].as_array().ok_or("no kernels are listed")?;
+    let written = |it: &serde_json::Value| Some(it["bytes_written"].as_u64()? * it["count"].as_u64()?);
+    Ok(kernels.iter().map(written).sum::<Option<u64>>().ok_or("a kernel has no bytes written")?)
 }
 
 /// A replay of a capture, and its verification against a ledger, which is made here.

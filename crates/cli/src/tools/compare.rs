@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result};
 use rehal_session::{
     CacheState, CaptureFile, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions,
-    Kernels, Observer, RecordLocation, ReplayOptions, Selector, Substitution,
+    Kernels, Observer, RecordLocation, Replay, ReplayOptions, Selector, Substitution,
 };
 
 use self::candidates::Candidate;
@@ -20,6 +20,7 @@ use self::report::{Outcome, Report};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, time};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
@@ -38,7 +39,17 @@ pub const COMPARE: Tool = Tool {
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
-    groups: &[&COMPARISON, &TIMING, &REPLAYS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[
+        &COMPARISON,
+        &TIMING,
+        &REPLAYS,
+        &KERNEL_RECORDING,
+        &DEVICES,
+        &LOCAL,
+        &TASK,
+        &VULKAN,
+        &OTHER_DRIVERS,
+    ],
     examples: &[
         (
             "Compare a kernel with an edited one",
@@ -174,6 +185,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     // A wrong path is found before the capture is read, and a wrong function before anything is compared.
     let candidates = candidates::find(&session.with)?;
+    let recording = Recording::checked(flags)?;
+    let record = || {
+        let function = Some(session.function.clone());
+        Recording::of_capture(recording.as_ref(), function, || captured(invocation))
+    };
     let comparer = comparer(invocation, &session.function)?;
     let watches = flags.get(&WATCH);
     let reports = match &candidates[..] {
@@ -183,6 +199,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             // Its memory is not needed meanwhile.
             drop(comparer);
             if watches {
+                record()?;
                 return session.watch(limit);
             }
             session.each(several, limit)?
@@ -190,7 +207,17 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     output::print(&session.text(&reports))?;
     invocation.set_status(report::status(&reports));
-    Ok(())
+    record()
+}
+
+/// A replay of the capture as it is.
+fn captured(invocation: &Invocation) -> Result<Replay> {
+    let flags = &invocation.flags;
+    let recover = captures::options(flags.get(&replay_flags::RECOVER));
+    let plan = replay_flags::compile(&CaptureFile::open(&invocation.operand(), &recover)?)?;
+    let file_remaps = flags.list(&replay_flags::FILE_REMAP);
+    let options = ReplayOptions { file_remaps, ..ReplayOptions::default() };
+    Replay::new(plan, &devices::options(flags)?.open()?, &options)
 }
 
 fn options(flags: &Flags) -> CompareOptions {

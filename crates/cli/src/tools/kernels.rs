@@ -13,6 +13,7 @@ use rehal_session::{
 
 use super::{replay_flags, slice};
 use crate::flags::{DEVICES, EXECUTABLE_PLUGIN, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 use commands::Place;
 use export::{Commands, Export};
@@ -29,7 +30,7 @@ pub const KERNELS: Tool = Tool {
             The capture is replayed twice, one operation at a time: to measure times, and to see which bindings change. \
             --no_run prints only what the capture says. The slices of --export are cut in the second of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&REPORT, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("List the kernels", "{tool} model.ireereplay"),
         ("List those of some functions", "{tool} --function='*matmul*' model.ireereplay"),
@@ -116,6 +117,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
+    let recording = if no_run { None } else { Recording::checked(flags)? };
+    let mut replayed = None;
     let (kernels, commands) = if no_run {
         (Kernels::of_plan(&plan, &options)?, Commands::new())
     } else {
@@ -124,7 +127,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
         let devices = devices::options(flags)?;
         let replay = Replay::new(plan, &devices.open()?, &replaying)?;
-        match &export {
+        let found = match &export {
             Some(directory) => {
                 let place = flags.get(&EXPORT_COMMANDS).then(|| Place {
                     devices: devices.devices.iter().map(|device| device.uri().to_string()).collect(),
@@ -135,7 +138,9 @@ fn run(invocation: &Invocation) -> Result<()> {
                 export::export(&exported, directory)?
             }
             None => (Kernels::of_replay(&replay, &options)?, Commands::new()),
-        }
+        };
+        replayed = Some(replay);
+        found
     };
     output::print(&match flags.get(&FORMAT) {
         Format::Text => print::text(&kernels) + &commands_text(&commands, export.as_deref()),
@@ -147,7 +152,11 @@ fn run(invocation: &Invocation) -> Result<()> {
             format!("{json:#}\n")
         }
         Format::Csv => print::csv(&kernels),
-    })
+    })?;
+    match replayed {
+        Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
+        None => Ok(()),
+    }
 }
 
 /// The command that measures each kernel, below the table.

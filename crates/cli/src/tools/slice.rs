@@ -11,6 +11,7 @@ use rehal_session::{
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
@@ -27,7 +28,7 @@ pub const SLICE: Tool = Tool {
             is written (--check). What kernels overwrite without reading it is left out of the slice; whether they read it is \
             tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
-    groups: &[&CUT, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&CUT, &OUTPUTS, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Cut out the dispatch of a record", "{tool} --dispatch=57 model.ireereplay -o kernel.ireereplay"),
         (
@@ -145,7 +146,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);
     slice.strip = flags.get(&STRIP_EXECUTABLE).then_some(strip_executable);
-    write(&replay, &cut, &slice, &output, &mut reports)
+    let kernels = Recording::checked(flags)?;
+    write(&replay, &cut, &slice, &output, &mut reports)?;
+    Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
 }
 
 /// Writes a slice, once it is complete.

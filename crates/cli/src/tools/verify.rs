@@ -16,6 +16,7 @@ use rehal_session::{
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
@@ -31,7 +32,7 @@ pub const VERIFY: Tool = Tool {
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&VERIFICATION, &SIDES, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&VERIFICATION, &SIDES, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         (
             "Check a replay on another machine, or of another build, against a trusted one",
@@ -151,6 +152,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let capture = CaptureFile::open(&invocation.operand(), &recover)?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
+    let kernels = Recording::checked(flags)?;
+    let recorded = plan.clone();
     let outcome = match other {
         Other::Recorded => {
             let ledger = Ledger::of_capture(&plan)?.ok_or_else(nothing_to_compare)?;
@@ -188,7 +191,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         Outcome::Different => invocation.set_status(DIFFERENT),
         Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
     }
-    Ok(())
+    Recording::of_capture(kernels.as_ref(), None, || replay(flags, recorded, &devices, Side::Verified))
 }
 
 fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {

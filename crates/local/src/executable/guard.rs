@@ -7,7 +7,7 @@
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
-//! report.
+//! report. Temporary files of results are removed ([`RemovedOnCrash`]).
 
 mod instruction;
 mod report;
@@ -15,6 +15,7 @@ mod report;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::abi::{DispatchState, WorkgroupState};
@@ -34,6 +35,17 @@ pub const TRUNCATED_STATUS: i32 = 1;
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
 pub fn install() {
     platform::install_fault_handler(report::report);
+}
+
+/// A file that the guard removes when it ends the process, for as long as this lives: a temporary file of a result that is then
+/// never complete.
+pub struct RemovedOnCrash(#[expect(dead_code, reason = "dropped with it")] platform::RemovedFile);
+
+impl RemovedOnCrash {
+    /// For the file at `path`, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self(platform::RemovedFile::new(path))
+    }
 }
 
 /// Installs a signal stack for the calling thread, so that a stack overflow of a kernel can be reported too.

@@ -8,6 +8,7 @@ mod fault;
 mod library_file;
 mod memory;
 mod open_library;
+mod temporary_files;
 mod transpose;
 mod vectors;
 mod watched_pages;
@@ -20,6 +21,7 @@ pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, write_stderr
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
+pub(crate) use temporary_files::RemovedFile;
 pub(crate) use transpose::{has_transpositions, transpose_block};
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
 pub(crate) use watched_pages::WatchedPages;

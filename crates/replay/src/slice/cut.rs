@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Result, glob};
-use rehal_hal::HostOp;
+use rehal_hal::{Command, Dispatch, HostOp, Indexed, QueueOp};
 
 use super::Cut;
-use crate::plan::{RecordLocation, StepOp};
-use crate::walk::{DispatchSite, Event};
+use crate::plan::{ObjectKind, RecordLocation, Step, StepOp};
+use crate::walk::{DispatchCommand, DispatchSite, Event, Execution};
 use crate::{Plan, Replay, scopes};
 
 /// An operation of a slice.
@@ -49,66 +49,71 @@ impl Replay {
     /// Finds dispatches, by record and occurrence, in a single search.
     pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<Found>> {
         let names = self.function_names()?;
-        let mut wanted: HashMap<(u32, u64), usize> = sites.iter().copied().zip(0..).collect();
-        let mut founds: Vec<Option<Found>> = sites.iter().map(|_| None).collect();
-        let _ = self.plan().each_dispatch(|site| {
-            if let Some(index) = wanted.remove(&(site.location.ordinal, site.occurrence)) {
-                let name = &names[site.dispatch.executable as usize][site.dispatch.function as usize];
-                founds[index] = Some(Found { name: name.clone(), ..found_site(site) });
-            }
-            match wanted.is_empty() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
         let missing = |(record, occurrence): &(u32, u64)| {
             Error::not_found(format!("record #{record} has no dispatch of occurrence {occurrence}"))
         };
-        founds.into_iter().zip(sites).map(|(found, site)| found.ok_or_else(|| missing(site))).collect()
+        let found = performed(self.plan(), sites);
+        let found = found.iter().zip(sites);
+        found.map(|(found, site)| Ok(named(&names, found.as_ref().ok_or_else(|| missing(site))?))).collect()
     }
 
     fn find_record(&self, record: u32, occurrence: u64) -> Result<Found> {
-        let (mut found, mut count) = (None, 0);
-        let _ = self.plan().each_dispatch(|site| {
-            if site.location.ordinal == record {
-                if site.occurrence == occurrence {
-                    found = Some(found_site(site));
-                }
-                count += 1;
+        let plan = self.plan();
+        if let [Some(site)] = &performed(plan, &[(record, occurrence)])[..] {
+            return Ok(named(&self.function_names()?, site));
+        }
+        let step = step_of(plan, record).map(|step| step.op);
+        Err(match (execution_count(plan, step), step) {
+            (count @ 1.., _) => Error::out_of_range(format!(
+                "record #{record} is performed {count} time(s), so it has no occurrence {occurrence}"
+            )),
+            (0, Some(StepOp::Command(_))) => {
+                Error::failed_precondition(format!("record #{record} is not a dispatch that is executed"))
             }
-            ControlFlow::Continue(())
-        });
-        let Some(found) = found else {
-            let steps = &self.plan().steps;
-            let step = steps.iter().find(|step| step.location.ordinal == record);
-            return Err(match (count, step.map(|step| step.op)) {
-                (1.., _) => Error::out_of_range(format!(
-                    "record #{record} is performed {count} time(s), so it has no occurrence {occurrence}"
-                )),
-                (0, Some(StepOp::Command(_))) => {
-                    Error::failed_precondition(format!("record #{record} is not a dispatch that is executed"))
-                }
-                _ => Error::not_found(format!("record #{record} is not a dispatch")),
-            }
-            .advise("`rehal kernels` lists the dispatches, with a record of each"));
-        };
-        self.named(found, record)
+            _ => Error::not_found(format!("record #{record} is not a dispatch")),
+        }
+        .advise("`rehal kernels` lists the dispatches, with a record of each"))
     }
 
     fn find_function(&self, pattern: &str, occurrence: u64) -> Result<Found> {
-        let names = self.function_names()?;
+        let (plan, names) = (self.plan(), self.function_names()?);
+        let is_match = |name: &String| glob::matches(pattern, name);
+        let matches: Vec<Vec<bool>> = names.iter().map(|it| it.iter().map(is_match).collect()).collect();
+        let is_match = |it: &Dispatch<Indexed>| matches[it.executable as usize][it.function as usize];
+        let mut dispatches = plan.dispatches_by_buffer();
+        dispatches.iter_mut().for_each(|it| it.retain(|it| is_match(it.dispatch)));
         let (mut found, mut count) = (None, 0);
-        let _ = self.plan().each_dispatch(|site| {
-            let name = &names[site.dispatch.executable as usize][site.dispatch.function as usize];
-            if glob::matches(pattern, name) {
-                if count == occurrence {
-                    found = Some(Found { name: name.clone(), ..found_site(site) });
+        let mut executions = vec![0u64; dispatches.len()];
+        let _ = plan.each_event(|event| {
+            let Event::Submission(index, location) = event else { return ControlFlow::Continue(()) };
+            match &plan.submissions[index as usize].op {
+                QueueOp::Dispatch(dispatch) if is_match(dispatch) => {
+                    if count == occurrence {
+                        found = Some(DispatchSite::submitted(index, location, dispatch));
+                    }
+                    count += 1;
                 }
-                count += 1;
+                QueueOp::Execute { command_buffer, bindings, .. } => {
+                    let buffer = *command_buffer as usize;
+                    let matching = &dispatches[buffer];
+                    if let Some(it) = usize::try_from(occurrence - count).ok().and_then(|at| matching.get(at))
+                    {
+                        let table = bindings.of(&plan.lists.buffer_refs);
+                        let occurrence = executions[buffer];
+                        let execution = Execution { submission: index, location, occurrence, table };
+                        found = Some(execution.site(it));
+                    }
+                    executions[buffer] += 1;
+                    count += matching.len() as u64;
+                }
+                _ => {}
             }
-            ControlFlow::Continue(())
+            match found {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
         });
-        found.ok_or_else(|| {
+        let found = found.ok_or_else(|| {
             match count {
                 0 => Error::not_found(format!("no dispatch of a function that matches '{pattern}'")),
                 _ => Error::out_of_range(format!(
@@ -116,21 +121,107 @@ impl Replay {
                 )),
             }
             .advise("`rehal kernels` lists the dispatches, with the name of the function")
-        })
+        })?;
+        Ok(named(&names, &found))
     }
+}
 
-    fn named(&self, found: Found, record: u32) -> Result<Found> {
-        let names = self.function_names()?;
-        let mut name = String::new();
-        let _ = self.plan().each_dispatch(|site| {
-            if site.location.ordinal == record {
-                name.clone_from(&names[site.dispatch.executable as usize][site.dispatch.function as usize]);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
-        Ok(Found { name, ..found })
+/// The step of a record.
+fn step_of(plan: &Plan, record: u32) -> Option<&Step> {
+    let index = plan.steps.binary_search_by_key(&record, |step| step.location.ordinal).ok()?;
+    Some(&plan.steps[index])
+}
+
+/// What performs a dispatch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    /// The submission with this index.
+    Submission(u32),
+    /// An execution of the command buffer with this index.
+    CommandBuffer(u32),
+}
+
+/// What performs the dispatch of a step; `None` if it has none.
+fn holder_of(plan: &Plan, step: StepOp) -> Option<Holder> {
+    match step {
+        StepOp::Command(index) => match &plan.commands[index as usize] {
+            (buffer, Command::Dispatch(_)) => Some(Holder::CommandBuffer(*buffer)),
+            _ => None,
+        },
+        StepOp::Submission(index) | StepOp::Deferred(index) => {
+            matches!(plan.submissions[index as usize].op, QueueOp::Dispatch(_))
+                .then_some(Holder::Submission(index))
+        }
+        StepOp::Host(_) => None,
     }
+}
+
+/// How often a run performs the dispatch of a step.
+fn execution_count(plan: &Plan, step: Option<StepOp>) -> u64 {
+    let Some(holder) = step.and_then(|step| holder_of(plan, step)) else { return 0 };
+    let mut count = 0;
+    let _ = plan.each_event(|event| {
+        if let Event::Submission(index, _) = event {
+            count += u64::from(performer(plan, index) == holder);
+        }
+        ControlFlow::Continue(())
+    });
+    count
+}
+
+/// What a submission performs dispatches as.
+fn performer(plan: &Plan, index: u32) -> Holder {
+    match &plan.submissions[index as usize].op {
+        QueueOp::Execute { command_buffer, .. } => Holder::CommandBuffer(*command_buffer),
+        _ => Holder::Submission(index),
+    }
+}
+
+/// The dispatches with these records and occurrences; `None` for those that a run does not perform. One walk of the submissions,
+/// however many commands they have.
+fn performed<'p>(plan: &'p Plan, sites: &[(u32, u64)]) -> Vec<Option<DispatchSite<'p>>> {
+    let mut founds: Vec<Option<DispatchSite<'p>>> = sites.iter().map(|_| None).collect();
+    // By what performs them and how often it has before, with the step and the place in `founds`.
+    let mut wanted: HashMap<(Holder, u64), Vec<(&Step, usize)>> = HashMap::new();
+    for (place, (record, occurrence)) in sites.iter().enumerate() {
+        let step = step_of(plan, *record);
+        if let Some((step, holder)) = step.and_then(|step| Some((step, holder_of(plan, step.op)?))) {
+            wanted.entry((holder, *occurrence)).or_default().push((step, place));
+        }
+    }
+    let mut executions = vec![0u64; plan.counts[ObjectKind::CommandBuffer as usize] as usize];
+    let _ = plan.each_event(|event| {
+        let Event::Submission(index, location) = event else { return ControlFlow::Continue(()) };
+        let holder = performer(plan, index);
+        let mut occurrence = 0;
+        if let Holder::CommandBuffer(buffer) = holder {
+            occurrence = executions[buffer as usize];
+            executions[buffer as usize] += 1;
+        }
+        for (step, place) in wanted.remove(&(holder, occurrence)).into_iter().flatten() {
+            founds[place] = match (&plan.submissions[index as usize].op, step.op) {
+                (QueueOp::Dispatch(dispatch), _) => Some(DispatchSite::submitted(index, location, dispatch)),
+                (QueueOp::Execute { bindings, .. }, StepOp::Command(command)) => {
+                    let Command::Dispatch(dispatch) = &plan.commands[command as usize].1 else { continue };
+                    let table = bindings.of(&plan.lists.buffer_refs);
+                    let execution = Execution { submission: index, location, occurrence, table };
+                    Some(execution.site(&DispatchCommand { location: step.location, command, dispatch }))
+                }
+                _ => None,
+            };
+        }
+        match wanted.is_empty() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    founds
+}
+
+/// A dispatch, with the name of its function.
+fn named(names: &[Vec<String>], site: &DispatchSite<'_>) -> Found {
+    let name = names[site.dispatch.executable as usize][site.dispatch.function as usize].clone();
+    Found { name, ..found_site(site) }
 }
 
 fn found_site(site: &DispatchSite<'_>) -> Found {
@@ -193,6 +284,6 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
     })
 }
 
-fn is_write(op: &HostOp<rehal_hal::Indexed>) -> bool {
+fn is_write(op: &HostOp<Indexed>) -> bool {
     matches!(op, HostOp::Unmap(_, Some(data)) | HostOp::Flush(_, Some(data)) if data.count != 0)
 }

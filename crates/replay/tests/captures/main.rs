@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         "planned",
         planned::every_capture_is_planned_or_refused_for_its_reason,
     ));
+    trials.extend(testing::on_both_sets("dispatches", planned::distinct_dispatches_stand_for_all));
     trials.push(Trial::test("torn::fixtures", || {
         planned::torn_captures_are_planned_up_to_their_tear(&testing::fixtures());
         Ok(())
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     trials.extend(testing::on_both_sets("workers", orders::both_orders_read_the_same_on_workers));
     trials.extend(testing::on_both_sets("operations", orders::operations_one_by_one_read_the_same));
     trials.extend(testing::on_both_sets("slices", slices::dispatches_are_sliced));
+    trials.extend(testing::on_both_sets("slices_of_pages", slices::touched_pages_are_enough));
     trials.extend(testing::on_both_sets("slices_of_scopes", slices::scopes_are_sliced));
     trials.extend(testing::on_both_sets("races", orders::captures_of_programs_have_no_races));
     // The mutations of the fixtures are in `hostile.rs`.

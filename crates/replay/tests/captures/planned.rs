@@ -1,5 +1,6 @@
 //! Captures of real programs: planned, or rejected with the right error.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rehal_base::Result;
@@ -40,5 +41,44 @@ pub fn torn_captures_are_planned_up_to_their_tear(set: &Path) {
         let (devices, steps) = plan(&std::fs::read(&path).unwrap(), true).unwrap();
         assert_eq!(devices, 1);
         assert!(steps > 0, "{}", path.display());
+    }
+}
+
+/// The dispatches that differ are those that a run performs, in the order of their first execution, as often as it does.
+pub fn distinct_dispatches_stand_for_all(set: &Path) {
+    for path in testing::captures(set) {
+        let recover = PlanOptions { recover: true, ..PlanOptions::default() };
+        let plan = Plan::compile(std::fs::read(&path).unwrap(), recover).unwrap();
+        let mut order = Vec::new();
+        let mut counts: HashMap<_, u64> = HashMap::new();
+        plan.dispatches(|it| {
+            let names = it.executable.function_names().nth(it.function as usize);
+            assert_eq!(it.name, names.unwrap_or_default());
+            let key = format!("{} {:?} {:?}", it.location, it.bindings, it.workgroup_count_ref);
+            *counts.entry(key.clone()).or_insert_with(|| {
+                order.push((key, it.occurrence));
+                0
+            }) += 1;
+            Ok(())
+        })
+        .unwrap();
+        let performed = counts.values().sum::<u64>();
+        assert_eq!(plan.dispatch_count(), performed, "{}", path.display());
+        let mut found = Vec::new();
+        plan.distinct_dispatches(|it, count| {
+            let key = format!("{} {:?} {:?}", it.location, it.bindings, it.workgroup_count_ref);
+            // Tables that differ may bind the same to one dispatch.
+            match counts.get_mut(&key) {
+                Some(rest) => *rest -= count,
+                None => panic!("{}: {key} is not performed", path.display()),
+            }
+            if found.iter().all(|(other, _)| *other != key) {
+                found.push((key, it.occurrence));
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert!(counts.values().all(|rest| *rest == 0), "{}", path.display());
+        assert_eq!(found, order, "{}", path.display());
     }
 }

@@ -10,7 +10,7 @@ use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
     AccessedRange, Cut, FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, Replay, ReplayOptions,
-    Slice, SliceOptions,
+    Slice, SliceCheck, SliceOptions, SliceSet, WatchBuffer,
 };
 
 use crate::again::captures;
@@ -190,6 +190,79 @@ pub fn dispatches_are_sliced(set: &Path) {
         }
     }
     assert!(count > 50 && changed >= count, "{count} {changed}");
+}
+
+/// Slices in memory.
+#[derive(Default)]
+struct Slices(Vec<(Memory, Option<Slice>)>);
+
+impl SliceSet for Slices {
+    type Sink = Memory;
+
+    fn sink(&mut self, index: usize, _name: &str) -> Result<Memory> {
+        self.0.resize_with(self.0.len().max(index + 1), Default::default);
+        Ok(self.0[index].0.clone())
+    }
+
+    fn finished(&mut self, index: usize, slice: Slice) -> Result<()> {
+        self.0[index].1 = Some(slice);
+        Ok(())
+    }
+}
+
+/// The slices of dispatches, each with its bytes.
+fn cut_all(replay: &Replay, sites: &[(u32, u64)], watch: Option<WatchBuffer>) -> Vec<(Slice, Vec<u8>)> {
+    let mut options = SliceOptions::default();
+    (options.watch, options.check) = (watch, SliceCheck::Always);
+    let mut slices = Slices::default();
+    replay.slices(sites, &options, &mut slices, &mut []).unwrap();
+    slices.0.into_iter().map(|(memory, slice)| (slice.unwrap(), memory.bytes())).collect()
+}
+
+/// Slices with the pages that dispatches access are no larger than those with all that is bound, and read the same.
+pub fn touched_pages_are_enough(set: &Path) {
+    rehal_local::executable::guard::install();
+    let (mut count, mut gains) = (0, Vec::new());
+    for (name, replay) in replays(set) {
+        let mut dispatches = Dispatches::default();
+        if replay.run(&mut [&mut dispatches]).is_err() {
+            continue;
+        }
+        let sites: Vec<_> = dispatches.sites.iter().map(|it| (it.record, it.occurrence)).collect();
+        let bound = cut_all(&replay, &sites, None);
+        let touched = cut_all(&replay, &sites, Some(rehal_local::watch_buffer));
+        for ((bound, whole), (touched, part)) in bound.iter().zip(&touched) {
+            let at = format!("{name}, record #{} ({})", touched.location.ordinal, touched.name);
+            assert!(touched.content_bytes <= bound.content_bytes, "{at}");
+            assert!(part.len() <= whole.len(), "{at}: {} bytes instead of {}", part.len(), whole.len());
+            let reads = |slice: &Slice| {
+                let of = slice.reads.iter().map(|it| (it.buffer_id, it.offset, it.bytes.clone()));
+                of.collect::<Vec<_>>()
+            };
+            assert!(reads(touched) == reads(bound), "{at}: other reads");
+            let mut read = Reads::default();
+            self::replay(part.clone(), &[]).unwrap().run(&mut [&mut read]).unwrap();
+            assert!(
+                read.0.iter().eq(touched.reads.iter().map(|it| &it.bytes)),
+                "{at}: the replay reads other bytes"
+            );
+            if part.len() < whole.len() {
+                gains.push((name.clone(), touched.name.clone(), part.len(), whole.len()));
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+    let gains_of = |capture: &str, function: &str| {
+        let of = |it: &&(String, String, usize, usize)| it.0.starts_with(capture) && it.1.contains(function);
+        gains.iter().filter(of).map(|(_, _, part, whole)| (*part, *whole)).collect::<Vec<_>>()
+    };
+    assert!(!gains_of("chain.chain.", "_dispatch_1_matmul").is_empty(), "{gains:?}");
+    if set != testing::fixtures() {
+        // It reads some numbers of a buffer of 2.6 MB.
+        let of_model = gains_of("model.magika", "_dispatch_13_elementwise");
+        assert!(matches!(of_model[..], [(part, whole)] if part * 50 < whole), "{gains:?}");
+    }
 }
 
 pub fn scopes_are_sliced(set: &Path) {

@@ -84,6 +84,88 @@ fn a_dispatch_has_its_bindings_constants_and_count() {
     assert_eq!((second.occurrence, reads(&second)), (1, vec![(buffer, 1001, &b"defg"[..])]));
 }
 
+/// A capture in which command buffers of several dispatches are executed in turns, between dispatches on a queue.
+fn many_executions(executions: usize, dispatches: usize) -> CaptureBuilder {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, other, cache) = (capture.buffer(8), capture.buffer(8), capture.cache());
+    let functions = [function("even", 0, 1), function("odd", 0, 1), function("late", 0, 1)];
+    let executable = capture.executable(cache, &code("module", 1, &functions));
+    let [first, second] = [1, 2].map(|step| {
+        capture.commands(1, |it, commands| {
+            it.command_barrier(commands, &[], &[]);
+            for at in 0..dispatches {
+                let header = CaptureBuilder::kernel(executable, (at * step % 2) as u32, [1; 3]);
+                it.command_dispatch(commands, &header, &[], &[slot(0, 0, 8)]);
+            }
+        })
+    });
+    for at in 0..executions {
+        let table = [whole(if at % 5 == 0 { other } else { buffer })];
+        capture.execute(if at % 3 == 0 { second } else { first }, &table);
+    }
+    capture.dispatch(&CaptureBuilder::kernel(executable, 2, [1; 3]), &[], &[whole(buffer)]);
+    capture
+}
+
+#[test]
+fn dispatches_of_command_buffers_that_are_executed_often_are_found() {
+    let capture = many_executions(12, 4);
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let mut performed: Vec<(String, u32, u64)> = Vec::new();
+    plan.dispatches(|it| {
+        performed.push((String::from_utf8_lossy(it.name).into(), it.location.ordinal, it.occurrence));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(performed.len(), 12 * 4 + 1);
+    let devices = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let find = |cut: &Cut| {
+        let slice = replay.slice(cut, &SliceOptions::default(), Memory::default(), &mut [])?;
+        Ok::<_, rehal_base::Error>((slice.name, slice.location.ordinal, slice.occurrence))
+    };
+    for pattern in ["even", "odd", "*e*", "*"] {
+        let matching = performed.iter().filter(|it| rehal_base::glob::matches(pattern, &it.0));
+        let expected: Vec<_> = matching.cloned().collect();
+        assert!(expected.len() > 12, "{pattern}");
+        for (occurrence, expected) in (0..).zip(&expected).step_by(5).chain((0..).zip(&expected).last()) {
+            let cut = Cut::Function { pattern: pattern.into(), occurrence };
+            assert_eq!(find(&cut).unwrap(), *expected, "{pattern} {occurrence}");
+        }
+        let cut = Cut::Function { pattern: pattern.into(), occurrence: expected.len() as u64 };
+        assert!(find(&cut).unwrap_err().report().contains(&format!("{} time(s)", expected.len())));
+    }
+    for (name, record, occurrence) in performed.iter().step_by(7).chain(performed.last()) {
+        let found = find(&Cut::Dispatch { record: *record, occurrence: *occurrence }).unwrap();
+        assert_eq!(found, (name.clone(), *record, *occurrence));
+        let error = find(&Cut::Dispatch { record: *record, occurrence: 1000 }).unwrap_err();
+        let count = performed.iter().filter(|it| it.1 == *record).count();
+        assert!(error.report().contains(&format!("is performed {count} time(s)")), "{error:?}");
+    }
+}
+
+/// Executions with equal binding tables cost nothing: what differs is visited once.
+#[test]
+fn distinct_dispatches_do_not_grow_with_executions() {
+    let plan = Plan::compile(many_executions(3000, 100).finish(), PlanOptions::default()).unwrap();
+    let (mut visits, mut performed) = (0, 0);
+    plan.distinct_dispatches(|_, count| {
+        visits += 1;
+        performed += count;
+        Ok(())
+    })
+    .unwrap();
+    // Two command buffers with two tables each.
+    assert_eq!((visits, performed), (2 * 2 * 100 + 1, 3000 * 100 + 1));
+    assert_eq!(plan.dispatch_count(), performed);
+    let mut count = 0;
+    let visited = plan.distinct_dispatches(|_, _| {
+        count += 1;
+        if count == 3 { Err(rehal_base::Error::not_found("enough")) } else { Ok(()) }
+    });
+    assert!(visited.is_err() && count == 3);
+}
+
 #[test]
 fn bytes_that_are_written_first_are_not_stored() {
     let mut capture = CaptureBuilder::new();

@@ -164,7 +164,7 @@ impl Observer for Recording<'_> {
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         self.is_pending = false;
         let Some(seen) = seen(operation) else { return Ok(ControlFlow::Continue(())) };
-        let (index, is_first) = self.groups.add(seen);
+        let (index, is_first) = self.groups.add(seen, 1);
         let name = &self.groups.kernels[index].name;
         if is_first && self.function.is_none_or(|pattern| glob::matches(pattern, name)) {
             let file = self.recorder.begin(operation, name)?;

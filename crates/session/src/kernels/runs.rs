@@ -92,7 +92,7 @@ impl Observer for Timer<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if let Some(seen) = seen(operation) {
-            let (index, _) = self.groups.add(seen);
+            let (index, _) = self.groups.add(seen, 1);
             self.dispatches.push((index, 0));
         }
         self.begun = Instant::now();

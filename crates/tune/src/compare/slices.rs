@@ -9,11 +9,14 @@ use rehal_hal::DeviceGroup;
 use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceOptions, SliceSet};
 
 use super::ComparedShape;
+use super::integers::IndexLimit;
 
 /// A capture of the first dispatch of a shape, whose only scope has the name of the function.
 pub(super) struct ShapeSlice {
     pub plan: Arc<Plan>,
     pub shape: ComparedShape,
+    /// What may be an index of what is bound.
+    pub index_limit: IndexLimit,
 }
 
 impl ShapeSlice {
@@ -36,7 +39,13 @@ pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<Sha
         let bytes = std::mem::take(&mut *memory.0.lock()).into_inner();
         let plan = Plan::compile(bytes, PlanOptions::default())
             .map_err(|error| error.context(format!("the slice of record #{}", shape.record)))?;
-        Ok(ShapeSlice { plan: Arc::new(plan), shape: shape.clone() })
+        let mut bound_bytes = 0;
+        plan.dispatches(|it| {
+            bound_bytes = it.bindings.iter().map(|it| it.length).fold(bound_bytes, u64::saturating_add);
+            Ok(())
+        })?;
+        let index_limit = IndexLimit::of(bound_bytes);
+        Ok(ShapeSlice { plan: Arc::new(plan), shape: shape.clone(), index_limit })
     };
     captures.0.iter().zip(shapes).map(compile).collect::<Result<Vec<_>, Error>>()
 }

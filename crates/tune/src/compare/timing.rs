@@ -6,6 +6,7 @@ use rehal_base::{Error, Result};
 use rehal_bench::Monitor;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
+use super::integers::IndexLimit;
 use super::remembered;
 use super::sampling::{FAR, Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
@@ -154,7 +155,7 @@ impl Bench<'_> {
         let begun = Instant::now();
         let replays = self.replays(slice, placed)?;
         let (sides, first) = self.sides(&replays, placed)?;
-        let mut sides = sides.map(VariedSide::new);
+        let mut sides = sides.map(|it| VariedSide::new(it, slice.index_limit));
         let prepared = begun.elapsed();
         // As long as preparing at least, which is not for the sake of a pair.
         let longest = batch_time.saturating_sub(prepared).max(prepared);
@@ -181,7 +182,7 @@ impl Bench<'_> {
         }
         // Who takes many times as long remembers nothing.
         let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * it.captured_ns);
-        let failed = if is_far { None } else { self.check(&mut sides, pairs.len())? };
+        let failed = if is_far { None } else { self.check(&mut sides, pairs.len(), slice.index_limit)? };
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
     }
 
@@ -241,7 +242,12 @@ impl Bench<'_> {
     }
 
     /// Checks what both sides compute after a batch. Returns why it does not count.
-    fn check(&mut self, sides: &mut [VariedSide<'_>; 2], number: usize) -> Result<Option<Batch>> {
+    fn check(
+        &mut self,
+        sides: &mut [VariedSide<'_>; 2],
+        number: usize,
+        limit: IndexLimit,
+    ) -> Result<Option<Batch>> {
         for (side, it) in sides.iter_mut().enumerate() {
             it.repeat(0, &mut [])?;
             match it.side.check_unchanged() {
@@ -263,7 +269,7 @@ impl Bench<'_> {
             return Ok(None);
         }
         let [captured, replaced] = sides;
-        if remembered::is_remembered(&mut captured.side, &mut replaced.side) {
+        if remembered::is_remembered(&mut captured.side, &mut replaced.side, limit) {
             return Ok(Some(Batch::NotReproduced(
                 "it remembers its results: with other inputs it writes what it wrote before".into(),
             )));

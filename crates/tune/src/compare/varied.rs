@@ -1,17 +1,19 @@
-//! Inputs that differ from one repetition to the next by what rounding makes of numbers, so that a kernel which remembers the results
-//! of its last inputs must compute them again.
+//! Inputs that differ from one repetition to the next, so that a kernel which remembers the results of its last inputs must compute
+//! them again: by what rounding makes of numbers, or by integers that change places.
 
 use rehal_base::Result;
 use rehal_replay::{FastForward, Observer, Outputs, VariedPiece};
 
+use super::integers::{IndexLimit, exchange, mixed};
 use super::remembered::is_float;
 
 /// Bytes are judged by so many.
-const BLOCK_BYTES: usize = 4 << 10;
+pub(super) const BLOCK_BYTES: usize = 4 << 10;
 
 /// One side of a comparison, whose inputs are varied. The same variant of both sides is the same change of the same bytes.
 pub(super) struct VariedSide<'r> {
     pub side: FastForward<'r>,
+    limit: IndexLimit,
     /// The variant of the bytes that are not restored: 0 for none.
     variant: u64,
     /// The variant of the last timed repetition, and what it wrote.
@@ -21,8 +23,8 @@ pub(super) struct VariedSide<'r> {
 }
 
 impl<'r> VariedSide<'r> {
-    pub(super) fn new(side: FastForward<'r>) -> Self {
-        Self { side, variant: 0, timed: None, kept: None }
+    pub(super) fn new(side: FastForward<'r>, limit: IndexLimit) -> Self {
+        Self { side, limit, variant: 0, timed: None, kept: None }
     }
 
     /// Puts back the inputs, as those of a variant, and dispatches the kernel. Returns whether the variant differs from none.
@@ -39,11 +41,11 @@ impl<'r> VariedSide<'r> {
     fn set(&mut self, variant: u64) -> Result<bool> {
         self.side.restore()?;
         let before = std::mem::replace(&mut self.variant, variant);
-        let mut is_varied = false;
+        let (mut is_varied, limit) = (false, self.limit);
         if before != 0 || variant != 0 {
             self.side.vary(&mut |VariedPiece { offset, is_restored }, bytes| {
-                let is_undone = !is_restored && before != 0 && vary(bytes, offset, before);
-                let is_done = variant != 0 && vary(bytes, offset, variant);
+                let is_undone = !is_restored && before != 0 && vary(bytes, offset, before, limit);
+                let is_done = variant != 0 && vary(bytes, offset, variant, limit);
                 is_varied |= is_done;
                 is_undone | is_done
             })?;
@@ -82,20 +84,22 @@ impl<'r> VariedSide<'r> {
     }
 }
 
-/// Changes numbers by up to 15 units in the last place. It is its own inverse. Returns whether there are such numbers.
+/// Changes numbers by up to 15 units in the last place, and exchanges integers ([`exchange`]). It is its own inverse. Returns whether
+/// anything changes.
 ///
 /// Two bits of each number are those of the variant, so that variants in sequence have no number in common; two more are random, so
 /// that no variant returns.
 ///
 /// Blocks are changed of which most words that are not zero look like an `f32`: so do two numbers of 16 bits, of which one
-/// changes, but indices, sizes and flags do not.
-fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
+/// changes, but indices, sizes and flags do not. In others, integers are exchanged.
+fn vary(bytes: &mut [u8], offset: u64, variant: u64, limit: IndexLimit) -> bool {
     let mut is_varied = false;
     for (start, block) in (offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
         let words = block.as_chunks_mut::<4>().0;
         let count = |is: fn(u32) -> bool| words.iter().filter(|it| is(u32::from_le_bytes(**it))).count();
         let (floats, others) = (count(is_float), count(|it| it != 0 && !is_float(it)));
         if floats == 0 || floats < 3 * others {
+            is_varied |= exchange(block, start, variant, limit);
             continue;
         }
         is_varied = true;
@@ -110,18 +114,18 @@ fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
     is_varied
 }
 
-/// A bijection in which each bit depends on all bits of `word`.
-fn mixed(word: u64) -> u64 {
-    let word = (word ^ (word >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    word ^ (word >> 33)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn floats() -> Vec<u8> {
         (1..2000).flat_map(|it| (it as f32 / 64.0).to_le_bytes()).collect()
+    }
+
+    const LIMIT: u64 = 1 << 30;
+
+    fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
+        super::vary(bytes, offset, variant, IndexLimit::of(LIMIT))
     }
 
     #[test]

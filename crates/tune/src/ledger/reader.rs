@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, ElementType, Error, Fault, FormatError, MappedFile, Range, Result};
-use rehal_replay::Plan;
+use rehal_replay::{CHANGE_BYTES, Plan};
 use zerocopy::FromBytes;
 
 use super::CaptureIdentity;
@@ -312,9 +312,11 @@ impl<'l> Entries<'l> {
             let at = start + size_of::<RangeHeader>() + index * size_of::<PieceRow>();
             let range = Range::new(row.offset.get(), row.length.get());
             let range = range.filter(|it| it.offset >= end && it.length != 0 && it.fits(length));
-            let Some(range) = range else {
+            // So that no element is in two pieces, or in a piece and in what did not change.
+            let is_unit = |it: u64| it.is_multiple_of(CHANGE_BYTES as u64) || it == length;
+            let Some(range) = range.filter(|it| is_unit(it.offset) && is_unit(it.end())) else {
                 let found = format!("{} bytes at {}", row.length, row.offset);
-                return Err(self.corrupt(at, "piece", "bytes of the range, in order", found));
+                return Err(self.corrupt(at, "piece", "units of 16 bytes of the range, in order", found));
             };
             end = range.end();
             let (own, rest) = kept.split_at(kept.len().min(range.length as usize));

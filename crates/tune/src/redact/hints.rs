@@ -45,7 +45,7 @@ impl Hints {
             this.otherwise = Choice { allowed: 1 << kind, preferred: 0 };
         }
         let (mut seen, mut counts) = (HashSet::new(), BTreeSet::new());
-        plan.dispatches(|dispatch| {
+        plan.distinct_dispatches(|dispatch, _| {
             if let Some(count) = dispatch.workgroup_count_ref.filter(|it| it.length != 0) {
                 counts.insert((count.buffer_id, count.offset, count.length));
             }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Maximum number of dispatches of which slices are tried one by one.
-const MAX_SLICES: usize = 64;
+const MAX_SLICES: u64 = 64;
 
 /// The state of a reduction.
 pub(super) struct Search<'h> {
@@ -321,6 +321,9 @@ impl<'h> Search<'h> {
         let plan = Plan::compile(CaptureBytes::map(path)?, PlanOptions::default());
         // The capture itself may be truncated.
         let Ok(plan) = plan else { return Ok(None) };
+        if !(2..=MAX_SLICES).contains(&plan.dispatch_count()) {
+            return Ok(None);
+        }
         let mut dispatches = Vec::new();
         plan.dispatches(|it| {
             let (record, occurrence) = (it.location.ordinal, it.occurrence);
@@ -328,9 +331,6 @@ impl<'h> Search<'h> {
             Ok(())
         })?;
         drop(plan);
-        if !(2..=MAX_SLICES).contains(&dispatches.len()) {
-            return Ok(None);
-        }
         self.is_last_round = false;
         self.begin("slices");
         for dispatch in dispatches.into_iter().rev() {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::candidates::Candidate;
 use super::report::Report;
-use crate::output::escaped;
+use crate::output::{escaped, plural};
 use crate::tools::profile_compare::time;
 use crate::tools::verify;
 
@@ -59,8 +59,8 @@ fn check(text: &mut String, comparison: &Comparison) {
             "right",
             &format!(
                 "{} and {} are the same{within}",
-                plural(verified.dispatch_count, "dispatch", "dispatches"),
-                plural(verified.read_count, "host read", "host reads")
+                plural(verified.dispatch_count, "dispatch"),
+                plural(verified.read_count, "host read")
             ),
         );
     }
@@ -101,8 +101,8 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
         "",
         &format!(
             "{} in {}; {stopped} after {:.1} s{measured}",
-            plural(timing.pair_count, "pair", "pairs"),
-            plural(timing.batch_count, "batch", "batches"),
+            plural(timing.pair_count, "pair"),
+            plural(timing.batch_count, "batch"),
             timing.elapsed.as_secs_f64()
         ),
     );
@@ -120,8 +120,12 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
         add_shapes(text, &timing.shapes);
     }
     if !timing.is_varied {
-        let note = "remembered results could not be excluded: no inputs that can be changed look like floats";
-        line(text, "", note);
+        line(
+            text,
+            "",
+            "remembered results could not be excluded: no input can be changed between repetitions, because none looks",
+        );
+        line(text, "", "like floats, and its integers may be indices or are too few");
     }
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
@@ -137,7 +141,7 @@ fn add_shapes(text: &mut String, shapes: &[ShapeTiming]) {
     for it in shapes.iter().take(MAX_SHAPES) {
         let interval =
             it.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
-        let count = plural(it.shape.count, "dispatch", "dispatches");
+        let count = plural(it.shape.count, "dispatch");
         let times = format!("{} instead of {}", time(it.replaced_ns), time(it.captured_ns));
         line(
             text,
@@ -289,8 +293,4 @@ fn told(verdict: TimingVerdict) -> &'static str {
         TimingVerdict::NoDifference => "no difference",
         TimingVerdict::Inconclusive => "could not tell",
     }
-}
-
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

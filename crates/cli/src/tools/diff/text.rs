@@ -8,7 +8,7 @@ use rehal_session::{
 };
 
 use super::Report;
-use crate::output::escaped;
+use crate::output::{escaped, plural};
 
 /// Maximum number of different values to print of one field.
 const MAX_VALUES: usize = 3;
@@ -288,8 +288,4 @@ fn more(text: &mut String, count: usize, report: &Report<'_>) {
     if let Some(count @ 1..) = count.checked_sub(report.max_differences) {
         let _ = writeln!(text, "  ... and {count} more (--max_differences, or --format=json for all)");
     }
-}
-
-fn plural(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

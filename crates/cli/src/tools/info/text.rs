@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Report;
 use crate::advice;
+use crate::output::plural;
 use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
 /// Maximum number of rows of a list, so that the report fits one screen.
@@ -252,14 +253,6 @@ fn table(text: &mut String, aligns: &[Align], rows: Vec<Vec<String>>) {
     }
 }
 
-fn plural(count: u64, noun: &str) -> String {
-    match (count, noun.ends_with("ch")) {
-        (1, _) => format!("1 {noun}"),
-        (_, true) => format!("{count} {noun}es"),
-        (_, false) => format!("{count} {noun}s"),
-    }
-}
-
 fn human_bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
@@ -298,9 +291,5 @@ mod tests {
         let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
         table(&mut text, &[Left, Right], vec![row(["a", "10"]), row(["bcd", "1"])]);
         assert_eq!(text, "  a    10\n  bcd   1\n");
-        assert_eq!(
-            (plural(1, "dispatch"), plural(2, "dispatch")),
-            ("1 dispatch".into(), "2 dispatches".into())
-        );
     }
 }

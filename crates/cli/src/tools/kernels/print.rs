@@ -5,14 +5,14 @@ use std::fmt::Write;
 use rehal_session::{Kernel, KernelBinding, KernelTimes, Kernels};
 use serde_json::{Value, json};
 
-use crate::output::escaped;
+use crate::output::{escaped, plural};
 
 /// The kernels for people.
 pub(super) fn text(kernels: &Kernels) -> String {
     let mut text = format!(
         "{} of {}",
-        plural(kernels.kernels.len() as u64, "kernel", "kernels"),
-        plural(kernels.dispatch_count, "dispatch", "dispatches")
+        plural(kernels.kernels.len() as u64, "kernel"),
+        plural(kernels.dispatch_count, "dispatch")
     );
     if let (Some(total), Some(times)) = (kernels.total_ns, kernels.times) {
         let _ = write!(text, " in {}, {}", time(total as f64), described(times));
@@ -223,10 +223,6 @@ fn quoted(text: &str) -> String {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_string(),
     }
-}
-
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn time(ns: f64) -> String {

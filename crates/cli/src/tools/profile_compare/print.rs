@@ -6,7 +6,7 @@ use rehal_bench::stats::Interval;
 use serde_json::{Value, json};
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
-use crate::output::escaped;
+use crate::output::{escaped, plural};
 
 /// The comparison for people.
 pub(super) fn text(comparison: &Comparison) -> String {
@@ -18,8 +18,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
             "{label}  {}: {} in {}, {}",
             escaped(&side.path),
             time(side.total_ns),
-            plural(side.dispatch_count, "dispatch", "dispatches"),
-            plural(side.function_count() as u64, "function", "functions")
+            plural(side.dispatch_count, "dispatch"),
+            plural(side.function_count() as u64, "function")
         );
     }
     let _ = writeln!(
@@ -37,12 +37,13 @@ pub(super) fn text(comparison: &Comparison) -> String {
     table(&mut text, &rows);
     let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
     if let noise @ 1.. = count(Verdict::Noise) {
-        let functions = plural(noise as u64, "function", "functions");
+        let functions = plural(noise as u64, "function");
         let _ = writeln!(text, "\nnoise: of {functions} the difference cannot be told from noise");
     }
     if let few @ 1.. = count(Verdict::Few) {
-        let functions = plural(few as u64, "function has", "functions have");
-        let _ = writeln!(text, "\nfew: {functions} too few dispatches to tell: profile more iterations");
+        let (functions, have) = (plural(few as u64, "function"), if few == 1 { "has" } else { "have" });
+        let _ =
+            writeln!(text, "\nfew: {functions} {have} too few dispatches to tell: profile more iterations");
     }
     text
 }
@@ -124,10 +125,6 @@ pub(in crate::tools) fn time(ns: f64) -> String {
 fn signed_time(ns: f64) -> String {
     let sign = if ns < 0.0 { "" } else { "+" };
     format!("{sign}{}", time(ns))
-}
-
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// The comparison as one JSON object.

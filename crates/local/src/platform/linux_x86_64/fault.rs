@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-use crate::platform::linux_x86_64::{PAGE_BYTES, watched_pages};
+use crate::platform::linux_x86_64::{PAGE_BYTES, temporary_files, watched_pages};
 use crate::platform::{EXIT, Fault};
 
 pub(super) const SIGNALS: [(c_int, &str); 5] = [
@@ -198,8 +198,9 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
     }
 }
 
-/// Exits without running anything else; async-signal-safe.
+/// Removes the files of [`RemovedFile`](super::RemovedFile) and exits without running anything else; async-signal-safe.
 pub(crate) fn exit_now(status: i32) -> ! {
+    temporary_files::remove_files();
     // SAFETY: never returns and runs no code of this process.
     unsafe { libc::_exit(status) }
 }
