@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use rehal_hal::{
-    Binding, BufferParams, BufferRef, BufferUsage, Command, CreateOp, FileContents, HostOp, Indexed,
-    MemoryAccess, QueueOp, RangeOp, WHOLE_BUFFER, WorkgroupCount,
+    Binding, BufferParams, BufferRef, BufferUsage, Command, FileContents, HostOp, Indexed, MemoryAccess,
+    QueueOp, RangeOp, WHOLE_BUFFER, WorkgroupCount,
 };
 
 use crate::Plan;
@@ -44,16 +44,18 @@ pub(crate) struct Footprint {
 /// Derives the accesses of a plan's operations from its buffers, files and command buffers.
 pub(crate) struct Footprints<'p> {
     plan: &'p Plan,
-    buffers: Vec<Extent>,
+    buffers: &'p [Extent],
     /// The resource of each file: files with one path share it.
     files: Vec<u32>,
     command_buffers: Vec<Summary>,
+    /// Empty lists of command buffers that are released.
+    spare: Vec<Vec<Touch>>,
     max_ranges: usize,
 }
 
 /// The size of a buffer, and whether kernels may write it.
-#[derive(Clone, Copy, Default)]
-struct Extent {
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
     size: u64,
     is_written_by_kernels: bool,
 }
@@ -84,12 +86,24 @@ impl<'p> Footprints<'p> {
         let mut command_buffers = Vec::new();
         command_buffers
             .resize_with(plan.counts[ObjectKind::CommandBuffer as usize] as usize, Summary::default);
-        Self { plan, buffers: extents(plan), files: file_resources(plan), command_buffers, max_ranges }
+        Self {
+            plan,
+            buffers: &plan.extents,
+            files: file_resources(plan),
+            command_buffers,
+            spare: Vec::new(),
+            max_ranges,
+        }
     }
 
     /// The index of the first file that is `resource`, unless that is a buffer.
     pub(crate) fn file_of(&self, resource: u32) -> Option<usize> {
         (resource as usize).checked_sub(self.buffers.len())
+    }
+
+    /// The number of resources.
+    pub(crate) fn resource_count(&self) -> usize {
+        self.buffers.len() + self.files.len()
     }
 
     /// The size of a buffer in bytes.
@@ -185,6 +199,9 @@ impl<'p> Footprints<'p> {
         let Some(op) = command.as_queue_op() else { return };
         let index = command_buffer as usize;
         let mut summary = std::mem::take(&mut self.command_buffers[index]);
+        if summary.touches.capacity() == 0 {
+            summary.touches = self.spare.pop().unwrap_or_default();
+        }
         Self::each_reference(self.plan, &op, |reference, effect| {
             summary.touches.extend(self.touch(reference, effect));
         });
@@ -197,6 +214,15 @@ impl<'p> Footprints<'p> {
     /// All commands of the command buffer have been recorded.
     pub(crate) fn end(&mut self, command_buffer: u32) {
         self.command_buffers[command_buffer as usize].merge(self.max_ranges);
+    }
+
+    /// The command buffer is not used again.
+    pub(crate) fn release(&mut self, command_buffer: u32) {
+        let mut touches = std::mem::take(&mut self.command_buffers[command_buffer as usize]).touches;
+        if touches.capacity() != 0 {
+            touches.clear();
+            self.spare.push(touches);
+        }
     }
 
     /// Calls `add` with each range that an operation names, except those of command buffers. The bindings of a dispatch are
@@ -346,27 +372,8 @@ pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     (offset < end).then_some((offset, end))
 }
 
-fn extents(plan: &Plan) -> Vec<Extent> {
-    let mut extents = vec![Extent::default(); plan.counts[ObjectKind::Buffer as usize] as usize];
-    for op in &plan.host_ops {
-        if let HostOp::Create(
-            CreateOp::Buffer { params, size, created, .. }
-            | CreateOp::ImportedBuffer { params, size, created, .. },
-        ) = op
-        {
-            extents[*created as usize] = Extent::of(params, *size);
-        }
-    }
-    for submission in &plan.submissions {
-        if let QueueOp::Alloca { params, size, created, .. } = &submission.op {
-            extents[*created as usize] = Extent::of(params, *size);
-        }
-    }
-    extents
-}
-
 impl Extent {
-    fn of(params: &BufferParams, size: u64) -> Self {
+    pub(crate) fn of(params: &BufferParams, size: u64) -> Self {
         Self { size, is_written_by_kernels: written_by_kernels(params) }
     }
 }

@@ -4,11 +4,10 @@
 //! From then on it is in flight until the host is known to have waited for it. At most `64 * N` submissions are in flight. A
 //! set of them is a bit set, so that each operation on a set takes constant time.
 
-use std::collections::HashMap;
-
 use rehal_hal::Timepoint;
 
 use crate::access::{Access, Effect, Footprint};
+use crate::lists::Lists;
 
 /// Ranges of one resource with different accesses; more are approximated.
 pub(crate) const MAX_FRAGMENTS: usize = 64;
@@ -60,12 +59,14 @@ pub(crate) struct Tracker<const N: usize> {
     joined_before: u32,
     /// Those that the host is known to have waited for.
     done: Slots<N>,
-    /// Sorted by range.
-    resources: HashMap<u32, Vec<Fragment<N>>>,
+    /// By resource, sorted by range.
+    resources: Lists<Fragment<N>>,
+    /// Scratch of [`add`].
+    replaced: Vec<Fragment<N>>,
     /// Those that may access any byte.
     unbounded: Slots<N>,
     /// Their signals by semaphore, in ascending order.
-    signals: HashMap<u32, Vec<(u64, usize)>>,
+    signals: Lists<(u64, usize)>,
     /// The payload of each semaphore before these.
     reached: Vec<u64>,
     /// See [`MAX_FRAGMENTS`].
@@ -77,16 +78,17 @@ pub(crate) struct Tracker<const N: usize> {
 impl<const N: usize> Tracker<N> {
     const CAPACITY: usize = 64 * N;
 
-    /// Nothing is in flight, and semaphores have these payloads. Resources have up to `max_fragments` ranges with
+    /// Nothing is in flight, and semaphores have these payloads. Each of the resources has up to `max_fragments` ranges with
     /// different accesses.
-    pub(crate) fn new(reached: Vec<u64>, max_fragments: usize) -> Self {
+    pub(crate) fn new(reached: Vec<u64>, resource_count: usize, max_fragments: usize) -> Self {
         Self {
             in_flight: Vec::new(),
             joined_before: 0,
             done: Slots::default(),
-            resources: HashMap::new(),
+            resources: Lists::new(resource_count),
+            replaced: Vec::new(),
             unbounded: Slots::default(),
-            signals: HashMap::new(),
+            signals: Lists::new(reached.len()),
             reached,
             max_fragments,
             work: 0,
@@ -122,7 +124,7 @@ impl<const N: usize> Tracker<N> {
     pub(crate) fn before(&self, waits: &[Timepoint<u32>]) -> Slots<N> {
         let mut before = Slots::default();
         for wait in waits.iter().filter(|wait| wait.value > self.reached[wait.semaphore as usize]) {
-            let Some(signals) = self.signals.get(&wait.semaphore) else { continue };
+            let signals = self.signals.get(wait.semaphore);
             // Signals of a semaphore are ordered, so the first that suffices is the earliest.
             let at = signals.partition_point(|(value, _)| *value < wait.value);
             if let Some((_, slot)) = signals.get(at) {
@@ -134,7 +136,7 @@ impl<const N: usize> Tracker<N> {
 
     /// The last in flight that signals a semaphore, for each of `signals`.
     pub(crate) fn signallers(&self, signals: &[Timepoint<u32>]) -> Slots<N> {
-        let last = |it: &Timepoint<u32>| self.signals.get(&it.semaphore)?.last().map(|(_, slot)| *slot);
+        let last = |it: &Timepoint<u32>| self.signals.get(it.semaphore).last().map(|(_, slot)| *slot);
         signals.iter().filter_map(last).fold(Slots::default(), |slots, slot| slots.union(Slots::one(slot)))
     }
 
@@ -175,7 +177,7 @@ impl<const N: usize> Tracker<N> {
             false => self.unbounded.and(candidates),
         };
         for access in &footprint.accesses {
-            let fragments = self.resources.get(&access.resource).map_or(&[][..], |list| list);
+            let fragments = self.resources.get(access.resource);
             let from = fragments.partition_point(|it| it.end <= access.start);
             self.work += (N + 4) as u64;
             for fragment in fragments[from..].iter().take_while(|it| it.start < access.end) {
@@ -199,10 +201,10 @@ impl<const N: usize> Tracker<N> {
         if self.pending().is_empty() {
             self.joined_before += self.in_flight.len() as u32;
             self.in_flight.clear();
-            self.resources.clear();
-            for (semaphore, signals) in self.signals.drain() {
+            self.resources.clear_each(|_, _| {});
+            self.signals.clear_each(|semaphore, signals| {
                 self.reached[semaphore as usize] = signals.last().map_or(0, |(value, _)| *value);
-            }
+            });
             (self.done, self.unbounded) = Default::default();
         }
     }
@@ -219,14 +221,15 @@ impl<const N: usize> Tracker<N> {
         let slot = self.in_flight.len();
         self.in_flight.push(InFlight { submission, step, before });
         for signal in signals {
-            self.signals.entry(signal.semaphore).or_default().push((signal.value, slot));
+            self.signals.list(signal.semaphore).push((signal.value, slot));
         }
         if footprint.is_unbounded {
             self.unbounded = self.unbounded.union(Slots::one(slot));
         }
         for access in &footprint.accesses {
-            let fragments = self.resources.entry(access.resource).or_default();
-            self.work += (4 * N * add(fragments, access, slot, self.max_fragments)) as u64;
+            let fragments = self.resources.list(access.resource);
+            let touched = add(fragments, access, slot, self.max_fragments, &mut self.replaced);
+            self.work += (4 * N * touched) as u64;
         }
     }
 
@@ -240,18 +243,16 @@ impl<const N: usize> Tracker<N> {
         }
         self.done = self.done.without_oldest();
         self.unbounded = self.unbounded.without_oldest();
-        self.resources.retain(|_, fragments| {
+        self.resources.retain_non_empty(|_, fragments| {
             self.work += (3 * N * fragments.len()) as u64;
             fragments.retain_mut(Fragment::retire);
-            !fragments.is_empty()
         });
-        self.signals.retain(|semaphore, signals| {
+        self.signals.retain_non_empty(|semaphore, signals| {
             let retired = signals.partition_point(|(_, slot)| *slot < half);
             if let Some((value, _)) = signals.drain(..retired).next_back() {
-                self.reached[*semaphore as usize] = value;
+                self.reached[semaphore as usize] = value;
             }
             signals.iter_mut().for_each(|(_, slot)| *slot -= half);
-            !signals.is_empty()
         });
     }
 }
@@ -322,16 +323,31 @@ impl<const N: usize> Fragment<N> {
     }
 }
 
-/// Adds an access to the sorted `fragments` of its resource; returns how many it touched.
+/// Adds an access to the sorted `fragments` of its resource; returns how many it touched. `replaced` is scratch.
 fn add<const N: usize>(
     fragments: &mut Vec<Fragment<N>>,
     access: &Access,
     slot: usize,
     max_fragments: usize,
+    replaced: &mut Vec<Fragment<N>>,
 ) -> usize {
+    // Most operations access what an earlier one has accessed, or what none has.
+    match fragments.as_mut_slice() {
+        [] => {
+            let mut fragment = Fragment::empty(access.start, access.end);
+            fragment.add(access.effect, slot);
+            fragments.push(fragment);
+            return 1;
+        }
+        [only] if (only.start, only.end) == (access.start, access.end) => {
+            only.add(access.effect, slot);
+            return 1;
+        }
+        _ => {}
+    }
     let from = fragments.partition_point(|it| it.end <= access.start);
     let to = from + fragments[from..].partition_point(|it| it.start < access.end);
-    let mut replaced: Vec<Fragment<N>> = Vec::with_capacity(2 * (to - from) + 1);
+    replaced.clear();
     let mut at = access.start;
     let cover = |replaced: &mut Vec<Fragment<N>>, mut fragment: Fragment<N>| {
         fragment.add(access.effect, slot);
@@ -342,20 +358,20 @@ fn add<const N: usize>(
             replaced.push(old.part(old.start, access.start));
         }
         if at < old.start {
-            cover(&mut replaced, Fragment::empty(at, old.start));
+            cover(replaced, Fragment::empty(at, old.start));
         }
         let end = old.end.min(access.end);
-        cover(&mut replaced, old.part(old.start.max(access.start), end));
+        cover(replaced, old.part(old.start.max(access.start), end));
         if access.end < old.end {
             replaced.push(old.part(access.end, old.end));
         }
         at = end;
     }
     if at < access.end {
-        cover(&mut replaced, Fragment::empty(at, access.end));
+        cover(replaced, Fragment::empty(at, access.end));
     }
     let touched = replaced.len() + fragments.len() - to;
-    fragments.splice(from..to, replaced);
+    fragments.splice(from..to, replaced.drain(..));
     if fragments.len() > max_fragments {
         coarsen(fragments);
         return touched + max_fragments;

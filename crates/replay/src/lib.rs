@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod hazards;
 mod host_reads;
 mod ids;
+mod lists;
 mod observe;
 mod operation;
 mod order;

@@ -7,6 +7,7 @@ use rehal_hal::{
     Submission,
 };
 
+use crate::access::Extent;
 use crate::planner;
 
 /// The capture record of an operation.
@@ -39,6 +40,10 @@ pub struct Plan {
     /// Objects in release order.
     pub(crate) releases: Vec<Release>,
     pub(crate) buffer_ids: Vec<u64>,
+    /// By buffer.
+    pub(crate) extents: Vec<Extent>,
+    /// By semaphore.
+    pub(crate) initial_payloads: Vec<u64>,
     /// Whether the commands of a command buffer may execute while they are recorded.
     pub(crate) inline_command_buffers: Vec<bool>,
     pub(crate) executables: Vec<StoredExecutable>,

@@ -13,6 +13,7 @@ use rehal_hal::{
 };
 use zerocopy::little_endian::U64;
 
+use crate::access::Extent;
 use crate::arguments::{check_command, check_queue_op};
 use crate::command_buffer::{CommandBufferState, Use};
 use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barrier, timepoint};
@@ -164,6 +165,8 @@ struct Planner<'a> {
     submissions: Vec<Submission<Indexed>>,
     lists: StoredLists,
     buffer_ids: Vec<u64>,
+    extents: Vec<Extent>,
+    initial_payloads: Vec<u64>,
     executables: Vec<StoredExecutable>,
     files: Vec<StoredFile>,
     scopes: Vec<(Span<u8>, u64)>,
@@ -191,6 +194,8 @@ impl<'a> Planner<'a> {
             submissions: Vec::new(),
             lists: StoredLists::default(),
             buffer_ids: Vec::new(),
+            extents: Vec::new(),
+            initial_payloads: Vec::new(),
             executables: Vec::new(),
             files: Vec::new(),
             scopes: Vec::new(),
@@ -281,6 +286,7 @@ impl<'a> Planner<'a> {
             }
             CreateOp::Semaphore { initial_value, created, .. } => {
                 self.order.add_semaphore(*created, *initial_value);
+                self.initial_payloads.push(*initial_value);
             }
             CreateOp::CommandBuffer { params, .. } => {
                 self.command_buffers.push(CommandBufferState::new(params));
@@ -301,6 +307,9 @@ impl<'a> Planner<'a> {
             | CreateOp::Buffer { .. } => {}
         }
         let op = op.rename(self)?;
+        if let CreateOp::Buffer { params, size, .. } | CreateOp::ImportedBuffer { params, size, .. } = &op {
+            self.extents.push(Extent::of(params, *size));
+        }
         let is_named_only = matches!(
             op,
             CreateOp::Device { .. } | CreateOp::Allocator { .. } | CreateOp::ExecutableCache { .. }
@@ -367,6 +376,9 @@ impl<'a> Planner<'a> {
             }
         }
         let submission = submission.rename(self)?;
+        if let QueueOp::Alloca { params, size, .. } = &submission.op {
+            self.extents.push(Extent::of(params, *size));
+        }
         let index = self.submissions.len() as u32;
         let waits = submission.waits.of(&self.lists.timepoints);
         let signals = submission.signals.of(&self.lists.timepoints);
@@ -518,6 +530,8 @@ impl<'a> Planner<'a> {
             counts,
             releases,
             buffer_ids: self.buffer_ids,
+            extents: self.extents,
+            initial_payloads: self.initial_payloads,
             inline_command_buffers: self.command_buffers.iter().map(|state| state.is_inline).collect(),
             executables: self.executables,
             files: self.files,

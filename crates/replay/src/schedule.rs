@@ -1,6 +1,6 @@
 //! Derives from a plan when the host must wait in a replay in captured order.
 
-use rehal_hal::{CreateOp, HostOp, Indexed, Timepoint};
+use rehal_hal::{HostOp, Indexed, Timepoint};
 
 use crate::Plan;
 use crate::access::{Footprint, Footprints};
@@ -118,16 +118,12 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         max_fragments: usize,
         work_per_step: u64,
     ) -> Self {
-        let mut payloads = vec![0; plan.counts[ObjectKind::Semaphore as usize] as usize];
-        for op in &plan.host_ops {
-            if let HostOp::Create(CreateOp::Semaphore { initial_value, created, .. }) = op {
-                payloads[*created as usize] = *initial_value;
-            }
-        }
+        let footprints = Footprints::new(plan, max_ranges);
+        let (payloads, resources) = (plan.initial_payloads.clone(), footprints.resource_count());
         Self {
             plan,
-            footprints: Footprints::new(plan, max_ranges),
-            tracker: Tracker::new(payloads, max_fragments),
+            footprints,
+            tracker: Tracker::new(payloads, resources, max_fragments),
             policy,
             step: 0,
             footprint: Footprint::default(),
@@ -140,6 +136,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
     pub(crate) fn all(&mut self) {
         let plan = self.plan;
         let mut completions = plan.completions.iter().peekable();
+        let mut releases = plan.releases.iter().peekable();
         for (number, step) in (0u32..).zip(&plan.steps) {
             self.step = number;
             match step.op {
@@ -150,6 +147,11 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
             }
             while let Some(completion) = completions.next_if(|it| it.step == number) {
                 self.submission(completion.submission);
+            }
+            while let Some(release) = releases.next_if(|it| it.step <= number) {
+                if release.kind == ObjectKind::CommandBuffer {
+                    self.footprints.release(release.index);
+                }
             }
             if self.tracker.work > self.work_limit && !self.is_coarse {
                 self.is_coarse = true;

@@ -1,6 +1,6 @@
 //! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it, and over recorded
 //! `local-task` and Vulkan devices. Each test must pass as on the bare device; then its captures are replayed on a fresh device
-//! and must read the same bytes. Tests that cannot be replayed in call order are listed with the error.
+//! and must read the same bytes, in serialized and in captured order. Tests that cannot be replayed are listed with the error.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
+    ReplayOrder,
 };
 use rehal_vulkan::VulkanDriver;
 use testing::Case;
@@ -152,42 +153,63 @@ impl Subject for RecordedSubject {
 }
 
 impl RecordedSubject {
-    /// Replays the captures and compares the reads; a test in [`NOT_REPLAYABLE`] must fail with the error given there.
+    /// Replays the captures in both orders and compares the reads; a test in [`NOT_REPLAYABLE`] must fail with the error given
+    /// there.
     fn judge(self, test: &str) -> Result<(), Failed> {
         let declared = NOT_REPLAYABLE.iter().find(|(pattern, _)| glob::matches(pattern, test));
-        match (self.replay(), declared.and_then(|(_, reason)| *reason)) {
-            (Ok(()), None) => Ok(()),
-            (Err(error), None) => Err(error.into()),
-            (Err(error), Some(reason)) if error.contains(reason) => Ok(()),
-            (Err(error), Some(reason)) => Err(format!("fails, but not for {reason:?}: {error}").into()),
-            (Ok(()), Some(reason)) => Err(format!("replays, though it is declared not to: {reason}").into()),
-        }
-    }
-
-    fn replay(self) -> Result<(), String> {
-        let mut replayed = Vec::new();
-        for (recorder, memory) in self.recorders.into_inner().unwrap() {
-            let reads = recorder.close().and_then(|()| {
-                let bytes = memory.0.lock().unwrap().get_ref().clone();
-                let capture = Capture::open(&bytes, OpenOptions::default())?;
-                for record in capture.records() {
-                    record?.payload()?;
+        let reason = declared.and_then(|(_, reason)| *reason);
+        let (base, saw) = (self.base, self.saw.into_inner().unwrap());
+        let captures = captures(self.recorders.into_inner().unwrap())?;
+        for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
+            let name = order.name();
+            match (replay(&captures, base, order, &saw), reason) {
+                (Ok(()), None) => {}
+                (Err(error), None) => return Err(format!("{name}: {error}").into()),
+                (Err(error), Some(reason)) if error.contains(reason) => {}
+                (Err(error), Some(reason)) => {
+                    return Err(format!("{name}: fails, but not for {reason:?}: {error}").into());
                 }
-                reads_of(bytes, self.base)
-            });
-            replayed.extend(reads.map_err(|error| error.report())?);
+                (Ok(()), Some(reason)) => {
+                    return Err(format!("{name}: replays, though it is declared not to: {reason}").into());
+                }
+            }
         }
-        compare(self.saw.into_inner().unwrap(), replayed)
+        Ok(())
     }
 }
 
+/// The finished captures of a test, whose records are all valid.
+fn captures(recorders: Vec<(Recorder, Memory)>) -> Result<Vec<Vec<u8>>, Failed> {
+    let finish = |(recorder, memory): (Recorder, Memory)| {
+        recorder.close()?;
+        let bytes = memory.0.lock().unwrap().get_ref().clone();
+        let capture = Capture::open(&bytes, OpenOptions::default())?;
+        for record in capture.records() {
+            record?.payload()?;
+        }
+        Ok(bytes)
+    };
+    let finished: Result<_> = recorders.into_iter().map(finish).collect();
+    finished.map_err(|error| error.report().into())
+}
+
+/// Replays the captures, and compares the reads with those of the test.
+fn replay(captures: &[Vec<u8>], base: Base, order: ReplayOrder, saw: &[Vec<u8>]) -> Result<(), String> {
+    let mut replayed = Vec::new();
+    for bytes in captures {
+        replayed.extend(reads_of(bytes.clone(), base, order).map_err(|error| error.report())?);
+    }
+    compare(saw, replayed)
+}
+
 /// The host reads of a replay on a fresh device.
-fn reads_of(bytes: Vec<u8>, base: Base) -> Result<Vec<Vec<u8>>> {
+fn reads_of(bytes: Vec<u8>, base: Base, order: ReplayOrder) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
     let devices = (0..plan.device_count()).map(|_| device(base)).collect::<Result<_>>()?;
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
-    Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
+    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    Replay::new(plan, &group, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)
 }
 
@@ -207,7 +229,7 @@ impl Observer for Reads {
 }
 
 /// Every read of the test must be among those of the replay, in any order: a test may read from several threads.
-fn compare(saw: Vec<Vec<u8>>, mut replayed: Vec<Vec<u8>>) -> Result<(), String> {
+fn compare(saw: &[Vec<u8>], mut replayed: Vec<Vec<u8>>) -> Result<(), String> {
     for (index, bytes) in saw.iter().enumerate() {
         let Some(at) = replayed.iter().position(|read| read == bytes) else {
             let start = &bytes[..bytes.len().min(64)];

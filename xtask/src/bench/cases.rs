@@ -3,7 +3,7 @@
 use super::compare::Compared;
 use super::diff;
 use super::measure::{Invocation, Metric, Output};
-use super::prepare::Workplace;
+use super::prepare::{Made, Workplace};
 use super::profiles::{self, Profiled};
 use super::programs::{self, Program};
 use super::report::Target;
@@ -29,6 +29,8 @@ enum Workload {
     Model { name: &'static str, function: &'static str },
     /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
     Order { capture: OrderCapture, device: &'static str, target: f64 },
+    /// Our run tool on the long capture in captured order, compared with our own in serialized order: both plan and run it once.
+    RecordsInOrder,
     /// Repetitions of a scope that is a hundredth of its capture, compared with ours of the whole capture.
     FastForward,
     /// A slice of a dispatch, compared with a replay of its capture, ours.
@@ -66,6 +68,8 @@ enum Workload {
 enum OrderCapture {
     /// By its name in the corpus and in the fixtures.
     Named(&'static str, &'static str),
+    /// Calls of the corpus or the fixtures, by name.
+    Calls(&'static str),
     /// Two independent chains on two queues.
     TwoChains,
 }
@@ -122,6 +126,7 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let (capture, target) = (OrderCapture::TwoChains, 1.0 / 1.5);
     let kind = Workload::Order { capture, device: "local-task", target };
     cases.push(Case { name: "captured.two_chains".to_owned(), kind });
+    cases.push(Case { name: "captured.records".to_owned(), kind: Workload::RecordsInOrder });
     cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
     if !workplace.models().is_empty() {
         cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
@@ -152,26 +157,41 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     cases.extend(profiles.map(|(name, profiled)| Case { name, kind: Workload::Profile(profiled) }));
     let verified = verify::all(workplace).into_iter();
     cases.extend(verified.map(|(name, verified)| Case { name, kind: Workload::Verify(verified) }));
-    cases.extend(on_workers(!workplace.models().is_empty()));
+    cases.extend(on_workers(workplace)?);
     let on_vulkan = vulkan::all().into_iter();
     cases.extend(on_vulkan.map(|(name, it)| Case { name, kind: Workload::Vulkan(it) }));
     Ok(cases)
 }
 
 /// The cases on `local-task`.
-fn on_workers(has_corpus: bool) -> Vec<Case> {
+fn on_workers(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
+    let models = workplace.models();
     let mut cases = Vec::new();
     for (name, corpus, fixture) in ITERATIONS.into_iter().filter(|(name, ..)| *name == "chain") {
         let kind = Box::new(Workload::Iteration { corpus, fixture });
         cases.push(Case { name: format!("task.iteration.{name}"), kind: Workload::Task(kind, 0.5) });
     }
-    for (name, program, target) in programs::on_workers(has_corpus) {
+    for (name, function) in &models {
+        let kind = Box::new(Workload::Model { name, function });
+        cases.push(Case { name: format!("task.model.{name}"), kind: Workload::Task(kind, 1.0) });
+    }
+    let mut in_order = |name: &str, capture| {
+        let kind = Workload::Order { capture, device: "local-task", target: 1.02 };
+        cases.push(Case { name: format!("task.captured.{name}"), kind });
+    };
+    for (name, corpus, fixture) in ITERATIONS {
+        in_order(name, OrderCapture::Named(corpus, fixture));
+    }
+    if workplace.bench_captures()?.iter().any(|(name, _)| name == "mlp.20") {
+        in_order("mlp.20", OrderCapture::Calls("mlp.20"));
+    }
+    for (name, program, target) in programs::on_workers(!models.is_empty()) {
         let kind = Workload::Task(Box::new(Workload::Program(program)), target);
         cases.push(Case { name: format!("task.{name}"), kind });
     }
     cases
         .push(Case { name: "task.two_workers.matmul".to_owned(), kind: Workload::Workers(programs::MATMUL) });
-    cases
+    Ok(cases)
 }
 
 impl Case {
@@ -195,12 +215,11 @@ impl Case {
                 benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
             }
             Workload::Order { capture, device, target } => {
-                let path = match capture {
-                    OrderCapture::Named(corpus, fixture) => workplace.capture(corpus, fixture),
-                    OrderCapture::TwoChains => workplace.example_capture("two_chains")?,
-                };
                 let figures = vec![figure("", Metric::OnlyBenchmark, Target::Ratio(*target))];
-                in_both_orders(workplace, &path, device, figures)
+                in_both_orders(workplace, &capture.path(workplace)?, device, figures)
+            }
+            Workload::RecordsInOrder => {
+                records_in_order(workplace, figure("", Metric::Wall, Target::Ratio(1.02)))?
             }
             Workload::FastForward => {
                 fast_forward(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
@@ -258,6 +277,10 @@ impl Case {
                         let figures = vec![figure("", full(), Target::Ratio(*target))];
                         benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
                     }
+                    Workload::Model { name, function } => {
+                        let figures = vec![figure("", full(), Target::Ratio(*target))];
+                        benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
+                    }
                     _ => return Err(format!("case '{}' has no form on local-task", self.name).into()),
                 };
                 plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
@@ -272,6 +295,20 @@ impl Case {
                 plan
             }
         })
+    }
+}
+
+impl OrderCapture {
+    fn path(self, workplace: &Workplace) -> Made {
+        match self {
+            Self::Named(corpus, fixture) => Ok(workplace.capture(corpus, fixture)),
+            Self::Calls(name) => {
+                let mut captures = workplace.bench_captures()?.into_iter();
+                let found = captures.find(|(found, _)| found == name);
+                found.map(|(_, path)| path).ok_or_else(|| format!("no capture of calls '{name}'").into())
+            }
+            Self::TwoChains => workplace.example_capture("two_chains"),
+        }
     }
 }
 
@@ -313,6 +350,15 @@ fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: 
         runs_per_round: 1,
         figures,
     }
+}
+
+/// One run of the long capture in both orders, ours: the serialized one is the baseline.
+fn records_in_order(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+    let capture = workplace.long_capture()?;
+    let mut plan = process(workplace, "iree-run-replay", &["--device=local-sync"], &capture, vec![figure]);
+    plan.theirs = plan.ours.clone();
+    plan.ours.arguments.push("--replay_order=captured".to_owned());
+    Ok(plan)
 }
 
 /// A replay of the calls of a program, in captured order and without what is outside of them.

@@ -6,6 +6,7 @@
 
 mod events;
 mod session;
+mod submission_log;
 
 use std::sync::Arc;
 
@@ -19,8 +20,11 @@ pub use events::{
     WorkerSpan,
 };
 pub use session::{
-    ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns, set_replayed_record,
+    KeptSubmissions, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns,
+    set_replayed_record,
 };
+
+pub use submission_log::SubmissionLog;
 
 pub(crate) use session::{Identity, ReplayedCommands};
 
@@ -119,6 +123,13 @@ pub trait ProfileSink: Send + Sync {
         commands: &[ProfiledCommand],
         records: &[(u32, u64)],
     );
+
+    /// The session begins: until it ends, submissions that were ready when they were submitted may be in `kept` instead of being
+    /// reported.
+    fn keeps_submissions(&self, kept: KeptSubmissions);
+
+    /// So many submissions are kept, with so many timepoints and replayed records. They may be taken now.
+    fn has_kept(&self, submissions: usize, relationships: usize);
 
     /// A submission that is ready to execute.
     fn queue_event(&self, event: &QueueEvent<'_>);

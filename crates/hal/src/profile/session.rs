@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{
     MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind,
+    ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind, SubmissionLog,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
@@ -21,6 +21,9 @@ pub fn now_ns() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
+
+/// Kept submissions after which the sink receives their number.
+const KEPT_CHECK: usize = 1024;
 
 thread_local! {
     static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
@@ -37,7 +40,22 @@ pub fn set_replayed_record(record: Option<u64>) {
 pub struct Profiler {
     /// The bits of [`ProfileData`] that the session reports; 0 without one.
     data: AtomicU32,
-    session: Mutex<Option<Arc<ProfileSession>>>,
+    active: Arc<Mutex<Option<Active>>>,
+}
+
+/// The session of a device, and what its submissions access under the same lock.
+struct Active {
+    session: Arc<ProfileSession>,
+    last_submission: u64,
+    /// See [`KeptSubmissions`].
+    kept: SubmissionLog,
+}
+
+/// Where a sink takes the submissions of a session that [`Profiler::submission`] reports at once. They are kept under the lock under
+/// which the session is found, so that an event takes one lock.
+pub struct KeptSubmissions {
+    active: Arc<Mutex<Option<Active>>>,
+    session_id: u64,
 }
 
 /// A session of one device.
@@ -45,8 +63,6 @@ pub struct ProfileSession {
     request: ProfileRequest,
     /// Unique in the process.
     id: u64,
-    /// Accessed under the lock of the profiler.
-    last_submission: AtomicU64,
     /// Whether the filter selects a function, for those that were dispatched.
     selected: Mutex<HashMap<(u64, u32), bool>>,
 }
@@ -92,8 +108,8 @@ impl Profiler {
     /// Begins a session. Fails if there is one.
     pub fn begin(&self, request: &ProfileRequest) -> Result<()> {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
-        let mut session = self.session.lock();
-        if session.is_some() {
+        let mut active = self.active.lock();
+        if active.is_some() {
             return Err(Error::failed_precondition("the device is being profiled")
                 .advise("end that session before another begins"));
         }
@@ -103,13 +119,12 @@ impl Profiler {
         if request.data.intersects(named) {
             request.data |= ProfileData::EXECUTABLE_METADATA;
         }
-        let data = request.data.bits();
-        *session = Some(Arc::new(ProfileSession {
-            request,
-            id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
-            last_submission: AtomicU64::new(0),
-            selected: Mutex::default(),
-        }));
+        let (data, sink) = (request.data.bits(), request.sink.clone());
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Arc::new(ProfileSession { request, id, selected: Mutex::default() });
+        *active = Some(Active { session, last_submission: 0, kept: SubmissionLog::default() });
+        drop(active);
+        sink.keeps_submissions(KeptSubmissions { active: self.active.clone(), session_id: id });
         self.data.store(data, Ordering::Release);
         Ok(())
     }
@@ -126,7 +141,7 @@ impl Profiler {
         if !self.reports(data) {
             return None;
         }
-        self.session.lock().clone()
+        self.active.lock().as_ref().map(|active| active.session.clone())
     }
 
     /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
@@ -141,21 +156,72 @@ impl Profiler {
         is_ready: bool,
         describe: impl FnOnce(&ProfileSession) -> Result<u32>,
     ) -> Result<Option<ProfiledSubmission>> {
-        if self.data.load(Ordering::Relaxed) == 0 {
+        let data = self.data.load(Ordering::Relaxed);
+        if data == 0 {
             return Ok(None);
         }
-        // The lock is held while the event is reported, which saves a reference count.
-        let session = self.session.lock();
-        let Some(session) = &*session else { return Ok(None) };
-        let operation_count = describe(session)?;
-        Ok(session.submission(submission, created, is_ready, operation_count))
+        let mut lock = self.active.lock();
+        let Some(active) = &mut *lock else { return Ok(None) };
+        if is_ready && data == ProfileData::QUEUE_EVENTS.bits() {
+            // Nothing is described, so the sink is not called under the lock.
+            let operation_count = describe(&active.session)?;
+            let operation = operation(submission, created, operation_count, active.next_id());
+            let now_ns = now_ns();
+            let event = QueueEvent {
+                operation,
+                waits: &[],
+                signals: &[],
+                was_deferred: false,
+                submitted_ns: now_ns,
+                ready_ns: now_ns,
+                replayed_record: REPLAYED_RECORD.get(),
+            };
+            let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
+            active.kept.push_with(&event, submission.waits.iter().map(id), submission.signals.iter().map(id));
+            let (count, relationships) = (active.kept.len(), active.kept.relationship_count());
+            if count.is_multiple_of(KEPT_CHECK) {
+                let session = active.session.clone();
+                drop(lock);
+                session.sink().has_kept(count, relationships);
+            }
+            return Ok(None);
+        }
+        let (session, submission_id) = (active.session.clone(), active.next_id());
+        drop(lock);
+        let operation = operation(submission, created, describe(&session)?, submission_id);
+        Ok(session.submission(submission, is_ready, operation))
     }
 
     /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
     pub fn end(&self) {
         self.data.store(0, Ordering::Release);
-        let session = self.session.lock().take();
-        drop(session);
+        let Some(Active { session, kept, .. }) = self.active.lock().take() else { return };
+        kept.events().for_each(|event| session.sink().queue_event(&event));
+    }
+}
+
+/// Unless the session has ended, the sink has a reference to the session, which has one to the sink.
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Active {
+    fn next_id(&mut self) -> u64 {
+        self.last_submission += 1;
+        self.last_submission
+    }
+}
+
+impl KeptSubmissions {
+    /// Exchanges what is kept for `log`, which is empty. Does nothing after the session has ended, since its end reports the rest.
+    pub fn take(&self, log: &mut SubmissionLog) {
+        if let Some(active) = &mut *self.active.lock()
+            && active.session.id == self.session_id
+        {
+            std::mem::swap(&mut active.kept, log);
+        }
     }
 }
 
@@ -173,29 +239,9 @@ impl ProfileSession {
     fn submission(
         self: &Arc<Self>,
         submission: &Submission<Live<'_>>,
-        created: Option<&Buffer>,
         is_ready: bool,
-        operation_count: u32,
+        operation: ProfiledOperation,
     ) -> Option<ProfiledSubmission> {
-        let op = &submission.op;
-        let submission_id = self.last_submission.load(Ordering::Relaxed) + 1;
-        self.last_submission.store(submission_id, Ordering::Relaxed);
-        let operation = ProfiledOperation {
-            kind: op.kind(),
-            queue_ordinal: 0,
-            submission_id,
-            command_buffer_id: match op {
-                QueueOp::Execute { command_buffer, .. } => command_buffer.id(),
-                _ => 0,
-            },
-            allocation_id: match op {
-                QueueOp::Alloca { .. } => created.map_or(0, Buffer::id),
-                QueueOp::Dealloca { buffer, .. } => buffer.id(),
-                _ => 0,
-            },
-            operation_count,
-            payload_bytes: payload_bytes(op),
-        };
         let has_event = self.wants(ProfileData::QUEUE_EVENTS);
         let replayed_record = REPLAYED_RECORD.get();
         // Otherwise the event of the submission or of its execution has the record.
@@ -493,6 +539,32 @@ fn add_timepoints(submission: &Submission<Live<'_>>, timepoints: &mut SmallVec<[
     // One loop for each list: a chained iterator costs as much as the rest of the event.
     submission.waits.iter().for_each(&mut add);
     submission.signals.iter().for_each(&mut add);
+}
+
+/// A submission, as events name it.
+fn operation(
+    submission: &Submission<Live<'_>>,
+    created: Option<&Buffer>,
+    operation_count: u32,
+    submission_id: u64,
+) -> ProfiledOperation {
+    let op = &submission.op;
+    ProfiledOperation {
+        kind: op.kind(),
+        queue_ordinal: 0,
+        submission_id,
+        command_buffer_id: match op {
+            QueueOp::Execute { command_buffer, .. } => command_buffer.id(),
+            _ => 0,
+        },
+        allocation_id: match op {
+            QueueOp::Alloca { .. } => created.map_or(0, Buffer::id),
+            QueueOp::Dealloca { buffer, .. } => buffer.id(),
+            _ => 0,
+        },
+        operation_count,
+        payload_bytes: payload_bytes(op),
+    }
 }
 
 /// Bytes that an operation allocates or moves.

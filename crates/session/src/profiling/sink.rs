@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
-    ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, KeptSubmissions, MemoryEvent,
+    ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, SubmissionLog, WorkerSpan,
 };
-use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
+use rehal_hal::{CommandBufferParams, FunctionInfo};
 use rehal_profile::layout::{self, RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
 use rehal_profile::{ContentType, RecordFields, Writer};
 
@@ -33,8 +33,10 @@ pub(super) struct DeviceSink {
     session_id: u64,
     origin: Origin,
     pending: Mutex<Pending>,
-    /// Held while rows are taken and written, so that chunks are in the order of their rows.
-    writing: Mutex<()>,
+    /// Submissions that are not pending yet, while the session is active.
+    kept: Mutex<Option<KeptSubmissions>>,
+    /// Held while rows are taken and written, so that chunks are in the order of their rows. Empty: it has the capacity for what is kept next.
+    writing: Mutex<SubmissionLog>,
 }
 
 /// What is not written yet.
@@ -52,23 +54,10 @@ struct Pending {
 /// The most frequent events. They become rows when they are written, which is not in the time of the program's work.
 #[derive(Default)]
 struct Events {
-    submissions: Vec<SubmissionEvent>,
-    /// The waits and then the signals of all submissions.
-    timepoints: Vec<Timepoint<u64>>,
+    submissions: SubmissionLog,
     executions: Vec<HostExecution>,
-    /// Events that replay a record.
+    /// Executions that replay a record.
     replaying: u64,
-}
-
-/// A [`QueueEvent`] whose timepoints are in [`Events`].
-struct SubmissionEvent {
-    operation: ProfiledOperation,
-    wait_count: u32,
-    signal_count: u32,
-    was_deferred: bool,
-    submitted_ns: i64,
-    ready_ns: i64,
-    replayed_record: Option<u64>,
 }
 
 /// The last number of an event in each list of rows that [`Events`] become.
@@ -163,6 +152,7 @@ impl DeviceSink {
             session_id: u64::from(ordinal) + 1,
             origin: Origin { device_ordinal: ordinal },
             pending: Mutex::default(),
+            kept: Mutex::default(),
             writing: Mutex::default(),
         })
     }
@@ -190,9 +180,14 @@ impl DeviceSink {
 
     /// Writes the rows reported so far.
     pub(super) fn write(&self) {
-        let _writing = self.writing.lock();
-        let (mut lists, mut events, last) = self.pending.lock().take();
-        self.encode(&mut lists, &events, last);
+        let mut writing = self.writing.lock();
+        let kept = &mut *writing;
+        if let Some(source) = &*self.kept.lock() {
+            source.take(kept);
+        }
+        let (mut lists, mut events, last) = self.pending.lock().take(kept);
+        self.encode(&mut lists, kept, &events, last);
+        kept.clear();
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
             for (index, (content, rows)) in
@@ -220,36 +215,29 @@ impl DeviceSink {
     }
 
     /// Adds the rows of events.
-    fn encode(&self, lists: &mut [Vec<u8>; LISTS.len()], events: &Events, mut last: LastIds) {
+    fn encode(
+        &self,
+        lists: &mut [Vec<u8>; LISTS.len()],
+        kept: &SubmissionLog,
+        events: &Events,
+        mut last: LastIds,
+    ) {
         let next = |last: &mut u64| {
             *last += 1;
             *last
         };
-        let mut timepoints = &*events.timepoints;
-        for it in &events.submissions {
-            let (waits, rest) = timepoints.split_at(it.wait_count as usize);
-            let (signals, rest) = rest.split_at(it.signal_count as usize);
-            timepoints = rest;
-            let event = QueueEvent {
-                operation: it.operation,
-                waits,
-                signals,
-                was_deferred: it.was_deferred,
-                submitted_ns: it.submitted_ns,
-                ready_ns: it.ready_ns,
-                replayed_record: it.replayed_record,
-            };
+        for event in kept.events().chain(events.submissions.events()) {
             rows::queue_event(&mut lists[QUEUE], &self.origin, next(&mut last.submission), &event);
-            let waits = waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
-            let signals = signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
+            let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
+            let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
             let relationships = &mut lists[RELATIONSHIP];
             for (kind, timepoint) in waits.chain(signals) {
                 let id = next(&mut last.relationship);
                 rows::timepoint(relationships, &self.origin, id, kind, &event, timepoint);
             }
-            if let Some(record) = it.replayed_record {
+            if let Some(record) = event.replayed_record {
                 let id = next(&mut last.relationship);
-                rows::replayed_submission(relationships, &self.origin, id, &it.operation, record);
+                rows::replayed_submission(relationships, &self.origin, id, &event.operation, record);
             }
         }
         for event in &events.executions {
@@ -270,12 +258,16 @@ impl DeviceSink {
 
     /// Bounds what is pending.
     fn bound(&self, pending: MutexGuard<'_, Pending>) {
-        if pending.size_bytes < DUE_BYTES {
-            return;
+        let size_bytes = pending.size_bytes;
+        drop(pending);
+        self.bound_size(size_bytes);
+    }
+
+    fn bound_size(&self, size_bytes: usize) {
+        if size_bytes >= DUE_BYTES {
+            self.bundle.set_due(true);
         }
-        self.bundle.set_due(true);
-        if pending.size_bytes >= BACKLOG_BYTES {
-            drop(pending);
+        if size_bytes >= BACKLOG_BYTES {
             self.write();
         }
     }
@@ -290,22 +282,21 @@ impl Pending {
         self.size_bytes += rows.len() - before;
     }
 
-    /// Counts the row of an event, of `row_bytes`, and those of its relationships.
-    fn add_size(&mut self, row_bytes: usize, relationships: usize) {
-        self.size_bytes += row_bytes + relationships * size_of::<layout::EventRelationship>();
-    }
-
     /// Takes all rows and events; the ids of the rows that the events become follow the last ones.
-    fn take(&mut self) -> ([Vec<u8>; LISTS.len()], Events, LastIds) {
+    /// `kept` are submissions besides these.
+    fn take(&mut self, kept: &SubmissionLog) -> ([Vec<u8>; LISTS.len()], Events, LastIds) {
         let events = take(&mut self.events);
         let last = LastIds {
             submission: self.counts[QUEUE],
             execution: self.counts[HOST_EXECUTION],
             relationship: self.counts[RELATIONSHIP],
         };
-        self.counts[QUEUE] += events.submissions.len() as u64;
+        for log in [kept, &events.submissions] {
+            self.counts[QUEUE] += log.len() as u64;
+            self.counts[RELATIONSHIP] += log.relationship_count() as u64;
+        }
         self.counts[HOST_EXECUTION] += events.executions.len() as u64;
-        self.counts[RELATIONSHIP] += events.timepoints.len() as u64 + events.replaying;
+        self.counts[RELATIONSHIP] += events.replaying;
         self.size_bytes = 0;
         (take(&mut self.lists), events, last)
     }
@@ -314,22 +305,24 @@ impl Pending {
 impl Events {
     fn clear(&mut self) {
         self.submissions.clear();
-        self.timepoints.clear();
         self.executions.clear();
         self.replaying = 0;
     }
 
-    /// Keeps the capacity of `written`, which is empty, where it is larger.
+    /// Keeps the capacity of `written`, which is empty, where there are no events.
     fn reuse(&mut self, written: Self) {
-        fn reuse<T>(list: &mut Vec<T>, written: Vec<T>) {
-            if list.is_empty() && written.capacity() > list.capacity() {
-                *list = written;
-            }
+        if self.submissions.is_empty() {
+            self.submissions = written.submissions;
         }
-        reuse(&mut self.submissions, written.submissions);
-        reuse(&mut self.timepoints, written.timepoints);
-        reuse(&mut self.executions, written.executions);
+        if self.executions.is_empty() {
+            self.executions = written.executions;
+        }
     }
+}
+
+/// Bytes of the rows of submissions with these timepoints and replayed records.
+fn submission_bytes(submissions: usize, relationships: usize) -> usize {
+    submissions * size_of::<layout::QueueEvent>() + relationships * size_of::<layout::EventRelationship>()
 }
 
 fn append(
@@ -370,31 +363,28 @@ impl ProfileSink for DeviceSink {
         self.bound(pending);
     }
 
+    fn keeps_submissions(&self, kept: KeptSubmissions) {
+        *self.kept.lock() = Some(kept);
+    }
+
+    fn has_kept(&self, submissions: usize, relationships: usize) {
+        self.bound_size(submission_bytes(submissions, relationships));
+    }
+
     fn queue_event(&self, event: &QueueEvent<'_>) {
         let mut pending = self.pending.lock();
         let is_replay = event.replayed_record.is_some();
         let relationships = event.waits.len() + event.signals.len() + usize::from(is_replay);
-        pending.add_size(size_of::<layout::QueueEvent>(), relationships);
-        let events = &mut pending.events;
-        events.submissions.push(SubmissionEvent {
-            operation: event.operation,
-            wait_count: event.waits.len() as u32,
-            signal_count: event.signals.len() as u32,
-            was_deferred: event.was_deferred,
-            submitted_ns: event.submitted_ns,
-            ready_ns: event.ready_ns,
-            replayed_record: event.replayed_record,
-        });
-        events.timepoints.extend_from_slice(event.waits);
-        events.timepoints.extend_from_slice(event.signals);
-        events.replaying += u64::from(is_replay);
+        pending.size_bytes += submission_bytes(1, relationships);
+        pending.events.submissions.push(event);
         self.bound(pending);
     }
 
     fn host_execution(&self, event: &HostExecution) {
         let mut pending = self.pending.lock();
         let is_replay = event.replayed_record.is_some();
-        pending.add_size(size_of::<layout::HostExecutionEvent>(), usize::from(is_replay));
+        pending.size_bytes += size_of::<layout::HostExecutionEvent>()
+            + usize::from(is_replay) * size_of::<layout::EventRelationship>();
         pending.events.executions.push(*event);
         pending.events.replaying += u64::from(is_replay);
         self.bound(pending);

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, KeptSubmissions, MemoryEvent,
+    ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent,
+    WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
 
@@ -123,6 +124,10 @@ impl ProfileSink for Spans {
     }
 
     fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
+
+    fn keeps_submissions(&self, _kept: KeptSubmissions) {}
+
+    fn has_kept(&self, _submissions: usize, _relationships: usize) {}
 
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
 
