@@ -1,0 +1,200 @@
+//! `iree-benchmark-replay`: names, reports, scopes.
+
+use crate::common::{Scratch, capture, command, fail, print, ran, run};
+use serde_json::Value;
+
+const ONCE: &str = "--benchmark_min_time=1x";
+
+fn mlp() -> String {
+    capture("mlp.mlp.local-sync")
+}
+
+fn report(words: &[&str]) -> Value {
+    let words = [&["iree-benchmark-replay", "--benchmark_format=json"], words].concat();
+    serde_json::from_str(&print(&words)).expect("the report is JSON")
+}
+
+#[test]
+fn a_whole_replay() {
+    let report = report(&["--benchmark_min_time=3x", &mlp()]);
+    let benchmark = &report["benchmarks"][0];
+    assert_eq!(benchmark["name"], "BM_replay/process_time/real_time");
+    assert_eq!((&benchmark["iterations"], &benchmark["time_unit"]), (&3.into(), &"ms".into()));
+    assert!(benchmark["items_per_second"].as_f64().unwrap() > 0.0);
+    assert!(report["context"]["executable"].as_str().unwrap().ends_with("iree-benchmark-replay"));
+}
+
+#[test]
+fn a_scope_has_manual_time() {
+    let report = report(&["--replay_scope=execute", "--benchmark_min_time=3x", &mlp()]);
+    let benchmark = &report["benchmarks"][0];
+    assert_eq!(benchmark["name"], "BM_replay/scope:execute/process_time/manual_time");
+    assert!(benchmark["real_time"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn reports_name_the_order() {
+    for (flags, name, order) in [
+        (&[][..], "BM_replay/scope:execute/process_time/manual_time", "serialized"),
+        (
+            &["--replay_order=captured"],
+            "BM_replay/order:captured/scope:execute/process_time/manual_time",
+            "captured",
+        ),
+    ] {
+        let report = report(&[&["--replay_scope=execute", ONCE], flags, &[&mlp()]].concat());
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        assert_eq!(report["context"]["replay_order"], order);
+    }
+    let report = report(&["--replay_order=captured", ONCE, &mlp()]);
+    assert_eq!(report["benchmarks"][0]["name"], "BM_replay/order:captured/process_time/real_time");
+}
+
+/// The scope has 200 entries, and changes only what it creates.
+#[test]
+fn fast_forward_repeats_a_scope_and_says_what_it_restores() {
+    let capture = capture("bench.add4.200.local-sync");
+    for order in ["serialized", "captured"] {
+        let order = format!("--replay_order={order}");
+        let flags = ["--replay_scope=execute", "--replay_fast_forward", &order, "--benchmark_min_time=3x"];
+        let words = [&["iree-benchmark-replay", "--benchmark_format=json"], &flags[..], &[&capture]].concat();
+        let ran = run(&words);
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("note: --replay_fast_forward restores 0 bytes before each iteration"));
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let benchmark = &report["benchmarks"][0];
+        let name = benchmark["name"].as_str().unwrap();
+        assert!(name.ends_with("/fast_forward/scope:execute/process_time/manual_time"), "{name}");
+        assert_eq!((&benchmark["iterations"], &benchmark["restored_bytes"]), (&3.into(), &0.0.into()));
+        assert_eq!(report["context"]["replay_fast_forward"], "true");
+    }
+}
+
+#[test]
+fn fast_forward_needs_a_scope() {
+    let stderr = fail(&["iree-benchmark-replay", "--replay_fast_forward", ONCE, &mlp()]);
+    assert!(stderr.contains("--replay_fast_forward needs the scope"), "{stderr}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn reports_name_cold_caches() {
+    for (flags, name) in [
+        (&[][..], "BM_replay/cache:cold/process_time/real_time"),
+        (&["--replay_scope=execute"], "BM_replay/cache:cold/scope:execute/process_time/manual_time"),
+        (
+            &["--replay_scope=execute", "--replay_fast_forward"],
+            "BM_replay/cache:cold/fast_forward/scope:execute/process_time/manual_time",
+        ),
+    ] {
+        let report =
+            report(&[&["--replay_cache=cold", "--benchmark_min_time=2x"], flags, &[&mlp()]].concat());
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        assert_eq!(report["context"]["replay_cache"], "cold");
+    }
+    let context = &report(&["--replay_cache=warm", ONCE, &mlp()])["context"];
+    assert_eq!(context["replay_cache"], Value::Null);
+}
+
+#[test]
+fn scopes_that_are_entered_often_are_summed() {
+    let report = report(&["--replay_scope=execute", ONCE, &capture("bench.add4.200.local-sync")]);
+    assert_eq!(report["benchmarks"][0]["iterations"], 1);
+}
+
+/// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum time.
+#[test]
+fn a_short_scope_stops_at_the_time_limit_and_is_labeled() {
+    const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";
+    let words = ["--replay_scope=deinit", "--benchmark_min_time=0.001s", &mlp()];
+    assert_eq!(report(&words)["benchmarks"][0]["label"], LABEL);
+    for format in ["console", "csv"] {
+        let format = format!("--benchmark_format={format}");
+        let text = print(&[&["iree-benchmark-replay", &format], &words[..]].concat());
+        assert!(text.contains(LABEL), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_scope_lists_the_existing_ones() {
+    let stderr = fail(&["iree-benchmark-replay", "--replay_scope=exec", ONCE, &mlp()]);
+    for part in ["unknown scope 'exec'", "init (entered 1 time)", "execute (", "deinit (", &mlp()] {
+        assert!(stderr.contains(part), "{stderr} lacks {part}");
+    }
+}
+
+#[test]
+fn repetitions_and_aggregates() {
+    let words = ["--benchmark_repetitions=3", "--benchmark_report_aggregates_only", ONCE, &mlp()];
+    let report = report(&words);
+    let names: Vec<_> = report["benchmarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["aggregate_name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["mean", "median", "stddev", "cv"]);
+}
+
+#[test]
+fn formats_and_files() {
+    let scratch = Scratch::new();
+    let out = scratch.path("out.csv");
+    let flag = format!("--benchmark_out={}", out.display());
+    let words = ["iree-benchmark-replay", &flag, "--benchmark_out_format=csv", ONCE, &mlp()];
+    let console = print(&words);
+    assert!(console.starts_with("-----") && console.contains("\nBM_replay/process_time/real_time "));
+    let csv = std::fs::read_to_string(out).unwrap();
+    assert!(csv.contains("name,iterations,real_time,cpu_time,time_unit"), "{csv}");
+    let csv = print(&["iree-benchmark-replay", "--benchmark_format=csv", ONCE, &mlp()]);
+    assert!(csv.starts_with("name,iterations,"), "{csv}");
+}
+
+#[test]
+fn names_filters_and_dry_runs() {
+    let list =
+        |words: &[&str]| print(&[&["iree-benchmark-replay", "--benchmark_list_tests"], words].concat());
+    assert_eq!(list(&[&mlp()]), "BM_replay/process_time/real_time\n");
+    assert_eq!(list(&["--replay_scope=init", &mlp()]), "BM_replay/scope:init/process_time/manual_time\n");
+    let ran = run(&["iree-benchmark-replay", "--benchmark_filter=zzz", &mlp()]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), ""));
+    assert_eq!(ran.stderr, "Failed to match any benchmarks against regex: zzz\n");
+    let dry = report(&["--benchmark_dry_run", &mlp()]);
+    assert_eq!(
+        (&dry["benchmarks"][0]["iterations"], &dry["context"]["dry_run"]),
+        (&1.into(), &"true".into())
+    );
+}
+
+#[test]
+fn context_is_added_and_environment_variables_supply_flags() {
+    let context = report(&["--benchmark_context=a=1,b=2", "--benchmark_context=c=3", ONCE, &mlp()]);
+    let context = &context["context"];
+    assert_eq!((&context["a"], &context["b"], &context["c"]), (&"1".into(), &"2".into(), &"3".into()));
+
+    let mut benchmark = command("iree-benchmark-replay");
+    benchmark.env("BENCHMARK_FORMAT", "csv").args([ONCE, &mlp()]);
+    assert!(ran(benchmark.output().unwrap()).stdout.starts_with("name,iterations,"));
+    benchmark.arg("--benchmark_format=console");
+    assert!(ran(benchmark.output().unwrap()).stdout.starts_with("-----"));
+    benchmark.env("BENCHMARK_COLOR", "maybe");
+    let wrong = ran(benchmark.output().unwrap());
+    assert_eq!((wrong.status, wrong.stdout.as_str()), (Some(1), ""));
+    assert!(wrong.stderr.contains("environment variable BENCHMARK_COLOR"), "{}", wrong.stderr);
+}
+
+#[test]
+fn the_summary_is_on_standard_error_and_can_be_omitted() {
+    let words = ["iree-benchmark-replay", "--benchmark_min_time=9x", &*mlp()];
+    let name = "BM_replay/process_time/real_time";
+    let ran = run(&words);
+    assert!(ran.stderr.contains(&format!("{name}: median ")), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("95 % interval") && ran.stderr.contains("9 samples of 1 iteration"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stdout.contains("median"), "{}", ran.stdout);
+    let ran = run(&[&words[..], &["--benchmark_summary=false"]].concat());
+    assert!(ran.stdout.contains(name) && !ran.stderr.contains("median"), "{ran:?}");
+}

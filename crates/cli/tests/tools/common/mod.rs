@@ -1,0 +1,125 @@
+//! Runs the tools as a user does.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The command lines of all tools for captures.
+pub const TOOLS: [&[&str]; 4] =
+    [&["iree-run-replay"], &["iree-dump-replay"], &["iree-benchmark-replay"], &["rehal", "info"]];
+
+/// The outcome of a tool.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A command for a tool, without the environment variables that it reads.
+pub fn command(tool: &str) -> Command {
+    let path = match tool {
+        "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
+        "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
+        "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-benchmark-executable" => env!("CARGO_BIN_EXE_iree-benchmark-executable"),
+        "iree-benchmark-module" => env!("CARGO_BIN_EXE_iree-benchmark-module"),
+        "iree-check-module" => env!("CARGO_BIN_EXE_iree-check-module"),
+        "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),
+        "iree-dump-parameters" => env!("CARGO_BIN_EXE_iree-dump-parameters"),
+        "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
+        "iree-convert-parameters" => env!("CARGO_BIN_EXE_iree-convert-parameters"),
+        "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
+        "iree-profile" => env!("CARGO_BIN_EXE_iree-profile"),
+        "rehal" => env!("CARGO_BIN_EXE_rehal"),
+        other => panic!("no tool {other}"),
+    };
+    let mut command = Command::new(path);
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_KERNEL_"].iter().any(|it| name.starts_with(it)))
+    {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a tool; the first word is its name.
+pub fn run(words: &[&str]) -> Ran {
+    ran(command(words[0]).args(&words[1..]).output().expect("tools can be started"))
+}
+
+/// Runs a tool that must succeed; returns its standard output.
+pub fn print(words: &[&str]) -> String {
+    let ran = run(words);
+    assert_eq!(ran.status, Some(0), "{words:?}: {ran:?}");
+    ran.stdout
+}
+
+/// Runs a tool that must exit with status 1, print nothing on standard output, and print an error with advice;
+/// returns its standard error.
+pub fn fail(words: &[&str]) -> String {
+    let ran = run(words);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{words:?}: {}", ran.stderr);
+    let first = ran.stderr.lines().next().unwrap_or_default();
+    let (code, message) = first.split_once("; ").unwrap_or_else(|| panic!("{words:?}: {}", ran.stderr));
+    assert!(code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'), "{words:?}: {first}");
+    assert!(!message.is_empty(), "{words:?}");
+    assert!(ran.stderr.contains("\n  try: "), "{words:?} gives no advice: {}", ran.stderr);
+    ran.stderr
+}
+
+pub fn ran(output: Output) -> Ran {
+    Ran {
+        status: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The path of a fixture.
+pub fn fixture(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let path = root.join(path);
+    assert!(path.exists(), "{} is missing", path.display());
+    path.to_str().expect("the checkout's path is UTF-8").to_string()
+}
+
+/// The path of a fixture's capture.
+pub fn capture(name: &str) -> String {
+    fixture(&format!("captures/{name}.ireereplay"))
+}
+
+/// A temporary directory.
+pub struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("scratch directories can be created"))
+    }
+
+    /// Writes a file; returns its path.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("scratch files can be written");
+        path.to_str().expect("scratch paths are UTF-8").to_string()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// `bytes` with each `from` replaced by `to` of the same length; there must be at least one.
+pub fn patched(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut patched = bytes.to_vec();
+    let mut count = 0;
+    for at in 0..=patched.len() - from.len() {
+        if &patched[at..at + from.len()] == from {
+            patched[at..at + from.len()].copy_from_slice(to);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "nothing to patch");
+    patched
+}

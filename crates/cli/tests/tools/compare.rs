@@ -1,0 +1,397 @@
+//! `rehal compare`: right and wrong kernels, tables, and what is refused. No test depends on how fast a kernel is, except on one
+//! that does thousands of times as much.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::{Ran, Scratch, capture, fail, fixture, print, run};
+use serde_json::Value;
+
+const ADD: &str = "add_dispatch_0_elementwise_4_f32";
+const SUM: &str = "binding_2[i] = binding_0[i] + binding_1[i];";
+const WRONG: &str = "binding_2[i] = binding_0[i] - binding_1[i];";
+const SLOW: &str = "for (volatile int j = 0; j < 100000; ++j) {} binding_2[i] = binding_0[i] + binding_1[i];";
+
+const CRASH: &str = "*(volatile int *)(uintptr_t)8 = 0; binding_2[i] = 0;";
+
+/// What a kernel prints is printed, and is not taken for a result.
+#[test]
+fn kernels_that_print_or_exit_are_compared() {
+    let scratch = Scratch::new();
+    let (printing, exiting) = (scratch.path("printing.c"), scratch.path("exiting.c"));
+    kernel(&printing, &format!("extern int puts(const char *); puts(\"printed\"); {SUM}"));
+    kernel(&exiting, "extern void _exit(int); _exit(5); binding_2[i] = 0;");
+    let ran = compare(&[&with(&printing), &with(&exiting), "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.stdout.starts_with("printed\n"), "{ran:?}");
+    let last: Vec<_> = ran.stdout.lines().rev().take(3).collect();
+    assert!(last[0].ends_with("exiting.c   crashed: its process ended with status 5"), "{ran:?}");
+    assert!(last[1].contains("printing.c  warm "), "{ran:?}");
+    assert_eq!(last[2], format!("2 replacements of {ADD}"));
+}
+
+/// Writes a kernel in C with this body.
+fn kernel(path: &Path, body: &str) {
+    let function = format!("--function={ADD}");
+    let capture = capture("add4.add.local-sync");
+    // A stub does not overwrite an edited source; a source that is watched is replaced at once.
+    let stub = path.with_extension("stub.c");
+    print(&["rehal", "kernel", "stub", "--no_run", &function, &capture, "-o", stub.to_str().unwrap()]);
+    let text = fs::read_to_string(&stub).unwrap();
+    fs::remove_file(&stub).unwrap();
+    assert!(text.contains("// Compute item i here."));
+    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
+    fs::write(path, text).unwrap();
+}
+
+/// Words for `local-sync`, unless they name a device.
+fn words<'a>(with: &'a [&'a str]) -> Vec<&'a str> {
+    let mut words = vec!["rehal", "compare", "--precision=50%", "--max_time=1h"];
+    if !with.iter().any(|it| it.starts_with("--device=")) {
+        words.push("--device=local-sync");
+    }
+    words.extend(with);
+    words
+}
+
+/// Compares with kernels in a fixture of one dispatch.
+fn compare(with: &[&str]) -> Ran {
+    let (function, path) = (format!("--function={ADD}"), capture("add4.add.local-sync"));
+    run(&words(&[with, &[&function, &path]].concat()))
+}
+
+fn with(path: &Path) -> String {
+    format!("--with={}", path.display())
+}
+
+#[test]
+fn a_right_kernel_is_timed() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, SUM);
+    let ran = compare(&[&with(&source)]);
+    // Whether it is faster is not known.
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines[0], format!("{} for {ADD}", source.display()));
+    assert_eq!(lines[1], "right    1 dispatch and 2 host reads are the same");
+    for part in
+        ["\nwarm     ", "\ncold     ", " of the captured time (95 % interval ", " instead of ", "steal time "]
+    {
+        assert_eq!(
+            ran.stdout.contains(part),
+            part != "\ncold     " || cfg!(target_arch = "x86_64"),
+            "{part}: {ran:?}"
+        );
+    }
+    assert!(ran.stdout.contains(" batches; stopped at a precision of 50 % after "), "{ran:?}");
+    assert!(lines.len() < 24, "a screen");
+
+    let ran = compare(&[&with(&source), "--format=json", "--cache=warm"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&report["function"], &candidate["outcome"]), (&ADD.into(), &"right".into()));
+    assert_eq!(candidate["verification"]["outcome"], "same");
+    assert_eq!(candidate["after_timing"]["outcome"], "same");
+    let timings = candidate["timings"].as_array().unwrap();
+    assert_eq!((timings.len(), &timings[0]["cache"]), (1, &"warm".into()));
+    assert_eq!((&timings[0]["timed_by"], &timings[0]["stopped"]), (&"device".into(), &"precision".into()));
+    assert!(timings[0]["batch_count"].as_u64() >= Some(16) && timings[0]["pair_count"].as_u64() >= Some(40));
+    assert_eq!(timings[0]["margin"], 0.25);
+    let interval: Vec<f64> = serde_json::from_value(timings[0]["ratio_interval"].clone()).unwrap();
+    let ratio = timings[0]["ratio"].as_f64().unwrap();
+    assert!(interval[0] <= ratio && ratio <= interval[1], "{report}");
+    assert_eq!(
+        (&timings[0]["shapes"][0]["record"], &timings[0]["shapes"][0]["count"]),
+        (&17.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_kernel_that_takes_most_of_the_time_is_recognized_or_has_status_1() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    let compare = |flags: &[&str]| {
+        let (function, path) = (format!("--function={ADD}"), capture("add4.add.local-sync"));
+        let fixed = ["rehal", "compare", "--device=local-sync", &function, &path];
+        run(&[&fixed[..], flags].concat())
+    };
+    // Four items of a fifth of a second or more, and a time in which there are not eight batches.
+    kernel(&source, &format!("for (volatile long j = 0; j < 100000000; ++j) {{}} {SUM}"));
+    let with = with(&source);
+    let slow = compare(&[&with, "--max_time=1s"]);
+    assert_eq!(slow.status, Some(3), "{slow:?}");
+    assert!(
+        slow.stdout.contains("\nwarm     slower: ") && slow.stdout.contains(" (95 % interval "),
+        "{slow:?}"
+    );
+    assert!(slow.stdout.contains("stopped because it takes many times as long after "), "{slow:?}");
+    assert!(!slow.stdout.contains("\ncold "), "{slow:?}");
+    // Compared with itself, nothing can be told in that time.
+    let baseline = format!("--baseline={}", source.display());
+    let flags = [with.as_str(), &baseline, "--cache=warm", "--max_time=1s"];
+    let unknown = compare(&flags);
+    assert_eq!(unknown.status, Some(1), "{unknown:?}");
+    assert!(
+        unknown.stdout.contains("\nright ") && unknown.stdout.contains("\nwarm     could not tell: "),
+        "{unknown:?}"
+    );
+    let unknown = compare(&[&flags[..], &["--format=json"]].concat());
+    let report: Value = serde_json::from_str(&unknown.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"right".into(), &Value::Null));
+    assert_eq!(candidate["timings"][0]["verdict"], "inconclusive");
+}
+
+#[test]
+fn a_slower_kernel_has_status_3() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, SLOW);
+    for device in ["--device=local-sync", "--device=local-task"] {
+        let ran = compare(&[&with(&source), "--cache=warm", device]);
+        assert_eq!(ran.status, Some(3), "{ran:?}");
+        assert!(ran.stdout.contains("\nwarm     slower: "), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_wrong_kernel_is_not_timed() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, WRONG);
+    let ran = compare(&[&with(&source), "--element_type=f32"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(
+        ran.stdout.contains("\nwrong    different: 1 differs of 1 dispatch and 0 host reads\n"),
+        "{ran:?}"
+    );
+    assert!(ran.stdout.contains("binding 2") && ran.stdout.contains("[0] expected "), "{ran:?}");
+    assert!(!ran.stdout.contains("captured time"), "{ran:?}");
+    let ran = compare(&[&with(&source), "--time_wrong", "--cache=warm"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("\nwrong    ") && ran.stdout.contains("captured time"), "{ran:?}");
+    // Within a tolerance it is right.
+    let tolerance = "--tolerance=*:f32:abs=1000";
+    let ran = compare(&[&with(&source), "--element_type=f32", tolerance, "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.stdout.contains("of them within the tolerance"), "{ran:?}");
+}
+
+/// What it computes is right, with these bytes next to its bindings and in its output.
+#[test]
+fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, &format!("((volatile float *)binding_2)[i + 40] = 1; {SUM}"));
+    let ran = compare(&[&with(&source)]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in
+        ["\nwrong    memory errors in ", "1 dispatch wrote outside of the bindings", "outside of binding 2"]
+    {
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+    }
+    assert!(!ran.stdout.contains("captured time"), "{ran:?}");
+    let unwritten = "float before = ((volatile float *)binding_2)[i]; binding_2[i] = binding_0[i] + binding_1[i] + before;";
+    kernel(&source, unwritten);
+    let ran = compare(&[&with(&source), "--element_type=f32"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("depends on bytes that were never written"), "{ran:?}");
+    let ran = compare(&[&with(&source), "--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!((&candidate["outcome"], &candidate["is_slower"]), (&"wrong".into(), &Value::Null));
+    assert_eq!(
+        (&candidate["memory"]["outcome"], &candidate["verification"]["outcome"]),
+        (&"different".into(), &"same".into())
+    );
+}
+
+#[test]
+fn a_kernel_that_remembers_its_results_is_wrong() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    // It is called once for each item.
+    kernel(&source, &format!("static int calls; if (++calls > 20) continue; {SUM}"));
+    let ran = compare(&[&with(&source)]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("wrong    repetition "), "{ran:?}");
+    assert!(ran.stdout.contains("wrote other bytes than another dispatch with the same inputs"), "{ran:?}");
+    assert!(!ran.stdout.contains("captured time"), "{ran:?}");
+    // What it remembers is right for the captured inputs.
+    let keep = "static float kept[4]; static int has[4];\n\
+                if (!has[i]) { has[i] = 1; kept[i] = binding_0[i] + binding_1[i]; } binding_2[i] = kept[i];";
+    kernel(&source, keep);
+    let ran = compare(&[&with(&source), "--cache=warm"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("\nwrong    it remembers its results"), "{ran:?}");
+}
+
+/// Computing takes thousands of times as long as remembering: it is paid for in each repetition.
+#[test]
+fn a_kernel_that_compares_its_inputs_with_the_last_ones_gains_nothing() {
+    let scratch = Scratch::new();
+    let (honest, cheat) = (scratch.path("honest.c"), scratch.path("cheat.c"));
+    kernel(&honest, SLOW);
+    let remember = "static float a[4], b[4], sum[4]; static int has[4];\n\
+         if (!has[i] || a[i] != binding_0[i] || b[i] != binding_1[i]) {\n\
+         for (volatile int j = 0; j < 100000; ++j) {} has[i] = 1; a[i] = binding_0[i]; b[i] = binding_1[i]; sum[i] = a[i] + b[i]; }\n\
+         binding_2[i] = sum[i];";
+    kernel(&cheat, remember);
+    let baseline = format!("--baseline={}", honest.display());
+    let ran = compare(&[&with(&cheat), &baseline, "--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!(candidate["outcome"], "right");
+    for timing in candidate["timings"].as_array().unwrap() {
+        assert_eq!(timing["varied_inputs"], true);
+        assert!(timing["ratio"].as_f64() > Some(0.5), "{report}");
+    }
+}
+
+#[test]
+fn a_kernel_is_compared_with_a_baseline() {
+    let scratch = Scratch::new();
+    let (old, new) = (scratch.path("old.c"), scratch.path("new.c"));
+    kernel(&old, SUM);
+    kernel(&new, SLOW);
+    let baseline = format!("--baseline={}", old.display());
+    let slower = compare(&[&with(&new), &baseline, "--cache=warm"]);
+    assert_eq!(slower.status, Some(3), "{slower:?}");
+    assert!(slower.stdout.contains(" of the baseline time "), "{slower:?}");
+    kernel(&old, WRONG);
+    let different = compare(&[&with(&new), &baseline, "--cache=warm"]);
+    assert_eq!(different.status, Some(2), "{different:?}");
+    // The baseline of all of them.
+    let both = [with(&new), with(&old)];
+    let ranked = compare(&[&both[0], &both[1], &baseline, "--cache=warm"]);
+    assert!(matches!(ranked.status, Some(0 | 3)), "{ranked:?}");
+    assert!(ranked.stdout.contains("new.c  wrong: "), "{ranked:?}");
+}
+
+#[test]
+fn the_replacements_of_a_directory_are_ranked() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("candidates");
+    fs::create_dir(&directory).unwrap();
+    for (name, body) in [
+        ("a_broken.c", "nothing_here = 1;"),
+        ("a_crashing.c", CRASH),
+        ("b_wrong.c", WRONG),
+        ("c_slow.c", SLOW),
+        ("d_right.c", SUM),
+    ] {
+        kernel(&directory.join(name), body);
+    }
+    fs::write(directory.join("notes.txt"), "not a kernel").unwrap();
+    let ran = compare(&[&with(&directory), "--cache=warm", "--element_type=f32"]);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    let names: Vec<_> = lines[1..].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
+    let expected =
+        ["d_right.c", "c_slow.c", "b_wrong.c", "a_crashing.c", "a_broken.c"].map(|name| directory.join(name));
+    assert_eq!(names, expected.each_ref().map(|path| path.to_str().unwrap()), "{ran:?}");
+    assert_eq!(lines[0], format!("5 replacements of {ADD}"));
+    assert!(lines[2].contains("  warm ") && lines[2].ends_with(" slower"), "{ran:?}");
+    assert!(lines[3].contains("  wrong: record #17, binding 2, element 0: expected "), "{ran:?}");
+    assert!(lines[4].contains("  crashed: ") && lines[4].contains(ADD), "{ran:?}");
+    assert!(lines[5].contains("  failed: ") && lines[5].contains("does not compile"), "{ran:?}");
+    assert!(ran.stderr.contains("SIGSEGV") && ran.stderr.contains("nothing_here"), "{ran:?}");
+    // Alone, the slow one decides.
+    let slow = compare(&[&with(&expected[1]), &with(&expected[2]), "--cache=warm"]);
+    assert_eq!(slow.status, Some(3), "{slow:?}");
+    let wrong = compare(&[&with(&expected[2]), &with(&expected[3]), "--format=json"]);
+    assert_eq!(wrong.status, Some(2), "{wrong:?}");
+    let report: Value = serde_json::from_str(&wrong.stdout).unwrap();
+    let outcomes: Vec<_> =
+        report["candidates"].as_array().unwrap().iter().map(|it| it["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["wrong", "crashed"]);
+    assert!(report["candidates"][1]["error"].as_str().unwrap().contains("SIGSEGV"), "{report}");
+    let none = compare(&[&with(&expected[3]), &with(&expected[4])]);
+    assert_eq!(none.status, Some(1), "{none:?}");
+    // Alone, it ends the tool as it does elsewhere.
+    let crashed = compare(&[&with(&expected[3])]);
+    assert_eq!((crashed.status, crashed.stdout.as_str()), (Some(86), ""), "{crashed:?}");
+    assert!(crashed.stderr.contains("SIGSEGV") && crashed.stderr.contains(ADD), "{crashed:?}");
+}
+
+#[test]
+fn kernels_of_many_shapes_and_of_slices_are_compared() {
+    let scratch = Scratch::new();
+    let function = "--function=chain_dispatch_1_matmul_24x24x24_f32";
+    let library = scratch.file("right.so", fs::read(fixture("cts/chain.so")).unwrap());
+    let library = format!("--with={library}");
+    let whole = capture("chain.chain.local-sync");
+    let slice = scratch.path("slice.ireereplay");
+    let slice = slice.to_str().unwrap();
+    print(&["rehal", "slice", "--device=local-sync", function, &whole, "-o", slice]);
+    for (path, dispatches, has_many) in
+        [(whole.as_str(), "13 dispatches", true), (slice, "1 dispatch", false)]
+    {
+        let ran = run(&words(&[function, &library, "--cache=warm", path]));
+        assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+        assert!(ran.stdout.contains(&format!("right    {dispatches} and ")), "{ran:?}");
+        assert_eq!(ran.stdout.contains("  record #"), has_many, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_saved_source_is_compared_again() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    kernel(&source, WRONG);
+    let (function, with) = (format!("--function={ADD}"), with(&source));
+    let path = capture("add4.add.local-sync");
+    let flags = ["--watch", "--cache=warm", &function, &with, &path];
+    let words = words(&flags);
+    let mut child = crate::common::command(words[0])
+        .args(&words[1..])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("wrong ")));
+    fs::remove_file(&source).unwrap();
+    kernel(&source, CRASH);
+    // A source that is seen half written is an error, and is compared again once it is complete.
+    assert!(lines.any(|line| line.contains("  crashed: ")));
+    kernel(&source, SUM);
+    assert!(lines.any(|line| line.starts_with("right ")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn wrong_input_is_refused() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let function = format!("--function={ADD}");
+    let source = scratch.path("kernel.c");
+    kernel(&source, SUM);
+    let right = with(&source);
+    let broken = scratch.file("broken.c", "int f(void) { return nothing_here; }");
+    let (broken, absent) = (format!("--with={broken}"), with(&scratch.path("absent.c")));
+    let empty = scratch.path("empty");
+    fs::create_dir(&empty).unwrap();
+    let empty = with(&empty);
+    let other = format!("--with={}", fixture("cts/chain.so"));
+    for (words, reason) in [
+        (&[right.as_str()][..], "--function is missing"),
+        (&[&function], "--with is missing"),
+        (&["--function=add_dispatch_0", &right], "no function 'add_dispatch_0'"),
+        (&[&function, &absent], "absent.c"),
+        (&[&function, &empty], "has no replacements"),
+        (&[&function, "--with=/dev/zero"], "is not a regular file"),
+        (&[&function, &right, "--baseline=/dev/zero"], "is not a regular file"),
+        (&[&function, &broken], "nothing_here"),
+        (&[&function, &other], ADD),
+        (&[&function, &right, "--precision=1"], "--precision"),
+        (&[&function, &right, "--max_time=60"], "--max_time"),
+        (&[&function, &right, "--cache=hot"], "--cache"),
+    ] {
+        let stderr = fail(&[&["rehal", "compare", "--device=local-sync"], words, &[&path]].concat());
+        assert!(stderr.contains(reason), "{words:?}: {stderr}");
+    }
+}

@@ -1,0 +1,591 @@
+//! `rehal kernel record` and `rehal kernel replay`, and the records that environment variables request of other tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, ran, run};
+use serde_json::Value;
+
+/// Records a capture; returns the report.
+fn record(words: &[&str], path: &str, directory: &Path) -> String {
+    let directory = format!("--directory={}", directory.display());
+    let tool = ["rehal", "kernel", "record", "--device=local-sync", "--report", &directory];
+    print(&[&tool, words, &[path]].concat())
+}
+
+/// The rows of a report: descriptor, name, time, occurrences.
+fn rows(report: &str) -> Vec<Vec<String>> {
+    let rows = report.lines().filter(|line| line.contains(".json, "));
+    rows.map(|row| row.split(", ").map(String::from).collect()).collect()
+}
+
+/// The descriptors of a directory.
+fn descriptors(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|it| it == "json")).collect();
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn replay(words: &[&str], descriptor: &Path) -> Ran {
+    let tool = ["rehal", "kernel", "replay", "--device=local-sync"];
+    run(&[&tool, words, &[descriptor.to_str().unwrap()]].concat())
+}
+
+/// Replays a descriptor that must be refused; returns the error.
+fn refused(words: &[&str], descriptor: &Path) -> String {
+    let tool = ["rehal", "kernel", "replay", "--device=local-sync"];
+    fail(&[&tool, words, &[descriptor.to_str().unwrap()]].concat())
+}
+
+/// Runs a tool with environment variables.
+fn with(variables: &[(&str, &str)], words: &[&str]) -> Ran {
+    let mut command = command(words[0]);
+    ran(command.args(&words[1..]).envs(variables.iter().copied()).output().unwrap())
+}
+
+/// The only descriptor of a directory with records of `add4.add`.
+fn only(directory: &Path) -> PathBuf {
+    let mut found = descriptors(directory);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+#[test]
+fn every_fixture_replays_what_it_recorded() {
+    let scratch = Scratch::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(fixture("captures")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        // These need two devices or files that are elsewhere, crash, or are torn.
+        let is_other =
+            ["two_devices", "params.reference", "crash", "torn"].iter().any(|it| name.starts_with(it));
+        let listed = run(&["rehal", "kernels", "--no-run", "--format=json", path.to_str().unwrap()]);
+        if is_other || listed.status != Some(0) {
+            continue;
+        }
+        let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+        let kernels = listed["kernels"].as_array().unwrap();
+        if kernels.is_empty() {
+            continue;
+        }
+        let directory = scratch.path(&name);
+        let report = record(&[], path.to_str().unwrap(), &directory);
+        let rows = rows(&report);
+        assert_eq!(rows.len(), kernels.len(), "{name}: {report}");
+        assert!(report.contains(&format!("Total Instances: {}\n", rows.len())), "{report}");
+        assert!(report.contains(&format!("Directory: {}\n", directory.display())), "{report}");
+        for (row, kernel) in rows.iter().zip(kernels) {
+            assert_eq!(
+                [&row[1], &row[3]],
+                [kernel["function"].as_str().unwrap(), &kernel["count"].to_string()]
+            );
+            assert!(row[2].parse::<u64>().unwrap() > 0, "{report}");
+            let replayed = replay(&["--verify"], &directory.join(&row[0]));
+            assert_eq!(replayed.status, Some(0), "{name}: {replayed:?}");
+            assert!(replayed.stdout.ends_with("Replay done, device memory verified\n"), "{replayed:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
+#[test]
+fn a_descriptor_has_the_keys_of_llvm_and_the_arguments() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&["--function=*softmax*"], &capture("mlp.mlp.local-sync"), &directory);
+    let path = only(&directory);
+    let described = read(&path);
+    for (key, value) in [("NumTeams", 8), ("NumThreads", 1), ("SharedMemorySize", 0), ("DeviceId", 0)] {
+        assert_eq!(described[key], value, "{key}");
+    }
+    assert_eq!(described["TeamsLimits"], serde_json::json!([1, 8]));
+    let bindings = described["Bindings"].as_array().unwrap();
+    assert_eq!(described["NumArgs"], bindings.len() + described["Constants"].as_array().unwrap().len());
+    for (binding, offset) in bindings.iter().zip(described["ArgOffsets"].as_array().unwrap()) {
+        assert_eq!(binding["Offset"], *offset);
+    }
+    let length = |key: &str| {
+        let file = directory.join(described["Files"][key].as_str().unwrap());
+        std::fs::metadata(file).unwrap().len()
+    };
+    assert_eq!(
+        [length("RecordInput"), length("RecordOutput")],
+        [described["VAllocSize"].as_u64().unwrap(); 2]
+    );
+    assert!(length("Image") > 1000);
+    // Its files are all that it needs.
+    let elsewhere = scratch.path("elsewhere");
+    std::fs::rename(&directory, &elsewhere).unwrap();
+    assert_eq!(replay(&["--verify"], &only(&elsewhere)).status, Some(0));
+}
+
+#[test]
+fn a_changed_output_is_found_at_its_place() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let described = read(&path);
+    let binding = &described["Bindings"][2];
+    let start = binding["Offset"].as_u64().unwrap() as usize;
+    let output = directory.join(described["Files"]["RecordOutput"].as_str().unwrap());
+    let mut bytes = std::fs::read(&output).unwrap();
+    assert_eq!(bytes[start + 8..start + 12], 33.0f32.to_le_bytes());
+    bytes[start + 8..start + 12].copy_from_slice(&34.0f32.to_le_bytes());
+    bytes[start + 15] ^= 1;
+    std::fs::write(&output, bytes).unwrap();
+    let replayed = replay(&["--verify", "--repetitions=3"], &path);
+    assert_eq!(replayed.status, Some(2), "{replayed:?}");
+    for expected in [
+        "differs from the record in repetition 1",
+        &format!(
+            "binding 2: first at byte 10 (byte {} of the allocation), 2 of 16 bytes differ, the last is 15",
+            start + 10
+        ),
+        "2 of 4 elements of type f32 differ",
+        "element 2: expected 34.0, found 33.0",
+    ] {
+        assert!(replayed.stdout.contains(expected), "{expected}: {replayed:?}");
+    }
+    assert!(!replayed.stdout.contains("(2):"), "nothing more runs: {replayed:?}");
+    let bytes = replay(&["--verify", "--element_type=ui8"], &path);
+    assert!(bytes.stdout.contains("2 of 16 elements of type ui8 differ"), "{bytes:?}");
+    // Without a comparison it is not seen.
+    let replayed = replay(&["--repetitions=2", "--save_output"], &path);
+    assert_eq!(replayed.status, Some(0), "{replayed:?}");
+    assert!(replayed.stdout.ends_with("Replay done, verification skipped\n"), "{replayed:?}");
+    assert_eq!(replayed.stdout.matches("Replay time (").count(), 2);
+    let saved = std::fs::read(path.with_extension("replay_output")).unwrap();
+    assert_eq!(saved[start + 8..start + 12], 33.0f32.to_le_bytes());
+    std::fs::write(&output, saved).unwrap();
+    assert_eq!(replay(&["--verify"], &path).status, Some(0));
+}
+
+#[test]
+fn a_write_between_bindings_is_found() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (directory, path) = (scratch.path("kernels"), capture("add4.add.local-sync"));
+    let source = scratch.path("kernel.c");
+    let (function, output) = (format!("--function={FUNCTION}"), source.to_str().unwrap());
+    print(&["rehal", "kernel", "stub", "--no_run", &function, &path, "-o", output]);
+    let body = "binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;";
+    let text = std::fs::read_to_string(&source).unwrap();
+    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
+    std::fs::write(&source, text).unwrap();
+    record(&[&format!("--replay_executable_substitution={FUNCTION}={output}")], &path, &directory);
+    let found = replay(&["--verify"], &only(&directory));
+    assert_eq!(found.status, Some(2), "{found:?}");
+    // Bytes 22 and 23 of the float 1.
+    let expected = "outside of the bindings: first at byte 22 of the allocation, 2 bytes differ\n";
+    assert!(found.stdout.ends_with(expected), "{found:?}");
+}
+
+#[test]
+fn inputs_are_restored_before_each_repetition() {
+    let scratch = Scratch::new();
+    // Kernels of these captures write what they read.
+    for name in ["globals.step.local-sync", "transfers.paste.local-sync", "chain.chain.local-sync"] {
+        let directory = scratch.path(name);
+        let recorded = run(&[
+            "rehal",
+            "kernel",
+            "record",
+            &format!("--directory={}", directory.display()),
+            &capture(name),
+        ]);
+        if recorded.status != Some(0) {
+            assert!(recorded.stderr.contains("no kernel to record"), "{recorded:?}");
+            continue;
+        }
+        for path in descriptors(&directory) {
+            let replayed = replay(&["--verify", "--repetitions=4"], &path);
+            assert_eq!(replayed.status, Some(0), "{replayed:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_workgroups_and_devices() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&["--function=*softmax*"], &capture("mlp.mlp.local-sync"), &directory);
+    let path = only(&directory);
+    for same in ["--num_teams=8", "--num-teams=8,1,1", "--num_threads=1", "--device_id=0"] {
+        assert_eq!(replay(&["--verify", same], &path).status, Some(0), "{same}");
+    }
+    let fewer = replay(&["--verify", "--element_type=f32", "--num_teams=3"], &path);
+    assert_eq!(fewer.status, Some(2), "{fewer:?}");
+    // Rows of 10 numbers: the first three are computed.
+    assert!(fewer.stdout.contains("element 30:"), "{fewer:?}");
+    let stderr = refused(&["--num_teams=9"], &path);
+    assert!(stderr.contains("number of teams (9) is out of the allowed limits (min,max: 1,8)"), "{stderr}");
+    let stderr = refused(&["--num_threads=64"], &path);
+    assert!(
+        stderr.contains("number of threads (64) is out of the allowed limits (min,max: 1,1)"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("fixed when it is compiled"), "{stderr}");
+    for wrong in
+        ["--num_teams=x", "--num_teams=1,2,3,4", "--num_teams=-1", "--repetitions=0", "--device_id=-1"]
+    {
+        assert!(refused(&[wrong], &path).contains("invalid value"), "{wrong}");
+    }
+    assert!(refused(&["--device_id=1"], &path).contains("the number of devices is 1"));
+    let both = replay(&["--device=local-task", "--device_id=1", "--verify"], &path);
+    assert_eq!(both.status, Some(0), "{both:?}");
+}
+
+#[test]
+fn a_kernel_of_another_device_says_where_it_runs() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&["--device=local-sync"], &capture("two_devices.ss"), &directory);
+    let mut noted = 0;
+    for path in descriptors(&directory) {
+        let replayed = replay(&["--verify"], &path);
+        assert_eq!(replayed.status, Some(0), "{replayed:?}");
+        noted += usize::from(replayed.stderr.contains("recorded on device 1, and runs on device 0"));
+        let both = replay(&["--verify", "--device=local-sync"], &path);
+        assert_eq!((both.status, both.stderr.as_str()), (Some(0), ""), "{both:?}");
+    }
+    assert!(noted > 0);
+}
+
+#[test]
+fn records_are_not_replaced_without_force() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("deep/kernels");
+    let path = capture("add4.add.local-sync");
+    record(&["--report_filename=report.txt"], &path, &directory);
+    let report = std::fs::read_to_string(directory.join("report.txt")).unwrap();
+    assert!(report.starts_with("=== Kernel Record Report ===\n"), "{report}");
+    assert!(report.ends_with("=== End Kernel Record Report ===\n"), "{report}");
+    let descriptor = only(&directory);
+    std::fs::write(&descriptor, "edited").unwrap();
+    let flag = format!("--directory={}", directory.display());
+    let tool = ["rehal", "kernel", "record", "--device=local-sync", &flag];
+    let stderr = fail(&[&tool[..], &[&path]].concat());
+    assert!(stderr.contains("the directory has kernel records") && stderr.contains("--force"), "{stderr}");
+    std::fs::remove_file(&descriptor).unwrap();
+    assert!(fail(&[&tool[..], &[&path]].concat()).contains("the directory has kernel records"));
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("report.txt") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let stderr = fail(&[&tool[..], &["--report_filename=report.txt", &path]].concat());
+    assert!(stderr.contains("report.txt' exists"), "{stderr}");
+    // Other files stay.
+    record(&["--record_output=false"], &path, &directory);
+    record(&["--force", "--record_output=false", "--report_filename=report.txt"], &path, &directory);
+    record(&["--force"], &capture("add4.mul.local-sync"), &directory);
+    assert_eq!(descriptors(&directory).len(), 2);
+    let names = std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
+    let stderr = refused(&["--verify"], &descriptor);
+    assert!(stderr.contains("the record has no output"), "{stderr}");
+    assert_eq!(replay(&[], &descriptor).status, Some(0));
+}
+
+#[test]
+fn captures_and_directories_that_cannot_be_recorded() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let stderr = |words: &[&str]| fail(&[&["rehal", "kernel", "record"], words].concat());
+    assert!(stderr(&[&path]).contains("--directory is missing"));
+    let file = scratch.file("file", "");
+    assert!(stderr(&[&format!("--directory={file}"), &path]).contains("Not a directory"));
+    assert!(stderr(&["--directory=/proc/nothing", &path]).contains("creating the directory"));
+    let directory = scratch.path("kernels");
+    let flag = format!("--directory={}", directory.display());
+    assert!(stderr(&[&flag, "--function=nothing", &path]).contains("no kernel to record"));
+    assert!(stderr(&[&flag, &capture("multi.nothing.local-sync")]).contains("no kernel to record"));
+    let few = stderr(&[&flag, "--memory_size=100", &path]);
+    assert!(few.contains("144 bytes, and the memory size is 100") && few.contains("--memory_size"), "{few}");
+    assert!(stderr(&[&flag, "--report_filename=../x", &path]).contains("without a directory"));
+    assert!(stderr(&[&flag, &fixture("modules/add4.vmfb")]).contains("not a capture"));
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_kernel_that_crashes_is_recorded_without_its_output() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    let flag = format!("--directory={}", directory.display());
+    let path = capture("crash.divide-by-zero.local-sync");
+    let crashed = run(&["rehal", "kernel", "record", "--device=local-sync", &flag, &path]);
+    assert_eq!(crashed.status, Some(86), "{crashed:?}");
+    let path = only(&directory);
+    assert!(read(&path)["Files"]["RecordOutput"].is_null());
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 3);
+    let replayed = replay(&[], &path);
+    assert_eq!(replayed.status, Some(86), "{replayed:?}");
+    assert!(
+        replayed.stderr.contains("crashed with SIGFPE") && replayed.stderr.contains(".image"),
+        "{replayed:?}"
+    );
+}
+
+#[test]
+fn hostile_descriptors_are_errors() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let edit = |change: &dyn Fn(&mut Value)| {
+        let mut described: Value = serde_json::from_str(&whole).unwrap();
+        change(&mut described);
+        std::fs::write(&path, described.to_string()).unwrap();
+        refused(&["--verify"], &path)
+    };
+    let set = |key: &'static str, value: Value| edit(&|it| it[key] = value.clone());
+    assert!(edit(&|it| drop(it.as_object_mut().unwrap().remove("Name"))).contains("missing field `Name`"));
+    assert!(set("NumTeams", "4".into()).contains("invalid type"));
+    assert!(set("VAllocSize", u64::MAX.into()).contains("it has 144 bytes, and the device allocation has"));
+    assert!(set("VAllocSize", 1.into()).contains("binding 0 has 16 bytes at offset"));
+    assert!(edit(&|it| it["Bindings"][0]["Length"] = u64::MAX.into()).contains("binding 0 has"));
+    assert!(
+        edit(&|it| it["Bindings"] = vec![it["Bindings"][0].clone(); 70_000].into()).contains("at most 65535")
+    );
+    assert!(edit(&|it| it["Files"]["Image"] = "missing.image".into()).contains("No such file"));
+    assert!(edit(&|it| it["Files"]["Image"] = "../x".into()).contains("not the name of a file"));
+    assert!(
+        edit(&|it| it["Files"]["RecordInput"] = it["Files"]["Image"].clone())
+            .contains("the device allocation has 144")
+    );
+    assert!(set("ExecutableFormat", "spirv".into()).contains("spirv"));
+    assert!(set("FunctionOrdinal", 7.into()).contains('7'));
+    assert!(set("Name", "other".into()).contains("the descriptor is of 'other'"));
+    assert!(set("FormatVersion", 2.into()).contains("version 2"));
+    assert!(edit(&|it| drop(it.as_object_mut().unwrap().remove("FormatVersion"))).contains("FormatVersion"));
+    assert!(
+        edit(&|it| {
+            it["Bindings"].as_array_mut().unwrap().pop();
+            it["ArgPtrs"].as_array_mut().unwrap().pop();
+            it["ArgOffsets"].as_array_mut().unwrap().pop();
+            it["NumArgs"] = 2.into();
+        })
+        .contains("takes 3 bindings, found 2")
+    );
+    for text in ["", "{", "[]", "null", &"[".repeat(100_000), "\u{0}", &whole[..whole.len() / 2]] {
+        std::fs::write(&path, text).unwrap();
+        assert!(refused(&[], &path).contains("INVALID_ARGUMENT"), "{text:?}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    let described = read(&path);
+    for key in ["Image", "RecordInput", "RecordOutput"] {
+        let file = directory.join(described["Files"][key].as_str().unwrap());
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        refused(&["--verify"], &path);
+        std::fs::remove_file(&file).unwrap();
+        assert!(refused(&["--verify"], &path).contains(file.to_str().unwrap()), "{key}");
+        std::fs::create_dir(&file).unwrap();
+        assert!(refused(&["--verify"], &path).contains("not a regular file"), "{key}");
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, &bytes).unwrap();
+    }
+    assert!(refused(&[], &directory).contains("not a regular file"));
+    assert!(refused(&[], Path::new("/dev/zero")).contains("not a regular file"));
+    assert!(refused(&[], Path::new(&capture("add4.add.local-sync"))).contains("capture"));
+    assert_eq!(replay(&["--verify"], &path).status, Some(0));
+}
+
+/// The tools that run work, with arguments.
+fn tools() -> Vec<(&'static str, Vec<String>)> {
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let call = ["--device=local-sync", &module, "--function=add", "--input=4xf32=1 2 3 4", "--input=4xf32=5"];
+    let checks = format!("--module={}", fixture("modules/checks.vmfb"));
+    let path = capture("add4.add.local-sync");
+    let added = "--function=add_dispatch_0_elementwise_4_f32";
+    let swapped = format!("--with={}", fixture("modules/add4_swapped.elf"));
+    let executable = format!("--executable_file={}", fixture("cts/affine.embedded.elf"));
+    let affine = [
+        "--device=local-sync",
+        &executable,
+        "--constant=3",
+        "--constant=4",
+        "--binding=16xi32=5",
+        "--binding=16xi32",
+        "--workgroup_count=1,1,1",
+    ];
+    vec![
+        ("iree-run-module", words(&call)),
+        ("iree-benchmark-module", words(&[&call[..], &["--benchmark_min_time=3x"]].concat())),
+        ("iree-check-module", words(&["--device=local-sync", &checks, "--expect_failure"])),
+        ("iree-run-replay", words(&["--device=local-sync", &path])),
+        ("iree-benchmark-executable", words(&[&affine[..], &["--benchmark_min_time=3x"]].concat())),
+        ("iree-benchmark-replay", words(&["--device=local-sync", "--benchmark_min_time=3x", &path])),
+        ("rehal run", words(&["--device=local-sync", &path])),
+        ("rehal benchmark", words(&["--device=local-sync", "--benchmark_min_time=3x", &path])),
+        ("rehal kernels", words(&["--device=local-sync", &path])),
+        ("rehal verify", words(&["--device=local-sync", "--other_device=local-sync", &path])),
+        ("rehal slice", words(&["--device=local-sync", "--function=*", "-o", "/dev/null", &path])),
+        ("rehal compare", words(&["--device=local-sync", added, &swapped, "--max_time=1s", &path])),
+    ]
+}
+
+#[test]
+fn every_tool_that_runs_work_records_kernels() {
+    let scratch = Scratch::new();
+    for (tool, words) in tools() {
+        let directory = scratch.path(tool);
+        let variables = [
+            ("REHAL_KERNEL_RECORD", "1"),
+            ("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap()),
+            ("REHAL_KERNEL_RECORD_REPORT", "1"),
+        ];
+        let words: Vec<&str> = tool.split(' ').chain(words.iter().map(String::as_str)).collect();
+        // The replacement that is compared computes something else.
+        let has_run = |it: &Ran| it.status == Some(if tool == "rehal compare" { 2 } else { 0 });
+        let recorded = with(&variables, &words);
+        assert!(has_run(&recorded), "{tool}: {recorded:?}");
+        let rows = rows(&recorded.stdout);
+        assert!(!rows.is_empty() && recorded.stdout.contains("Total Instances: 1\n"), "{tool}: {recorded:?}");
+        let path = only(&directory);
+        assert_eq!(replay(&["--verify"], &path).status, Some(0), "{tool}");
+        // The capture of a program is removed.
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 4, "{tool}");
+        let again = with(&variables, &words);
+        assert_eq!(again.status, Some(1), "{tool}: {again:?}");
+        assert!(again.stderr.contains("REHAL_KERNEL_RECORD_FORCE=1"), "{tool}: {again:?}");
+        let forced = with(&[&variables[..], &[("REHAL_KERNEL_RECORD_FORCE", "1")]].concat(), &words);
+        assert!(has_run(&forced), "{tool}: {forced:?}");
+        let wrong = with(&[("REHAL_KERNEL_RECORD", "maybe")], &words);
+        assert_eq!(wrong.status, Some(1), "{tool}");
+        assert!(wrong.stderr.contains("environment variable REHAL_KERNEL_RECORD"), "{wrong:?}");
+        let off = with(&[("REHAL_KERNEL_RECORD", "0"), variables[1], variables[2]], &words);
+        assert!(has_run(&off) && !off.stdout.contains("Report"), "{tool}: {off:?}");
+    }
+}
+
+#[test]
+fn variables_set_report_output_and_memory() {
+    let scratch = Scratch::new();
+    let (_, words) = tools().remove(0);
+    let words: Vec<&str> = ["iree-run-module"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let run_in = |name: &str, variables: &[(&str, &str)]| {
+        let directory = scratch.path(name);
+        let on = [("REHAL_KERNEL_RECORD", "1"), ("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap())];
+        let ran = with(&[&on[..], variables].concat(), &words);
+        (ran, directory)
+    };
+    let (ran, directory) =
+        run_in("a", &[("REHAL_KERNEL_RECORD_REPORT_FILENAME", "r.txt"), ("REHAL_KERNEL_RECORD_OUTPUT", "0")]);
+    assert!(ran.status == Some(0) && !ran.stdout.contains("Report"), "{ran:?}");
+    assert_eq!(rows(&std::fs::read_to_string(directory.join("r.txt")).unwrap()).len(), 1);
+    assert!(read(&only(&directory))["Files"]["RecordOutput"].is_null());
+    let (ran, directory) = run_in("b", &[("REHAL_KERNEL_RECORD_MEMSIZE", "100")]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("REHAL_KERNEL_RECORD_MEMSIZE"), "{ran:?}");
+    // The results are printed, and what was recorded of the program is kept.
+    assert!(ran.stdout.contains("4xf32=6 7 8 9"), "{ran:?}");
+    let kept = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    let kept = kept.to_str().unwrap();
+    assert!(ran.stderr.contains(kept), "{ran:?}");
+    let again = scratch.path("again");
+    record(&[], kept, &again);
+    assert_eq!(replay(&["--verify"], &only(&again)).status, Some(0));
+    for (variable, value) in [
+        ("REHAL_KERNEL_RECORD_MEMSIZE", "0"),
+        ("REHAL_KERNEL_RECORD_MEMSIZE", "8G"),
+        ("REHAL_KERNEL_RECORD_DIR", ""),
+        ("REHAL_KERNEL_RECORD_REPORT", "yes"),
+        ("REHAL_KERNEL_RECORD_OUTPUT", "2"),
+        ("REHAL_KERNEL_RECORD_REPORT_FILENAME", "a/b"),
+    ] {
+        let (ran, directory) = run_in("c", &[(variable, value)]);
+        assert_eq!(ran.status, Some(1), "{variable}={value}: {ran:?}");
+        assert!(ran.stderr.contains(variable) && !directory.exists(), "{variable}={value}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_program_that_fails_or_crashes_loses_no_kernels() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("failed");
+    let variables = |directory: &Path| {
+        vec![
+            ("REHAL_KERNEL_RECORD", "1".to_string()),
+            ("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap().to_string()),
+        ]
+    };
+    let run_with = |directory: &Path, words: &[&str]| {
+        let mut command = command("iree-run-module");
+        ran(command.args(words).envs(variables(directory)).output().unwrap())
+    };
+    let add = format!("--module={}", fixture("modules/add4.vmfb"));
+    let differs = run_with(
+        &directory,
+        &[&add, "--function=add", "--input=4xf32=1", "--input=4xf32=2", "--expected_output=4xf32=4"],
+    );
+    assert_eq!(differs.status, Some(1), "{differs:?}");
+    assert_eq!(replay(&["--verify"], &only(&directory)).status, Some(0));
+    let directory = scratch.path("nothing");
+    assert_eq!(run_with(&directory, &[&add, "--function=nothing"]).status, Some(1));
+    assert!(!directory.exists());
+    let directory = scratch.path("crashed");
+    let crash = format!("--module={}", fixture("modules/crash.vmfb"));
+    let crashed = run_with(
+        &directory,
+        &["--device=local-sync", &crash, "--function=divide", "--input=4xi64=1", "--input=4xi64=0"],
+    );
+    assert_eq!(crashed.status, Some(86), "{crashed:?}");
+    let kept = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    let flag = format!("--directory={}", scratch.path("recovered").display());
+    let recorded = run(&[
+        "rehal",
+        "kernel",
+        "record",
+        "--device=local-sync",
+        "--recover",
+        &flag,
+        kept.to_str().unwrap(),
+    ]);
+    assert_eq!(recorded.status, Some(86), "{recorded:?}");
+    assert_eq!(replay(&[], &only(&scratch.path("recovered"))).status, Some(86));
+}
+
+#[test]
+fn a_substitute_is_recorded_as_the_code_that_runs() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    let other = fixture("modules/add4_swapped.elf");
+    let substitution = format!("--replay_executable_substitution=all={other}");
+    record(&[&substitution], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let image = directory.join(read(&path)["Files"]["Image"].as_str().unwrap());
+    assert!(std::fs::read(image).unwrap() == std::fs::read(&other).unwrap());
+    assert_eq!(replay(&["--verify"], &path).status, Some(0));
+}
+
+#[test]
+fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let mut child = command("rehal")
+        .args(["kernel", "replay", "--repetitions=2000", path.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = command("rehal");
+    let ended = command.args(["kernel", "replay", path.to_str().unwrap()]).stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+}

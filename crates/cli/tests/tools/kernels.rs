@@ -1,0 +1,334 @@
+//! `rehal kernels`: the lists, and what is exported.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::common::{Scratch, capture, command, fail, fixture, print};
+use serde_json::Value;
+
+fn json(words: &[&str]) -> Value {
+    let words = [&["rehal", "kernels", "--device=local-sync", "--format=json"], words].concat();
+    serde_json::from_str(&print(&words)).unwrap()
+}
+
+/// The kernels of a report, without times.
+fn shapes(report: &Value) -> Vec<Value> {
+    let mut kernels = report["kernels"].as_array().unwrap().clone();
+    for kernel in &mut kernels {
+        let kernel = kernel.as_object_mut().unwrap();
+        for timed in
+            ["time_ns", "share", "max_bytes_per_second", "no_rate_because", "bytes_read", "bytes_written"]
+        {
+            kernel.remove(timed);
+        }
+        for binding in kernel["bindings"].as_array_mut().unwrap() {
+            for observed in ["is_written", "changed_offset", "changed_length"] {
+                binding.as_object_mut().unwrap().remove(observed);
+            }
+        }
+    }
+    kernels.sort_by_key(|kernel| kernel["record"].as_u64());
+    kernels
+}
+
+#[test]
+fn a_run_adds_times_and_directions() {
+    let path = capture("add4.add.local-sync");
+    let (run, planned) = (json(&[&path]), json(&["--no_run", &path]));
+    assert_eq!(shapes(&run), shapes(&planned));
+    let [kernel] = &run["kernels"].as_array().unwrap()[..] else { panic!("{run}") };
+    assert!(kernel["function"].as_str().unwrap().starts_with("add_dispatch_0"), "{kernel}");
+    let lengths: Vec<_> =
+        kernel["bindings"].as_array().unwrap().iter().map(|it| it["length"].clone()).collect();
+    assert_eq!(lengths, [16, 16, 16]);
+    let written: Vec<_> =
+        kernel["bindings"].as_array().unwrap().iter().map(|it| it["is_written"].clone()).collect();
+    assert_eq!(written, [false, false, true]);
+    assert_eq!((kernel["bytes_read"].as_u64(), kernel["bytes_written"].as_u64()), (Some(32), Some(16)));
+    let rate = kernel["max_bytes_per_second"].as_f64().unwrap();
+    let time = kernel["time_ns"].as_f64().unwrap();
+    let count = kernel["count"].as_f64().unwrap();
+    assert!((rate * time / (48e9 * count) - 1.0).abs() < 1e-9, "{kernel}");
+    assert_eq!((run["timed_by"].as_str(), kernel["share"].as_f64()), (Some("device"), Some(1.0)));
+    let [kernel] = &planned["kernels"].as_array().unwrap()[..] else { panic!("{planned}") };
+    assert!(kernel["time_ns"].is_null() && kernel["bytes_read"].is_null(), "{kernel}");
+    assert_eq!(kernel["no_rate_because"], "unknown directions");
+}
+
+#[test]
+fn functions_are_selected_and_the_longest_come_first() {
+    let path = capture("mlp.mlp.local-sync");
+    let all = json(&[&path]);
+    let kernels = all["kernels"].as_array().unwrap();
+    let times: Vec<u64> = kernels.iter().map(|kernel| kernel["time_ns"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b) && times.len() > 1, "{times:?}");
+    let share: f64 = kernels.iter().map(|kernel| kernel["share"].as_f64().unwrap()).sum();
+    assert!((share - 1.0).abs() < 1e-9, "{share}");
+    let count: u64 = kernels.iter().map(|kernel| kernel["count"].as_u64().unwrap()).sum();
+    assert_eq!(all["dispatch_count"], count);
+    let name = kernels[1]["function"].as_str().unwrap();
+    let one = json(&[&format!("--function={name}"), &path]);
+    assert!(one["kernels"].as_array().unwrap().iter().all(|kernel| kernel["function"] == name));
+    assert_eq!(one["dispatch_count"], count);
+    assert_eq!(json(&["--function=nothing", &path])["kernels"], Value::Array(Vec::new()));
+    let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
+    assert_eq!(lines.lines().count(), kernels.len() + 1);
+    assert!(lines.lines().all(|line| line.split(',').count() == 18), "{lines}");
+    let columns = lines.lines().next().unwrap().split(',');
+    let renamed = |column: &&str| !["binding_lengths", "binding_directions", "aliases"].contains(column);
+    assert!(columns.filter(renamed).all(|column| kernels[0].get(column).is_some()), "{lines}");
+    let direction = |it: &Value| match it["is_written"].as_bool() {
+        Some(is_written) => {
+            if is_written {
+                "w"
+            } else {
+                "r"
+            }
+        }
+        None => "?",
+    };
+    for line in lines.lines().skip(1) {
+        let fields: Vec<_> = line.split(',').collect();
+        let record: u64 = fields[11].parse().unwrap();
+        let kernel = kernels.iter().find(|it| it["record"] == record).unwrap();
+        let expected: Vec<_> = kernel["bindings"].as_array().unwrap().iter().map(direction).collect();
+        assert_eq!(fields[8], expected.join(" "), "{line}");
+    }
+    let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
+    assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
+}
+
+#[test]
+fn the_table_has_constants_executables_and_bytes() {
+    let path = capture("dynamic.rows.local-sync");
+    let all = json(&[&path]);
+    let kernel =
+        all["kernels"].as_array().unwrap().iter().find(|it| it["constants"] != serde_json::json!([]));
+    let kernel = kernel.unwrap();
+    let text = print(&["rehal", "kernels", "--device=local-sync", "--no_run", &path]);
+    let line = text.lines().find(|line| line.ends_with(kernel["function"].as_str().unwrap())).unwrap();
+    let constants: Vec<_> = kernel["constants"].as_array().unwrap().iter().map(Value::to_string).collect();
+    assert!(line.contains(&format!("  {}  ", constants.join(" "))), "{line}: {kernel}");
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words[words.len() - 2], kernel["executable"].to_string(), "{line}");
+    let text = print(&["rehal", "kernels", "--device=local-sync", &capture("add4.add.local-sync")]);
+    let columns = |line: usize| -> Vec<_> { text.lines().nth(line).unwrap().split_whitespace().collect() };
+    let at = columns(2).iter().position(|it| *it == "read").unwrap();
+    assert_eq!(columns(2)[at..at + 2], ["read", "written"]);
+    let values = columns(3).join(" ");
+    assert!(values.contains("r16 r16 w16 32 16 "), "{text}");
+}
+
+#[test]
+fn an_export_without_kernels_is_an_error() {
+    let scratch = Scratch::new();
+    let (path, directory) = (capture("add4.add.local-sync"), scratch.path("kernels"));
+    let export = format!("--export={}", directory.display());
+    let stderr = fail(&["rehal", "kernels", "--function=nothing", &export, &path]);
+    assert!(stderr.contains("no kernel to export"), "{stderr}");
+    assert!(stderr.contains("--function") && !directory.exists(), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_temporary_directory_is_private_and_named_in_errors() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let stderr = fail(&[
+        "rehal",
+        "kernels",
+        &format!("--export={}", scratch.path("missing/kernels").display()),
+        &path,
+    ]);
+    let parent = scratch.path("missing");
+    assert!(stderr.contains(&format!("temporary directory in '{}'", parent.display())), "{stderr}");
+}
+
+#[test]
+fn exported_slices_have_the_digests_of_the_index() {
+    let scratch = Scratch::new();
+    let (path, directory) = (capture("mlp.mlp.local-sync"), scratch.path("kernels"));
+    let export = format!("--export={}", directory.display());
+    let kernels = json(&[&export, &path])["kernels"].as_array().unwrap().len();
+    let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
+    let index: Value = serde_json::from_str(&index).unwrap();
+    let entries = index["kernels"].as_array().unwrap();
+    assert_eq!(entries.len(), kernels);
+    assert_eq!(index["timed_by"], "device");
+    for entry in entries {
+        let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "share"];
+        assert!(keys.iter().all(|key| !entry[key].is_null()), "{entry}");
+        let prefix = entry["file"].as_str().unwrap().split('-').next().unwrap().parse::<usize>().unwrap();
+        assert_eq!(entries[prefix], *entry);
+    }
+    // And the directories of executables and bindings.
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 3);
+    // Its mode is that of any directory that is created here.
+    let other = scratch.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&directory), mode(&other));
+    for entry in entries {
+        let file = directory.join(entry["file"].as_str().unwrap());
+        let file = file.to_str().unwrap();
+        let reads = print(&["iree-run-replay", "--device=local-sync", "--replay_host_reads=-", file]);
+        let digests: Vec<Value> = reads
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["blake3"].clone())
+            .collect();
+        let expected: Vec<Value> =
+            entry["reads"].as_array().unwrap().iter().map(|read| read["blake3"].clone()).collect();
+        assert!(!digests.is_empty() && digests == expected, "{file}: {digests:?} {expected:?}");
+    }
+    // A directory that exists stays as it is.
+    let stderr = fail(&["rehal", "kernels", &export, &path]);
+    assert!(stderr.contains("the directory exists"), "{stderr}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 3);
+}
+
+/// The kernels of an exported directory.
+fn exported(directory: &Path) -> Vec<Value> {
+    let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
+    serde_json::from_str::<Value>(&index).unwrap()["kernels"].as_array().unwrap().clone()
+}
+
+/// All bytes that a slice's work writes, sorted: bindings of a command are other buffers.
+fn computed(slice: &Path) -> Vec<u8> {
+    let flags = ["--device=local-sync", "--replay_host_reads=-", "--replay_host_reads_limit_bytes=10000000"];
+    let reads = print(&[&["iree-run-replay"], &flags[..], &[slice.to_str().unwrap()]].concat());
+    let reads = reads.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut bytes: Vec<u8> =
+        reads.flat_map(|read| hex::decode(read["bytes"].as_str().unwrap()).unwrap()).collect();
+    bytes.sort_unstable();
+    bytes
+}
+
+/// Runs each command of an exported directory; what it dispatches computes what the slice computes.
+fn check_commands(directory: &Path, scratch: &Scratch) -> usize {
+    let mut checked = 0;
+    for kernel in exported(directory) {
+        let line = kernel["command"].as_str().unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let recorded = scratch.path("recorded.ireereplay");
+        let recording = format!("--device_replay_output={}", recorded.display());
+        let once = ["--batch_size=1", "--benchmark_min_time=1x", "--benchmark_format=json", &recording];
+        let output = command(words[0]).args(&words[1..]).args(once).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let count: Vec<u64> =
+            kernel["workgroup_count"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
+        let name = format!("BM_dispatch_{}x{}x{}/process_time/real_time", count[0], count[1], count[2]);
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        let slice = scratch.path("slice.ireereplay");
+        let (recorded, output) = (recorded.to_str().unwrap(), slice.to_str().unwrap());
+        print(&["rehal", "slice", "--device=local-sync", "--function=*", recorded, "-o", output]);
+        assert_eq!(computed(&slice), computed(&directory.join(kernel["file"].as_str().unwrap())), "{line}");
+        checked += 1;
+    }
+    checked
+}
+
+#[test]
+fn exported_commands_compute_what_was_captured() {
+    let scratch = Scratch::new();
+    let mut checked = 0;
+    for (number, name) in [
+        "mlp.mlp.local-sync",
+        "add4.vmvx.local-sync",
+        "add4.syslib.local-sync",
+        "dynamic.rows.local-sync",
+        "dtypes.i64.local-sync",
+        "control.collatz.local-sync",
+        "params.capture-all.digest.local-sync",
+        "microkernels.numbers.vmvx.local-sync",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let directory = scratch.path(&number.to_string());
+        let export = format!("--export={}", directory.display());
+        let text = print(&["rehal", "kernels", "--device=local-sync", &export, &capture(name)]);
+        for kernel in exported(&directory) {
+            assert!(text.lines().any(|line| line == kernel["command"]), "{name}: {text}");
+        }
+        checked += check_commands(&directory, &scratch);
+    }
+    assert_eq!(checked, 18);
+}
+
+#[test]
+fn exported_files_are_shared_and_can_be_left_out() {
+    let scratch = Scratch::new();
+    let path = capture("mlp.mlp.local-sync");
+    let directory = scratch.path("kernels");
+    let export = format!("--export={}", directory.display());
+    let all = json(&[&export, &path]);
+    let kernels = exported(&directory);
+    assert_eq!(all["kernels"][0]["command"], kernels[0]["command"]);
+    let files = |name: &str| std::fs::read_dir(directory.join(name)).unwrap().count();
+    assert_eq!(files("executables"), 1);
+    let bindings: usize = kernels.iter().map(|it| it["bindings"].as_array().unwrap().len()).sum();
+    assert!(files("bindings") < bindings, "{bindings}");
+    // What is only written has no file, and an overlap is not expressed.
+    assert!(kernels.iter().any(|it| it["command"].as_str().unwrap().contains("--binding=3072xi8 ")));
+    for kernel in &kernels {
+        let overlaps = kernel["bindings"].as_array().unwrap().iter().filter(|it| !it["alias_of"].is_null());
+        assert_eq!(kernel["command_limits"].as_array().unwrap().len(), overlaps.count(), "{kernel}");
+    }
+    let directory = scratch.path("slices");
+    let export = format!("--export={}", directory.display());
+    let text = print(&["rehal", "kernels", "--export_commands=false", &export, &path]);
+    assert!(!text.contains("iree-benchmark-executable"), "{text}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels.len() + 1);
+    assert!(exported(&directory)[0]["command"].is_null());
+}
+
+#[test]
+fn commands_name_the_device_of_their_kernel_and_files_are_found() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("two");
+    let export = format!("--export={}", directory.display());
+    let devices = ["--device=local-sync", "--device=local-task"];
+    print(&[&["rehal", "kernels"], &devices[..], &[&export, &capture("two_devices.st")]].concat());
+    let commands: Vec<String> = exported(&directory).iter().map(|it| it["command"].to_string()).collect();
+    assert!(devices.iter().all(|device| commands.iter().any(|it| it.contains(device))), "{commands:?}");
+
+    // A remap of every path does not apply twice.
+    let root = scratch.path("root");
+    std::fs::create_dir_all(root.join("tmp")).unwrap();
+    std::os::unix::fs::symlink(fixture(""), root.join("tmp/rehal-fixtures")).unwrap();
+    let remap = format!("--replay_file_remap=/={}/", root.display());
+    let directory = scratch.path("references");
+    let export = format!("--export={}", directory.display());
+    let flags = ["rehal", "kernels", "--device=local-sync", "--keep_references", &remap, &export];
+    print(&[&flags[..], &[&capture("params.reference.digest.local-sync")]].concat());
+    assert_eq!(check_commands(&directory, &scratch), 2);
+}
+
+#[test]
+fn a_failure_leaves_no_directory() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let directory = scratch.path("missing/kernels");
+    let stderr = fail(&["rehal", "kernels", &format!("--export={}", directory.display()), &path]);
+    assert!(stderr.contains("creating a temporary directory"), "{stderr}");
+    let directory = scratch.path("kernels");
+    let export = format!("--export={}", directory.display());
+    let stderr = fail(&["rehal", "kernels", "--no_run", &export, &path]);
+    assert!(stderr.contains("--no_run"), "{stderr}");
+    assert!(!Path::new(&directory).exists());
+}
+
+#[test]
+fn names_do_not_control_the_terminal() {
+    let scratch = Scratch::new();
+    let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
+    let name = b"add_dispatch_0";
+    let places: Vec<usize> =
+        (0..bytes.len() - name.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
+    places.iter().for_each(|at| bytes[at + 2] = 0x1B);
+    let path = scratch.path("named.ireereplay");
+    std::fs::write(&path, bytes).unwrap();
+    let text = print(&["rehal", "kernels", "--no-run", path.to_str().unwrap()]);
+    assert!(text.contains("ad\\u{1b}_dispatch_0") && !text.contains('\u{1b}'), "{text:?}");
+}

@@ -1,0 +1,34 @@
+//! The tools as a user runs them. One program: each of them would link the same crates again.
+
+mod benchmark;
+mod benchmark_executable;
+mod benchmark_module;
+mod browser;
+mod check_module;
+mod common;
+mod compare;
+mod damage;
+mod diff;
+mod dump;
+mod dump_module;
+mod flags;
+mod guides;
+mod info;
+mod kernel_records;
+mod kernel_stub;
+mod kernels;
+mod other_files;
+mod pages;
+mod parameters;
+mod profile_report;
+mod profiles;
+mod races;
+mod redact;
+mod reduce;
+mod replay;
+mod run_module;
+mod slice;
+mod streams;
+mod truncated;
+mod verify;
+mod wrong_input;

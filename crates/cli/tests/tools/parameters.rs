@@ -1,0 +1,153 @@
+//! The tools for parameter files.
+
+use crate::common::{Scratch, fail, fixture, print, run};
+
+const TOOLS: [&str; 3] = ["iree-dump-parameters", "iree-create-parameters", "iree-convert-parameters"];
+
+/// The rows of a table: start, end, length and key.
+fn rows(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|line| !line.starts_with("//") && !line.is_empty());
+    rows.map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn archives_are_created_listed_extracted_and_converted() {
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path(name).display().to_string();
+    let output = format!("--output={}", path("a.irpa"));
+    let data = ["--data=a=4xf32=2.5", "--data=b=3xi16=1,-2,3", "--data=c=5xi8", "--splat=s=8xf64=-0.5"];
+    let made = print(&[&["iree-create-parameters", &output], &data[..]].concat());
+    assert_eq!(rows(&made), ["-|-|64|`s`", "448|464|16|`a`", "512|518|6|`b`", "576|581|5|`c`"]);
+    let from = format!("--parameters=m={}", path("a.irpa"));
+    for mode in ["file", "mmap", "preload"] {
+        let mode = format!("--parameter_mode={mode}");
+        let extracts = ["a", "b", "c", "s"].map(|key| format!("--extract=m::{key}={}", path(key)));
+        let [a, b, c, s] = &extracts;
+        let said = print(&["iree-dump-parameters", &mode, &from, a, b, c, s]);
+        assert!(said.contains("// Parameter scope `m` (4 entries, 91 total bytes)\n"), "{said}");
+        assert!(
+            said.contains(&format!("Extracting parameter `m::s` (64b) to `{}`...\n", path("s"))),
+            "{said}"
+        );
+        let file = |name: &str| std::fs::read(scratch.path(name)).unwrap();
+        assert_eq!(file("a"), 2.5f32.to_le_bytes().repeat(4));
+        assert_eq!(file("b"), [1i16, -2, 3].map(i16::to_le_bytes).concat());
+        assert_eq!(file("c"), [0; 5]);
+        assert_eq!(file("s"), (-0.5f64).to_le_bytes().repeat(8));
+    }
+    let output = format!("--output={}", path("b.irpa"));
+    let changes = ["--exclude=c", "--rename=a=z", "--splat=b=i16=7", "--splat=missing=i8=1"];
+    let ran = run(&[&["iree-convert-parameters", &from, &output], &changes[..]].concat());
+    assert_eq!(rows(&ran.stdout), ["-|-|64|`s`", "384|400|16|`z`", "-|-|6|`b`"]);
+    assert_eq!(ran.stderr, "note: --splat=missing matches no parameter of these files\n");
+}
+
+#[test]
+fn the_tools_are_verbs_too() {
+    let model = format!("--parameters={}", fixture("params/model.irpa"));
+    assert_eq!(print(&["rehal", "dump-parameters", &model]), print(&["iree-dump-parameters", &model]));
+}
+
+#[test]
+fn errors_have_a_location_and_advice() {
+    let scratch = Scratch::new();
+    let out = format!("--output={}", scratch.path("out.irpa").display());
+    let model = fixture("params/model.irpa");
+    let from = format!("--parameters=model={model}");
+    let over = scratch.file("over.irpa", std::fs::read(&model).unwrap());
+    let (read, write) = (format!("--parameters={over}"), format!("--output={over}"));
+    let cases: [(&[&str], &str); 19] = [
+        (&["iree-dump-parameters", "file.irpa"], "takes only flags"),
+        (&["iree-dump-parameters", "--parameters=x.bin"], "unsupported file format `bin`"),
+        (
+            &["iree-dump-parameters", "--parameter_mode=maybe"],
+            "invalid value 'maybe' for --parameter_mode (expected file, mmap or preload)",
+        ),
+        (&["iree-dump-parameters", &from, "--extract=model::biass=x"], "'bias'"),
+        (&["iree-dump-parameters", &from, "--extract=modl::w=x"], "'model'"),
+        (&["iree-dump-parameters", &from, "--extract=w=x"], "'model'"),
+        (&["iree-dump-parameters", &from, "--extract=model::w"], "(expected [SCOPE::]KEY=PATH)"),
+        (&["iree-create-parameters", "--data=a=4xf32"], "--output is missing"),
+        (&["iree-create-parameters", &out, "--data=a"], "(expected NAME=SHAPExTYPE[=VALUE])"),
+        (&["iree-create-parameters", &out, "--data=a=4xq3"], "not an element type"),
+        (&["iree-create-parameters", &out, "--splat=a=2xi8=1,2"], "a splat has one value"),
+        (&["iree-create-parameters", &out, "--splat=a=2xi4=1"], "do not fill whole bytes"),
+        (&["iree-create-parameters", &out, "--splat=a=2xi24=010203"], "1, 2, 4, 8 or 16 bytes"),
+        (&["iree-create-parameters", &out, "--data=a=i8", "--splat=a=i8"], "duplicate parameter 'a'"),
+        (&["iree-create-parameters", &out, "--data=a=i8", "--alignment=48"], "(expected a power of two)"),
+        (&["iree-convert-parameters", &out, &from, "--rename=w"], "(expected OLD=NEW)"),
+        (&["iree-convert-parameters", &out, &from, &from], "--exclude=NAME"),
+        (&["iree-convert-parameters", &out, &from, "--splat=w=i64"], "(expected NAME, or NAME=TYPE=VALUE)"),
+        (&["iree-convert-parameters", &read, &write], "which is read"),
+    ];
+    for (words, expected) in cases {
+        let said = if expected.starts_with("(expected") { fail(words) } else { fail_after_output(words) };
+        assert!(said.contains(expected), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read(over).unwrap(), std::fs::read(model).unwrap(), "what is read stays");
+    assert!(!scratch.path("out.irpa").exists(), "nothing is written before everything is clear");
+}
+
+/// As [`fail`], but the table of the inputs may have been printed before.
+fn fail_after_output(words: &[&str]) -> String {
+    if !words.iter().any(|word| word.starts_with("--extract")) {
+        return fail(words);
+    }
+    let ran = run(words);
+    assert_eq!(ran.status, Some(1), "{words:?}: {ran:?}");
+    assert!(ran.stderr.contains("\n  at: ") && ran.stderr.contains("\n  try: "), "{words:?}: {}", ran.stderr);
+    ran.stderr
+}
+
+#[test]
+fn help_and_guides_are_printed() {
+    for tool in TOOLS {
+        let help = print(&[tool, "--help"]);
+        assert!(help.contains(&format!("# {tool}: ")), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 160), "lines are short");
+        let guide = print(&[tool, "--agents_md"]);
+        assert!(guide.starts_with(&format!("# {tool}\n")) && guide.contains("Exit status"), "{guide}");
+    }
+}
+
+/// The flags of the reference release: names and defaults.
+#[test]
+fn every_flag_of_the_reference_exists_with_its_default() {
+    for tool in TOOLS {
+        let list = format!("{}/tests/data/{tool}.flags", env!("CARGO_MANIFEST_DIR"));
+        let help = print(&[tool, "--help=all"]);
+        for line in std::fs::read_to_string(&list).unwrap().lines().skip(1) {
+            let flag = line.trim_start_matches("# ");
+            let name = flag.split('=').next().unwrap();
+            let shown = help.lines().map(|line| line.trim_start_matches("# "));
+            let mut shown = shown.filter_map(|line| line.strip_prefix(name));
+            assert!(shown.any(|rest| rest.is_empty() || rest.starts_with(['=', '['])), "{tool} {name}");
+            if !line.starts_with('#') {
+                assert!(
+                    help.lines().any(|it| it == flag),
+                    "{tool} --help=all has another default for {flag}"
+                );
+            }
+        }
+    }
+}
+
+/// Opening a pipe blocks until it has a reader; a device has no length to set.
+#[test]
+fn archives_are_not_written_to_pipes_and_devices() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let model = format!("--parameters={}", fixture("params/model.irpa"));
+    for target in [pipe.to_str().unwrap(), "/dev/null", "/dev/stdout"] {
+        let output = format!("--output={target}");
+        for words in [
+            ["iree-convert-parameters", &model, &output],
+            ["iree-create-parameters", "--splat=a=4xf32=1", &output],
+        ] {
+            let stderr = fail(&words);
+            assert!(stderr.contains("cannot be written to a pipe or a device"), "{words:?}: {stderr}");
+            assert!(stderr.contains(target) && stderr.contains("name a regular file"), "{stderr}");
+        }
+    }
+}

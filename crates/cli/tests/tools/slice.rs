@@ -1,0 +1,167 @@
+//! `rehal slice`: what a slice replays to, and what it refuses.
+
+use crate::common::{Scratch, capture, fail, print, run};
+use serde_json::Value;
+
+/// The host reads of a capture, by length and digest.
+fn reads(path: &str) -> Vec<(u64, String)> {
+    let lines = print(&["iree-run-replay", "--device=local-sync", "--replay_host_reads=-", path]);
+    let of = |line: &str| {
+        let read: Value = serde_json::from_str(line).unwrap();
+        (read["length"].as_u64().unwrap(), read["blake3"].as_str().unwrap().to_string())
+    };
+    lines.lines().map(of).collect()
+}
+
+/// The ordinal of the first dispatch of a capture.
+fn dispatch(path: &str) -> String {
+    let dump = print(&["iree-dump-replay", "--format=jsonl", path]);
+    let records = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut dispatches = records.filter(|it| it["payload_type"] == "dispatch");
+    dispatches.next().unwrap()["sequence_ordinal"].to_string()
+}
+
+fn slice<'a>(words: &[&'a str], path: &'a str, output: &'a str) -> Vec<&'a str> {
+    [&["rehal", "slice", "--device=local-sync"], words, &[path, "-o", output]].concat()
+}
+
+#[test]
+fn a_slice_reads_what_the_program_reads() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let whole = reads(&path);
+    let record = format!("--dispatch={}", dispatch(&path));
+    for (index, words) in
+        [&[record.as_str()][..], &["--function=add*"], &["--scope=execute", "--occurrence=0"]]
+            .iter()
+            .enumerate()
+    {
+        let output = scratch.path(&format!("{index}.ireereplay"));
+        let output = output.to_str().unwrap();
+        print(&slice(words, &path, output));
+        let reads = reads(output);
+        assert!(!reads.is_empty() && reads.iter().all(|read| whole.contains(read)), "{words:?}: {reads:?}");
+        print(&["iree-dump-replay", output]);
+        print(&["rehal", "info", output]);
+    }
+}
+
+#[test]
+fn functions_that_are_not_used_are_removed_on_request() {
+    let scratch = Scratch::new();
+    for (name, is_stripped) in [("mlp.mlp.local-sync", true), ("add4.vmvx.local-sync", false)] {
+        let path = capture(name);
+        let record = format!("--dispatch={}", dispatch(&path));
+        let cut = |words: &[&str]| {
+            let output = scratch.path(&format!("{name}{}.ireereplay", words.len()));
+            let output = output.to_str().unwrap();
+            let words = [&[record.as_str(), "--keep_outputs"], words].concat();
+            let ran = run(&slice(&words, &path, output));
+            assert_eq!(ran.status, Some(0), "{ran:?}");
+            (std::fs::metadata(output).unwrap().len(), reads(output), ran.stderr)
+        };
+        let (whole, stripped) = (cut(&[]), cut(&["--strip-executable"]));
+        assert_eq!(whole.1, stripped.1, "{name}");
+        assert_eq!(whole.2, "", "{name}");
+        match is_stripped {
+            true => {
+                assert!(stripped.0 + 4096 < whole.0, "{name}: {} of {}", stripped.0, whole.0);
+                assert!(stripped.2.ends_with(" bytes are left\n"), "{stripped:?}");
+            }
+            false => {
+                assert_eq!(stripped.0, whole.0, "{name}");
+                assert!(stripped.2.contains(" stays whole: "), "{stripped:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_stay_in_their_file_on_request() {
+    let scratch = Scratch::new();
+    let path = capture("params.reference.digest.local-sync");
+    let remap =
+        format!("--replay_file_remap=/tmp/rehal-fixtures/params={}", crate::common::fixture("params"));
+    let mut sizes = Vec::new();
+    let mut digests = Vec::new();
+    for (index, words) in [
+        &["--scope=execute"][..],
+        &["--scope=execute", "--keep_references"],
+        &["--scope=execute", "--keep-references", "--check=always"],
+        &["--scope=execute", "--keep_references", "--check=never"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let output = scratch.path(&format!("{index}.ireereplay"));
+        let output = output.to_str().unwrap();
+        print(&slice(&[words, &[remap.as_str()][..]].concat(), &path, output));
+        let files: Value = serde_json::from_str(&print(&["rehal", "info", "--format=json", output])).unwrap();
+        sizes.push((
+            std::fs::metadata(output).unwrap().len(),
+            files["external_files"].as_array().unwrap().len(),
+        ));
+        digests.push(reads(output));
+    }
+    assert!(digests.iter().all(|it| !it.is_empty() && *it == digests[0]), "{digests:?}");
+    let files: Vec<usize> = sizes.iter().map(|(_, files)| *files).collect();
+    assert_eq!(files, [0, 1, 1, 1]);
+    assert!(sizes[1..].iter().all(|(bytes, _)| *bytes < sizes[0].0), "{sizes:?}");
+    let stderr = fail(&slice(&["--scope=execute"], &path, scratch.path("none").to_str().unwrap()));
+    assert!(stderr.contains("No such file"), "{stderr}");
+    let stderr = fail(&["rehal", "kernels", "--keep_references", &path]);
+    assert!(stderr.contains("--keep_references needs --export"), "{stderr}");
+}
+
+#[test]
+fn a_slice_can_be_a_pipe() {
+    let scratch = Scratch::new();
+    let (path, output) = (capture("add4.add.local-sync"), scratch.path("slice.ireereplay"));
+    let words = slice(&["--function=*"], &path, "-");
+    let ran = crate::common::command(words[0]).args(&words[1..]).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    std::fs::write(&output, ran.stdout).unwrap();
+    assert!(!reads(output.to_str().unwrap()).is_empty());
+}
+
+#[test]
+fn work_that_does_not_exist_is_an_error_and_writes_nothing() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let output = scratch.path("slice.ireereplay");
+    let output = output.to_str().unwrap();
+    let record = format!("--dispatch={}", dispatch(&path));
+    for (words, reason) in [
+        (&["--dispatch=0"][..], "record #0 is not a dispatch"),
+        (&["--dispatch=4000000000"], "record #4000000000 is not a dispatch"),
+        (&[&record, "--occurrence=7"], "so it has no occurrence 7"),
+        (&["--function=nothing"], "no dispatch of a function that matches 'nothing'"),
+        (&["--function=*", "--occurrence=99"], "so there is no occurrence 99"),
+        (&["--scope=nothing"], "has no scope 'nothing'"),
+        (&["--scope=execute", "--occurrence=9"], "so it has no occurrence 9"),
+        (&[], "nothing says which work to cut out"),
+        (&["--function=*", "--scope=execute"], "more than one of"),
+    ] {
+        let stderr = fail(&slice(words, &path, output));
+        assert!(stderr.contains(reason), "{words:?}: {stderr}");
+        assert!(!std::path::Path::new(output).exists(), "{words:?}");
+    }
+    let stderr = fail(&["rehal", "slice", "--function=*", &path]);
+    assert!(stderr.contains("--output is missing"), "{stderr}");
+    let stderr = fail(&slice(&["--function=*"], &path, &path));
+    assert!(!run(&["rehal", "info", &path]).stdout.is_empty(), "{stderr}");
+}
+
+#[test]
+fn a_scope_that_does_not_end_is_an_error() {
+    use rehal_session::{DeviceOptions, RecordOptions, Recorder};
+    let scratch = Scratch::new();
+    let (path, output) = (scratch.path("open.ireereplay"), scratch.path("slice.ireereplay"));
+    let recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+    recorder.wrap(&DeviceOptions::default().open().unwrap()).unwrap();
+    recorder.scope_begin("open").unwrap();
+    recorder.close().unwrap();
+    let stderr = fail(&slice(&["--scope=open"], path.to_str().unwrap(), output.to_str().unwrap()));
+    assert!(stderr.contains("scope 'open' does not end"), "{stderr}");
+    assert!(!output.exists());
+}

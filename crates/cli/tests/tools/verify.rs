@@ -1,0 +1,412 @@
+//! `rehal verify` and `--replay_ledger`: exit statuses, reports, and what they refuse.
+
+use crate::common::{Scratch, capture, fail, fixture, patched, print, run};
+use serde_json::Value;
+
+const CHAIN: &str = "chain.chain.local-sync";
+
+/// Writes the kernels of the chain with fault `number`.
+fn kernels(scratch: &Scratch, number: u8) -> String {
+    const MARK: &[u8] = b"REHAL-FAULT\0";
+    let mut bytes = std::fs::read(fixture("cts/chain.so")).unwrap();
+    let at = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap() + MARK.len();
+    bytes[at] = number;
+    let path = scratch.path(&format!("{number}.so"));
+    std::fs::write(&path, bytes).unwrap();
+    format!("--replay_executable_substitution=all={}", path.display())
+}
+
+/// Writes a ledger of the chain; returns the flag that names it.
+fn ledger(scratch: &Scratch, words: &[&str]) -> String {
+    let path = scratch.path("ledger").to_str().unwrap().to_string();
+    let output = format!("--replay_ledger={path}");
+    let printed = print(
+        &[&["iree-run-replay", "--device=local-sync"], words, &[output.as_str(), capture(CHAIN).as_str()]]
+            .concat(),
+    );
+    assert_eq!(printed, "");
+    format!("--against={path}")
+}
+
+fn verify<'a>(words: &[&'a str], path: &'a str) -> Vec<&'a str> {
+    [&["rehal", "verify", "--device=local-sync"], words, &[path]].concat()
+}
+
+#[test]
+fn the_same_has_status_0() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[]);
+    let same = kernels(&scratch, 0);
+    let expected = "the same: 13 dispatches and 3 host reads\n";
+    for words in [&[against.as_str()][..], &[&against, &same], &[&same], &["--other_device=local-task"]] {
+        assert_eq!(print(&verify(words, &path)), expected, "{words:?}");
+    }
+    let against = ledger(&scratch, &["--replay_ledger_contents=reads"]);
+    assert_eq!(print(&verify(&[&against], &path)), "the same: 0 dispatches and 3 host reads\n");
+}
+
+#[test]
+fn a_difference_has_status_2_and_its_place() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let ulp = kernels(&scratch, 4);
+    let ran = run(&verify(&[&ulp, "--element_type=f32"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let mut lines = ran.stdout.lines();
+    assert_eq!(lines.next(), Some("different: 1 differs of 1 dispatch and 0 host reads"));
+    for part in [
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 (executable 4), 3x1x1 workgroups",
+        "in scope 'execute'",
+        "bytes 800..801 of it differ",
+        "f32: 1 element differs\n      [200] expected ",
+        ": 1 ULP, absolute ",
+        "errors: up to 1 ULP: 1\n",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let tolerated = print(&verify(&[&ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(tolerated, "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n");
+}
+
+#[test]
+fn a_report_is_an_object() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, row) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 2));
+    let words = [&against, &row, "--element_type=f32", "--keep_going", "--format=json", "--max_elements=1"];
+    let ran = run(&verify(&words, &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["outcome"], &report["dispatch_count"]), (&"different".into(), &13.into()));
+    let records: Vec<_> = report["differences"].as_array().unwrap().iter().map(|it| &it["record"]).collect();
+    assert_eq!(records, [28, 80]);
+    let first = &report["differences"][0];
+    assert_eq!(first["dispatch"]["function"], "chain_dispatch_1_matmul_24x24x24_f32");
+    assert_eq!(
+        (&first["binding"], &first["length"], &first["element_type"]),
+        (&2.into(), &2304.into(), &"f32".into())
+    );
+    assert_eq!(first["elements"]["different_count"], 192);
+    assert_eq!(first["elements"]["first"].as_array().unwrap().len(), 1);
+    assert_eq!(first["elements"]["first"][0]["index"], 192);
+    assert_eq!(first["actual"]["finite_count"], 576);
+}
+
+#[test]
+fn memory_errors_have_status_2() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let clean = print(&verify(&["--watch_memory"], &path));
+    assert_eq!(clean, "no memory errors: 13 dispatches and 3 host reads\n");
+    let (beyond, unwritten) = (kernels(&scratch, 8), kernels(&scratch, 9));
+    let ran = run(&verify(&["--watch_memory", &beyond], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in [
+        "memory errors in 1 dispatch and 0 host reads\n1 dispatch wrote outside of the bindings\n",
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 (executable 4), 3x1x1 workgroups",
+        "wrote bytes 4608..4612 of buffer 12 (4608 bytes), outside of binding 1 (bytes 0..4608): 0000803f\n",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let ran = run(&verify(&["--watch_memory", "--format=json", &beyond], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&report["out_of_bounds_write_count"], &report["out_of_bounds_writes"][0]["offset"]),
+        (&1.into(), &4608.into())
+    );
+    let ran = run(&verify(&["--watch_memory", "--element_type=f32", &unwritten], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let depends = "\n1 dispatch or host read depends on bytes that were never written\n";
+    assert!(ran.stdout.contains(depends), "{}", ran.stdout);
+    assert!(ran.stdout.contains("f32: 1 element differs\n      [7] "), "{}", ran.stdout);
+}
+
+#[test]
+fn host_reads_of_unwritten_bytes_are_counted() {
+    // The program maps the whole of a buffer that it fills in part.
+    let path = capture("dynamic.rows.local-sync");
+    let printed = print(&verify(&["--watch_memory"], &path));
+    let expected =
+        "576 bytes of host reads, first of record #52: host read, in scope 'execute', were never written: ";
+    assert!(printed.starts_with("no memory errors: ") && printed.contains(expected), "{printed}");
+    let printed = print(&verify(&["--watch_memory", "--format=json"], &path));
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["unwritten_read_bytes"], &report["first_unwritten_read"]), (&576.into(), &52.into()));
+}
+
+#[test]
+fn a_recording_with_digests_is_verified_by_itself() {
+    let scratch = Scratch::new();
+    let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let output = format!("--device_replay_output={path}");
+    let program =
+        ["iree-run-module", &module, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &output];
+    print(&[&program[..], &["--device_replay_ledger=reads"]].concat());
+    assert_eq!(print(&verify(&[], &path)), "the same: 0 dispatches and 2 host reads\n");
+    print(&[&program[..], &["--device_replay_ledger=off"]].concat());
+    assert!(fail(&verify(&[], &path)).contains("nothing to compare with"));
+}
+
+#[test]
+fn a_recording_with_digests_of_dispatches_finds_the_first_that_differs() {
+    let scratch = Scratch::new();
+    let path = scratch.path("recorded.ireereplay").to_str().unwrap().to_string();
+    let module = format!("--module={}", fixture("modules/chain.vmfb"));
+    let input = format!("--input=@{}", fixture("inputs/chain_x.npy"));
+    let output = format!("--device_replay_output={path}");
+    let (same, ulp) = (kernels(&scratch, 0), kernels(&scratch, 4));
+    for device in ["--device=local-sync", "--device=local-task"] {
+        let program = ["iree-run-module", device, &module, "--function=chain", &input];
+        let recording = [&output[..], "--device_replay_ledger=dispatches", "--element_type=f32"];
+        let printed = print(&[&program[..], &recording].concat());
+        assert_eq!(printed, print(&program), "{device}");
+        let expected = "the same: 13 dispatches and 3 host reads\n";
+        assert_eq!(print(&verify(&[], &path)), expected, "{device}");
+        assert_eq!(print(&verify(&[&same], &path)), expected, "{device}");
+        let against = format!("--against={}", scratch.path("ledger").display());
+        let written = against.replace("--against", "--replay_ledger");
+        print(&["iree-run-replay", "--device=local-sync", &written, &path]);
+        assert_eq!(print(&verify(&[&against], &path)), expected, "{device}");
+        let ran = run(&verify(&[&ulp], &path));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        let first = "different: 1 differs of 1 dispatch and 0 host reads\n";
+        assert!(ran.stdout.starts_with(first) && ran.stdout.contains("chain_dispatch_0_matmul"), "{ran:?}");
+        // The records are those that other tools skip.
+        let dump = print(&["iree-dump-replay", &path]);
+        assert_eq!(dump.matches(" payload=unknown(1919248388) ").count(), 13, "{device}");
+    }
+    let redacted = scratch.path("redacted.ireereplay").to_str().unwrap().to_string();
+    print(&["rehal", "redact", &path, "-o", &redacted]);
+    assert!(fail(&verify(&[], &redacted)).contains("nothing to compare with"));
+}
+
+#[test]
+fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, ulp, row) = (ledger(&scratch, &[]), kernels(&scratch, 4), kernels(&scratch, 2));
+    let ran = run(&verify(&[&against, &ulp], &path));
+    assert_eq!((ran.status, &*ran.stderr), (Some(2), ""), "{ran:?}");
+    for part in [
+        "different: 1 differs of 1 dispatch and 0 host reads\n\
+         expected: a replay with the captured executables, which agrees with the ledger\n",
+        "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 ",
+        "    f32 (as the function's name says): 1 element differs\n",
+        ": 1 ULP, ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let ran = run(&verify(&[&against, &row, "--format=json"], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let first = &report["differences"][0];
+    assert_eq!((ran.status, &first["record"], &first["digest_length"]), (Some(2), &28.into(), &Value::Null));
+    assert_eq!((&report["is_with_captured"], &first["is_type_inferred"]), (&true.into(), &true.into()));
+    assert_eq!((&first["elements"]["different_count"], &first["binding"]), (&192.into(), &2.into()));
+    // The bytes also decide about tolerances.
+    let printed = print(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
+                    expected: a replay with the captured executables, which agrees with the ledger\n";
+    assert_eq!(printed, expected);
+    // A tolerance needs a type that is stated.
+    let refused = fail(&verify(&[&ulp, "--tolerance=*:f32:ulp=1"], &path));
+    assert!(refused.contains("no types are known"), "{refused}");
+}
+
+#[test]
+fn a_ledger_that_captured_kernels_disagree_with_names_the_remedy() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[&kernels(&scratch, 4)]);
+    let row = kernels(&scratch, 2);
+    for words in [&[against.as_str()][..], &[&against, &row]] {
+        let ran = run(&verify(words, &path));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(
+            ran.stdout.contains("\n    only digests of the expected bytes are known\n"),
+            "{}",
+            ran.stdout
+        );
+        let remedy = "rehal run --replay_ledger=PATH --replay_ledger_kept_bytes=4608 CAPTURE";
+        assert!(ran.stderr.contains(remedy), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_cannot_be_told_has_status_1() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    // Of another replacement: the captured kernels cannot say what was expected.
+    let ulp = kernels(&scratch, 4);
+    let against = ledger(&scratch, &[&ulp]);
+    let ran = run(&verify(&[&against, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains(" --replay_ledger_kept_bytes=4608 "), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("inconclusive: 1 dispatch and 0 host reads compared\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n  record #17 differs, and its bytes"), "{}", ran.stdout);
+    let file = against.trim_start_matches("--against=");
+    let bytes = std::fs::read(file).unwrap();
+    std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    let ran = run(&verify(&[&against, &ulp], &path));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("the ledger is incomplete"), "{}", ran.stdout);
+}
+
+#[test]
+fn wrong_input_is_an_error() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = ledger(&scratch, &[]);
+    let no_ledger = format!("--against={path}");
+    for (words, reason) in [
+        (&[][..], "nothing to compare with"),
+        (&[against.as_str(), "--other_device=local-task"], "both given"),
+        (&["--watch_memory", "--other_device=local-task"], "--watch_memory"),
+        (&["--other_device=nothing"], "--other_device=nothing"),
+        (&[&against, "--tolerance=f32"], "--tolerance"),
+        (&["--other_device=local-task", "--tolerance=*:f32:ulp=1"], "--element_type=f32"),
+        (&["--watch_memory", "--tolerance=*:f32:ulp=1"], "--element_type=f32"),
+        (&[&against, "--element_type=i3"], "--element_type"),
+        (&[&no_ledger], "unsupported ledger"),
+    ] {
+        let stderr = fail(&verify(words, &path));
+        assert!(stderr.contains(reason), "{words:?}: {stderr}");
+    }
+    let other = capture("add4.add.local-sync");
+    let stderr = fail(&verify(&[&against], &other));
+    assert!(stderr.contains("made from another capture"), "{stderr}");
+    let both = scratch.path("both").to_str().unwrap().to_string();
+    for path in [both.as_str(), "-"] {
+        let outputs = [format!("--replay_ledger={path}"), format!("--replay_host_reads={path}")];
+        let stderr = fail(&["iree-run-replay", "--device=local-sync", &outputs[0], &outputs[1], &other]);
+        assert!(stderr.contains("written as well"), "{stderr}");
+    }
+    assert!(!scratch.path("both").exists());
+    // The capture, and a replay that fails, leave files as they were.
+    let before = std::fs::read(&path).unwrap();
+    fail(&["iree-run-replay", &format!("--replay_ledger={path}"), &path]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let absent = scratch.path("absent");
+    let output = format!("--replay_ledger={}", absent.display());
+    let ran = run(&["iree-run-replay", "--replay_executable_substitution=77=x", &output, &path]);
+    assert_eq!((ran.status, absent.exists()), (Some(1), false), "{ran:?}");
+}
+
+#[test]
+fn nothing_to_compare_has_status_1() {
+    let (scratch, path) = (Scratch::new(), capture("multi.scalars.local-sync"));
+    let ledger = scratch.path("ledger").display().to_string();
+    print(&["rehal", "run", "--device=local-sync", &format!("--replay_ledger={ledger}"), &path]);
+    let against = format!("--against={ledger}");
+    for words in [&against, "--other_device=local-sync"] {
+        let ran = run(&verify(&[words], &path));
+        assert_eq!(ran.status, Some(1), "{words}: {ran:?}");
+        let expected = "inconclusive: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
+        assert!(ran.stdout.starts_with(expected), "{words}: {}", ran.stdout);
+        assert!(ran.stderr.contains("  try: compare with a ledger of dispatches"), "{words}: {}", ran.stderr);
+    }
+    let nothing = "no memory errors: 0 dispatches and 0 host reads\n";
+    assert_eq!(print(&verify(&["--watch_memory"], &path)), nothing);
+}
+
+#[test]
+fn a_truncated_capture_is_inconclusive() {
+    let (scratch, whole) = (Scratch::new(), std::fs::read(capture(CHAIN)).unwrap());
+    let torn = scratch.file("torn.ireereplay", &whole[..whole.len() - 40]);
+    for (words, first) in [
+        ("--other_device=local-sync", "inconclusive: 13 dispatches and 3 host reads compared"),
+        ("--watch_memory", "inconclusive: no memory errors in 13 dispatches and 3 host reads"),
+    ] {
+        let ran = run(&verify(&["--recover", words], &torn));
+        assert_eq!(ran.status, Some(1), "{words}: {ran:?}");
+        let expected = format!("{first}\n  the capture is truncated: what followed its first ");
+        assert!(ran.stdout.starts_with(&expected), "{words}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_tolerance_that_applies_to_nothing_is_noted() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let (against, ulp) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 4));
+    let ran = run(&verify(&[&against, &ulp, "--tolerance=*:f32:ulp=1"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.starts_with("note: --tolerance=*:f32:... applied to nothing: "), "{}", ran.stderr);
+    let words = ["--other_device=local-sync", "--element_type=f32", "--tolerance=softmax*:f32:ulp=1"];
+    let ran = run(&verify(&words, &path));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.stderr.starts_with("note: --tolerance=softmax*:f32:... applied"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_crash_names_its_record_on_both_sides() {
+    let path = capture("crash.divide-by-zero.local-sync");
+    for device in ["local-sync", "local-task"] {
+        let (device, other) = (format!("--device={device}"), format!("--other_device={device}"));
+        for words in [&other, "--watch_memory"] {
+            let ran = run(&["rehal", "verify", &device, words, &path]);
+            assert_eq!((ran.status, ran.stdout.as_str()), (Some(86), ""), "{device} {words}: {ran:?}");
+            for part in
+                ["crashed with SIGFPE", "'divide_dispatch_0_elementwise_4_i64'", "at: record #42, offset "]
+            {
+                assert!(ran.stderr.contains(part), "{device} {words}: {part}: {}", ran.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_of_the_other_device_have_an_effect() {
+    let path = capture("add4.add.local-sync");
+    let workers = "--task_topology_group_count=2";
+    let ran = run(&verify(&["--other_device=local-task", workers], &path));
+    assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = run(&verify(&["--other_device=local-sync", workers], &path));
+    assert!(ran.stderr.contains("without effect: --task_topology_group_count"), "{ran:?}");
+}
+
+#[test]
+fn differences_beyond_the_first_are_counted() {
+    let path = capture("bench.add4.200.local-sync");
+    let other = format!("--replay_executable_substitution=all={}", fixture("modules/add4_swapped.elf"));
+    let ran = run(&verify(&[&other, "--keep_going"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.ends_with("\n... and 100 more differences\n"), "{}", ran.stdout);
+    let ran = run(&verify(&[&other, "--keep_going", "--format=json"], &path));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let shown = report["differences"].as_array().unwrap().len();
+    assert_eq!((shown, &report["omitted_differences"]), (100, &100.into()));
+}
+
+#[test]
+fn names_do_not_control_the_terminal() {
+    let scratch = Scratch::new();
+    let hostile = |bytes: &[u8]| patched(bytes, b"_dispatch_0_matmul", b"_dispatch\x1b0_matmul");
+    let bytes = patched(&std::fs::read(capture(CHAIN)).unwrap(), b"execute", b"exe\x1bute");
+    let path = scratch.file("hostile.ireereplay", hostile(&bytes));
+    let kernels = kernels(&scratch, 4);
+    let file = kernels.split_once("all=").unwrap().1;
+    std::fs::write(file, hostile(&std::fs::read(file).unwrap())).unwrap();
+    let ran = run(&verify(&[&kernels], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let (scope, name) =
+        ("in scope 'exe\\u{1b}ute'", "dispatch of chain_dispatch\\u{1b}0_matmul_24x24x24_f32 ");
+    assert!(ran.stdout.contains(scope) && ran.stdout.contains(name), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\x1b'));
+}
+
+/// What a crash of a kernel interrupts leaves no files behind, and replaces none.
+#[test]
+fn a_crash_leaves_nothing_half_written() {
+    for name in ["crash.divide-by-zero.local-sync", "crash.gather-outside.local-sync"] {
+        for device in ["--device=local-sync", "--device=local-task"] {
+            let scratch = Scratch::new();
+            let directory = scratch.path("ledgers");
+            std::fs::create_dir(&directory).unwrap();
+            let path = directory.join("ledger");
+            let flag = format!("--replay_ledger={}", path.display());
+            let words = ["rehal", "run", device, &flag, &capture(name)].map(str::to_owned);
+            let crash = || {
+                let ran = run(&words.each_ref().map(String::as_str));
+                assert_eq!(ran.status, Some(86), "{ran:?}");
+                std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().file_name()).collect::<Vec<_>>()
+            };
+            assert!(crash().is_empty(), "{name}");
+            std::fs::write(&path, "kept").unwrap();
+            assert_eq!(crash(), ["ledger"], "{name}");
+            assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Invalid input to each tool: status 1, nothing on standard output, and on standard error what is wrong, where, and
+//! what to do.
+
+use crate::common::{Scratch, TOOLS, capture, command, fail, fixture, patched, ran, run};
+
+fn abs() -> Vec<u8> {
+    std::fs::read(capture("simple_abs.abs.local-sync")).unwrap()
+}
+
+/// Runs every tool on `path`, which must fail with an error that contains all of `expected`.
+#[track_caller]
+fn fail_all(path: &str, expected: &[&str]) {
+    for tool in TOOLS {
+        let stderr = fail(&[tool, &[path]].concat());
+        for part in expected {
+            assert!(stderr.contains(part), "{tool:?}: {stderr} lacks {part}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_capture_and_too_many() {
+    for tool in TOOLS {
+        let name = tool.join(" ");
+        assert!(fail(tool).contains(&format!("{name} needs a capture")));
+        let stderr = fail(&[tool, &["a", "b"]].concat());
+        assert!(stderr.contains("takes one capture\n  at: given: 'a', 'b'"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_missing_file() {
+    fail_all("/nonexistent/x.ireereplay", &["NOT_FOUND; opening '/nonexistent/x.ireereplay': No such file"]);
+}
+
+#[test]
+fn a_directory() {
+    fail_all(env!("CARGO_MANIFEST_DIR"), &["INVALID_ARGUMENT; '", "' is a directory"]);
+}
+
+#[test]
+fn a_character_device() {
+    fail_all("/dev/null", &["INVALID_ARGUMENT; '/dev/null' is not a regular file"]);
+}
+
+#[test]
+fn an_empty_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("empty", "");
+    fail_all(&path, &["INVALID_ARGUMENT; '", "' is empty, not a capture", &path]);
+}
+
+#[test]
+fn not_a_capture() {
+    let scratch = Scratch::new();
+    let path = scratch.file("text", "This is not a capture, however long it may be read.\n");
+    fail_all(&path, &["is a text file, not a capture", &path]);
+    let path = scratch.file("bytes", [0xFF; 100]);
+    fail_all(&path, &["corrupt capture: magic: expected \"IRRP\", found \"\\xff\\xff\\xff\\xff\"", &path]);
+}
+
+#[test]
+fn a_newer_version() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[4] = 3;
+    let path = scratch.file("newer", bytes);
+    fail_all(&path, &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0", &path]);
+}
+
+/// A record of an unknown type that readers must not skip.
+#[test]
+fn a_record_of_a_newer_release() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[24 + 60] = 77;
+    let path = scratch.file("newer-record", bytes);
+    fail_all(&path, &["record_type: expected a known type", "found 77", &path, "try: use a newer rehal"]);
+}
+
+#[test]
+fn a_truncated_file() {
+    let scratch = Scratch::new();
+    let bytes = abs();
+    let path = scratch.file("truncated", &bytes[..bytes.len() / 2]);
+    for tool in &TOOLS[..3] {
+        let stderr = fail(&[*tool, &[&path]].concat());
+        assert!(
+            stderr.contains("the file is truncated") && stderr.contains("try: use --recover"),
+            "{stderr}"
+        );
+        assert!(stderr.contains(&path), "{stderr}");
+    }
+    // `info` reports it.
+    let report = crate::common::print(&["rehal", "info", &path]);
+    assert!(report.contains("truncated: ends at offset") && report.contains("Replay here: no"), "{report}");
+}
+
+#[test]
+fn a_damaged_record() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[24 + 96 + 16] ^= 0x40;
+    let path = scratch.file("damaged", bytes);
+    fail_all(&path, &["DATA_LOSS; corrupt capture", "record #1, offset 136", &path]);
+}
+
+#[test]
+fn vulkan_without_a_driver_is_unavailable() {
+    let run = |words: &[&str]| {
+        let mut command = command(words[0]);
+        for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+            command.env(variable, "/nonexistent.json");
+        }
+        ran(command.args(&words[1..]).output().unwrap())
+    };
+    let listed = run(&["iree-run-module", "--list_drivers"]);
+    let line = listed.stdout.lines().find(|line| line.trim_start().starts_with("vulkan: ")).unwrap();
+    assert!(line.contains("(unavailable: "), "{line}");
+    let devices = run(&["iree-run-module", "--list_devices"]);
+    assert_eq!((devices.status, &*devices.stdout), (Some(0), "local-sync://\nlocal-task://\n"));
+    let refused = run(&["iree-run-replay", "--device=vulkan", &capture("simple_abs.abs.local-sync")]);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    let end = "\n  at: --device=vulkan\n  try: available drivers: local-sync, local-task\n";
+    assert!(refused.stderr.starts_with("UNAVAILABLE; ") && refused.stderr.ends_with(end), "{refused:?}");
+}
+
+#[test]
+fn an_invalid_device() {
+    let path = capture("simple_abs.abs.local-sync");
+    for tool in [TOOLS[0], TOOLS[2], TOOLS[3]] {
+        for (device, expected) in [
+            (
+                "cuda",
+                "UNIMPLEMENTED; this build has no 'cuda' driver\n  at: --device=cuda\n  try: \
+                 available drivers: local-sync, local-task",
+            ),
+            (
+                "local-sink",
+                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-task'?",
+            ),
+            (
+                "local-sync://7",
+                "driver 'local-sync' has no device '7'\n  at: --device=local-sync://7\n  try: its devices: local-sync://",
+            ),
+            ("local-sync://?x=1", "takes no parameters: 'x=1'"),
+            ("a,b", "invalid device URI 'a,b': ',' in the name of the driver"),
+        ] {
+            let stderr = fail(&[tool, &[&format!("--device={device}"), &path]].concat());
+            assert!(stderr.contains(expected), "{stderr}");
+        }
+        for query in ["--list_devices", "--dump_devices"] {
+            let missing = fail(&[tool, &[&format!("{query}=cuda")]].concat());
+            assert!(missing.starts_with("UNIMPLEMENTED; this build has no 'cuda' driver"), "{missing}");
+            let unknown = fail(&[tool, &[&format!("{query}=nothing")]].concat());
+            assert!(unknown.starts_with("NOT_FOUND; driver 'nothing' does not exist"), "{unknown}");
+        }
+    }
+}
+
+#[test]
+fn device_count_mismatch() {
+    for (name, devices, expected) in [
+        ("two_devices.ss", 1, "the capture uses 2 device(s), found 1"),
+        ("simple_abs.abs.local-sync", 2, "the capture uses 1 device(s), found 2"),
+    ] {
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let path = capture(name);
+            let words = [vec![tool, &path], vec!["--device=local-sync"; devices]].concat();
+            assert!(fail(&words).contains(expected));
+        }
+    }
+}
+
+#[test]
+fn an_executable_for_another_architecture() {
+    let scratch = Scratch::new();
+    let bytes = patched(&abs(), b"embedded-elf-x86_64", b"embedded-elf-arm_64");
+    let path = scratch.file("arm", bytes);
+    for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+        let stderr = fail(&[tool, &path]);
+        assert!(stderr.contains("embedded-elf-arm_64") && stderr.contains("record #11"), "{stderr}");
+        let other =
+            format!("--replay_executable_substitution=4={}", fixture("modules/add4_swapped.aarch64.elf"));
+        let stderr = fail(&[tool, &other, &capture("add4.add.local-sync")]);
+        assert!(stderr.contains("AArch64") || stderr.contains("arm_64"), "{stderr}");
+        assert!(stderr.contains("add4_swapped.aarch64.elf"), "{stderr}");
+    }
+    let report = crate::common::print(&["rehal", "info", &path]);
+    assert!(
+        report.contains("executable 4 is 'embedded-elf-arm_64', which local-task cannot run"),
+        "{report}"
+    );
+}
+
+#[test]
+fn invalid_values_of_replay_flags() {
+    let path = capture("add4.add.local-sync");
+    for (flag, expected) in [
+        ("--replay_file_remap=nothing", "(expected CAPTURED_PREFIX=PREFIX_HERE)"),
+        ("--replay_executable_substitution=4", "has no '='"),
+        ("--replay_executable_substitution=0=x", "has id 0"),
+        ("--replay_executable_substitution=4=/nonexistent/x", "opening '/nonexistent/x'"),
+        ("--executable_plugin=/nonexistent/x.so", "--executable_plugin=/nonexistent/x.so"),
+    ] {
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let ran = run(&[tool, flag, &path]);
+            assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flag}");
+            assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        }
+    }
+    let ran = run(&["iree-run-replay", "--replay_host_reads=/nonexistent/x", &path]);
+    assert_eq!(ran.status, Some(1));
+    assert!(ran.stderr.starts_with("NOT_FOUND; creating '/nonexistent/x'"), "{}", ran.stderr);
+}
+
+#[test]
+fn invalid_values_of_benchmark_flags() {
+    let path = capture("add4.add.local-sync");
+    for flag in [
+        "--benchmark_min_time=zz",
+        "--benchmark_min_time=0x",
+        "--benchmark_repetitions=0",
+        "--benchmark_min_warmup_time=-1",
+        "--benchmark_format=xml",
+        "--benchmark_out_format=xml",
+        "--benchmark_color=maybe",
+        "--benchmark_time_unit=h",
+        "--benchmark_filter=(",
+        "--benchmark_context=x",
+        "--benchmark_out=/nonexistent/x.json",
+    ] {
+        let ran = run(&["iree-benchmark-replay", flag, &path]);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flag}: {}", ran.stderr);
+        let name = flag.split('=').next().unwrap();
+        assert!(ran.stderr.contains(name) || ran.stderr.contains("/nonexistent/x.json"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_tool_does_not_overwrite_its_capture() {
+    let scratch = Scratch::new();
+    let path = scratch.file("capture", abs());
+    let link = scratch.path("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    for (tool, flag) in
+        [("iree-run-replay", "--replay_host_reads"), ("iree-benchmark-replay", "--benchmark_out")]
+    {
+        for target in [&path, link.to_str().unwrap()] {
+            let stderr = fail(&[tool, &format!("{flag}={target}"), &path]);
+            assert!(stderr.contains("is the capture itself"), "{stderr}");
+        }
+    }
+    assert_eq!(std::fs::read(path).unwrap(), abs());
+}
+
+#[test]
+fn verbs() {
+    assert!(fail(&["rehal"]).contains("no verb is given\n  try: the verbs are run, dump, benchmark, info"));
+    assert!(fail(&["rehal", "dmup"]).contains("unknown verb 'dmup'\n  try: did you mean 'dump'?"));
+    assert!(fail(&["rehal", "iree-run-replay"]).contains("did you mean 'run'?"));
+    for words in
+        [&["rehal", "help"][..], &["rehal", "--help"], &["rehal", "version"], &["rehal", "--version"]]
+    {
+        assert!(crate::common::print(words).starts_with("rehal "));
+    }
+    assert!(crate::common::print(&["rehal", "--agents_md"]).contains("# Reading captures"));
+}
