@@ -114,14 +114,13 @@ fn tests(nextest: bool, which: &[&str], environment: &[(&str, &OsStr)]) -> Outco
     if child.wait()?.success() {
         return Ok(());
     }
+    if failed.is_empty() {
+        return Err("the tests do not build, or failed as shown above".into());
+    }
     failed.sort_unstable();
     failed.dedup();
-    Err(format!(
-        "{} tests failed{}",
-        failed.len(),
-        failed.iter().map(|test| format!("\n  {test}")).collect::<String>()
-    )
-    .into())
+    let names: String = failed.iter().map(|test| format!("\n  {test}")).collect();
+    Err(format!("tests failed:{names}").into())
 }
 
 /// The binary and the name of the test that a line of nextest reports as failed, in whatever way.

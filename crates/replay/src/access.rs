@@ -22,6 +22,20 @@ pub(crate) enum Effect {
     Write,
     /// Binds them to a kernel, which may read and write them: captures do not record which.
     Bind,
+    /// May read and write any of them: several accesses, one of them a write, as one range.
+    Any,
+}
+
+impl Effect {
+    /// Of two accesses, as one of a range that contains both, and perhaps more.
+    fn approximated(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Read, Self::Read) => Self::Read,
+            (Self::Read | Self::Bind, Self::Read | Self::Bind) => Self::Bind,
+            // Not a write: some of the bytes may keep their values, or be read. Nor a binding: it is not the kernels' alone.
+            _ => Self::Any,
+        }
+    }
 }
 
 /// An access to bytes `start..end` of a resource: a buffer by its index, or a file (see [`Footprints::file_of`]).
@@ -353,7 +367,7 @@ impl Summary {
                 if is_same {
                     last.start = last.start.min(next.start);
                     last.end = last.end.max(next.end);
-                    last.effect = if next.effect == last.effect { last.effect } else { Effect::Bind };
+                    last.effect = last.effect.approximated(next.effect);
                 }
                 is_same
             });

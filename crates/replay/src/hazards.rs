@@ -267,7 +267,7 @@ impl<const N: usize> Fragment<N> {
         let writers = self.writers.union(self.binders);
         match effect {
             Effect::Read => writers,
-            Effect::Write | Effect::Bind => writers.union(self.readers),
+            Effect::Write | Effect::Bind | Effect::Any => writers.union(self.readers),
         }
     }
 
@@ -293,7 +293,7 @@ impl<const N: usize> Fragment<N> {
         let accessors = match effect {
             Effect::Read => &mut self.readers,
             Effect::Write => &mut self.writers,
-            Effect::Bind => &mut self.binders,
+            Effect::Bind | Effect::Any => &mut self.binders,
         };
         *accessors = accessors.union(one);
     }

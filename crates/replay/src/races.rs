@@ -106,7 +106,7 @@ pub enum AccessKind {
     Reads,
     /// It writes them.
     Writes,
-    /// It binds them to a kernel, which may read and write them.
+    /// It binds them to a kernel, which may read and write them, or has too many accesses to be tracked apart.
     Binds,
 }
 
@@ -126,7 +126,7 @@ impl From<Effect> for AccessKind {
         match effect {
             Effect::Read => Self::Reads,
             Effect::Write => Self::Writes,
-            Effect::Bind => Self::Binds,
+            Effect::Bind | Effect::Any => Self::Binds,
         }
     }
 }

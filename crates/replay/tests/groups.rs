@@ -244,8 +244,10 @@ fn main() -> ExitCode {
                 let how = if is_recorded { "recorded" } else { "bare" };
                 let name = format!("{name}/{how}/{}", test.name());
                 let run = move || {
-                    run(&test, kinds, is_recorded)?;
+                    let outcome = run(&test, kinds, is_recorded);
+                    // Taken in any case: they are of this case.
                     let messages = std::mem::take(&mut *MESSAGES.lock().unwrap());
+                    outcome?;
                     match messages.is_empty() {
                         true => Ok(()),
                         false => Err(format!("the validation layer says:\n{}", messages.join("\n")).into()),

@@ -164,8 +164,9 @@ fn main() -> ExitCode {
             let subject = subject.clone();
             let name = format!("{prefix}{}", test.name());
             let run = move || {
-                test.judge(&*subject)?;
-                check_messages().map_err(|error| error.report().into())
+                let (outcome, messages) = (test.judge(&*subject), check_messages());
+                outcome?;
+                messages.map_err(|error| error.report().into())
             };
             Case { name, run: Box::new(run) }
         }));

@@ -6,12 +6,15 @@ use std::time::Duration;
 use fastrand::Rng;
 use rehal_base::{Result, StatusCode};
 use rehal_cts::late::LateDevice;
-use rehal_hal::DeviceGroup;
+use rehal_hal::{BufferUsage, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{Observer, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, Scope};
+use zerocopy::little_endian::U32;
 
-use crate::common::{CaptureBuilder, Id, Observed, Ran, TestDevice, code, function, range, slot, whole};
+use crate::common::{
+    CaptureBuilder, Id, Observed, Ran, TestDevice, allocation, code, function, range, slot, whole,
+};
 
 const MAX_DELAY: Duration = Duration::from_micros(300);
 
@@ -377,4 +380,33 @@ fn long_captures_are_replayed_with_bounded_work_in_flight() {
     let bytes = capture.finish();
     let expected = expected(&bytes);
     assert_eq!(late(&bytes, ReplayOrder::Captured, 5).unwrap().reads, expected.reads);
+}
+
+/// Accesses that are too many to be tracked apart are still writes, of a buffer that kernels cannot write, too.
+#[test]
+fn command_buffers_with_many_ranges_are_waited_for() {
+    for (pieces, bound) in [(100, false), (300, false), (300, true), (3000, true)] {
+        let mut capture = CaptureBuilder::new();
+        let mut params = allocation(32 * pieces);
+        params.usage = U32::new(
+            (BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED)
+                .bits(),
+        );
+        let (buffer, other) = (capture.buffer_with(params), capture.buffer(32 * pieces));
+        let of = |offset| if bound { slot(0, offset, 4) } else { range(buffer, offset, 4) };
+        let commands = capture.commands(u64::from(bound), |it, into| {
+            it.command_copy(into, of(16), range(other, 0, 4));
+            for piece in 0..pieces {
+                it.command_fill(into, of(32 * piece), &[7]);
+            }
+        });
+        let bindings = [whole(buffer)];
+        capture.order(&[], &[]).execute(commands, if bound { &bindings } else { &[] });
+        capture.read(buffer, 32 * (pieces - 1), 4);
+        let bytes = capture.finish();
+        for seed in 0..10 {
+            let observed = late(&bytes, ReplayOrder::Captured, seed).unwrap();
+            assert_eq!(observed.bytes(), [[7; 4]], "{pieces} pieces, bound: {bound}, seed {seed}");
+        }
+    }
 }
