@@ -37,7 +37,7 @@ pub enum Chain {
 const LINKS: u32 = 100;
 
 /// Number of calls that are recorded: enough for what recording adds to be more than the noise of the rest.
-const RECORDED_CALLS: u32 = 500;
+const RECORDED_CALLS: u32 = 4000;
 
 const ITERATIONS: [(&str, &str); 5] = [
     ("simple_abs", "simple_abs.abs"),
