@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
-use rehal_hal::profile::ProfileRequest;
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
     DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostMemory, KeptSubmission, Live,
@@ -205,6 +205,10 @@ impl DeviceBackend for LateDevice {
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         self.base.flush(affinity)
+    }
+
+    fn profile_data(&self) -> ProfileData {
+        self.base.profile_data()
     }
 
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {

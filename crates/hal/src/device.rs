@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
-use crate::profile::ProfileRequest;
+use crate::profile::{ProfileData, ProfileRequest};
 use crate::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Event, Executable,
     ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore, Submission,
@@ -97,6 +97,9 @@ pub trait DeviceBackend: Send + Sync {
 
     /// Flushes: work that was submitted must execute without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// The kinds of data that its profiles can have.
+    fn profile_data(&self) -> ProfileData;
 
     /// Begins a profiling session, which reports to the sink of the request until it ends. Fails with `UNIMPLEMENTED`,
     /// naming what is missing, if the device cannot report all that is requested
@@ -243,6 +246,11 @@ impl Device {
     /// See [`DeviceBackend::memory_statistics`].
     pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.0.memory_statistics()
+    }
+
+    /// See [`DeviceBackend::profile_data`].
+    pub fn profile_data(&self) -> ProfileData {
+        self.0.profile_data()
     }
 
     /// See [`DeviceBackend::begin_profiling`].

@@ -344,8 +344,12 @@ impl DeviceBackend for LocalDevice {
         Ok(())
     }
 
+    fn profile_data(&self) -> ProfileData {
+        profile::SUPPORTED
+    }
+
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
-        request.check(&self.info, profile::SUPPORTED)?;
+        request.check(&self.info, self.profile_data())?;
         self.profiler.begin(request)
     }
 

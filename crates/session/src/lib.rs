@@ -73,7 +73,7 @@ pub use loaded_executable::{
 };
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
-pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
+pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,

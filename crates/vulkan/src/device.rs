@@ -354,8 +354,12 @@ impl DeviceBackend for VulkanDevice {
         self.core.flush()
     }
 
+    fn profile_data(&self) -> ProfileData {
+        profile::supported(self.core.gpu())
+    }
+
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
-        request.check(&self.info, profile::supported(self.core.gpu()))?;
+        request.check(&self.info, self.profile_data())?;
         let mut request = request.clone();
         // The reference's driver describes what all events of queues execute, where its CPU drivers do not.
         if request.data.intersects(ProfileData::QUEUE_EVENTS | ProfileData::DEVICE_QUEUE_EVENTS) {

@@ -109,8 +109,8 @@ const DISPATCH_STATISTICS: Flag<bool> = Flag::switch(
     "dispatch_statistics",
     false,
     "Adds a row for each dispatched function of an executable: its time per call of BM_NAME, how often it is dispatched, and its \
-     percentage of the time of all dispatches. They are of further calls after each repetition, which are profiled and not \
-     measured. Reports are written at the end.",
+     percentage of the time of all dispatches, by the host's clock or, of devices such as Vulkan's, by the device's. They are \
+     of further calls after each repetition, which are profiled and not measured. Reports are written at the end.",
 );
 
 const RUN: Group = Group {
@@ -202,6 +202,9 @@ fn check_dispatch_statistics(is_profiled: bool, program: &program::Options) -> R
 }
 
 fn measure(program: &Program, options: Options, profiling: &profiling::Session) -> Result<()> {
+    if options.dispatch_statistics {
+        DispatchStatistics::check(program.devices())?;
+    }
     let batch = options.batch;
     let kept: Option<Kept> = options.results.is_some().then(Kept::default);
     let mut chosen = match &options.function {

@@ -2,7 +2,7 @@
 
 use rehal_base::Result;
 use rehal_bench::{Counter, Run, RunKind};
-use rehal_session::{Calls, DeviceGroup, FunctionTimes, ProfileData, Profiling, ProfilingOptions};
+use rehal_session::{Calls, DeviceGroup, FunctionTimes, Profiling, ProfilingOptions};
 
 use crate::output;
 
@@ -20,12 +20,18 @@ impl<'p> DispatchStatistics<'p> {
         Self { devices, name, functions: Vec::new(), iterations: 0 }
     }
 
+    /// Fails if a device times no dispatches or the profile cannot be written, before anything is measured in vain.
+    pub(super) fn check(devices: Option<&DeviceGroup>) -> Result<()> {
+        let Some(devices) = devices else { return Ok(()) };
+        Profiling::begin(devices, &ProfilingOptions::dispatch_times())?.end()
+    }
+
     /// Calls as often as in the repetition that `run` reports, with a profile. Returns the rows after the last repetition.
     pub(super) fn add(&mut self, run: &Run, is_last: bool, calls: &mut Calls) -> Result<Vec<Run>> {
         let Some(devices) = self.devices else {
             return Ok(self.rows(run));
         };
-        let options = ProfilingOptions::statistics(Some(ProfileData::HOST_EXECUTION));
+        let options = ProfilingOptions::dispatch_times();
         let profiling = Profiling::begin(devices, &options)?;
         let mut called = 0;
         while called < run.iterations {

@@ -16,7 +16,7 @@ use std::any::Any;
 
 use bumpalo::Bump;
 use rehal_base::{Error, HostMemory, Result};
-use rehal_hal::profile::ProfileRequest;
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess,
@@ -147,6 +147,10 @@ impl DeviceBackend for DiscreteDevice {
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         self.base.flush(affinity)
+    }
+
+    fn profile_data(&self) -> ProfileData {
+        self.base.profile_data()
     }
 
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::{Error, HostMemory, Result};
 use rehal_capture::ObjectType;
-use rehal_hal::profile::ProfileRequest;
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferMode, CommandBufferParams,
     CreateOp, Device, DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
@@ -367,6 +367,10 @@ impl DeviceBackend for RecordedDevice {
         let outcome = self.base.backend().flush(affinity);
         self.record_host_op(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
         outcome
+    }
+
+    fn profile_data(&self) -> ProfileData {
+        self.base.backend().profile_data()
     }
 
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {

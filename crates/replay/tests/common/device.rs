@@ -296,8 +296,12 @@ impl DeviceBackend for TestDevice {
         Ok(())
     }
 
+    fn profile_data(&self) -> ProfileData {
+        ProfileData::empty()
+    }
+
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
-        request.check(self.info(), ProfileData::empty())
+        request.check(self.info(), self.profile_data())
     }
 
     fn flush_profiling(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rehal_base::{Error, Range, Result};
-use rehal_hal::profile::ProfileRequest;
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::*;
 
 /// How often each function of the backends was called, by `Trait::function`.
@@ -156,6 +156,11 @@ impl DeviceBackend for Counting {
     fn flush(&self, _: QueueAffinity) -> Result<()> {
         self.calls.count("DeviceBackend::flush");
         Ok(())
+    }
+
+    fn profile_data(&self) -> ProfileData {
+        self.calls.count("DeviceBackend::profile_data");
+        ProfileData::QUEUE_EVENTS
     }
 
     fn begin_profiling(&self, _request: &ProfileRequest) -> Result<()> {

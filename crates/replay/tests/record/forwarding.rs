@@ -77,6 +77,8 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     let trimmed = forwarding.check("DeviceBackend::trim", || backend.trim());
     assert_eq!(trimmed.unwrap_err().code(), StatusCode::ResourceExhausted, "the base's status is returned");
     forwarding.check("DeviceBackend::flush", || backend.flush(1)).unwrap();
+    let data = forwarding.check("DeviceBackend::profile_data", || backend.profile_data());
+    assert_eq!(data, ProfileData::QUEUE_EVENTS);
     let statistics = forwarding.check("DeviceBackend::memory_statistics", || backend.memory_statistics());
     assert!(statistics.is_some());
     let request = ProfileRequest {

@@ -16,13 +16,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
+use rehal_hal::{Device, DeviceGroup, DeviceInfo};
 use rehal_replay::Observer;
 use tempfile::NamedTempFile;
 
 use crate::{DispatchTimes, NamedPath, ProfileFile, Report, ReportOptions};
 use sink::{Bundle, DeviceSink};
+
+/// Which kinds of data to request of each device of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestedData {
+    /// These, of every device.
+    Kinds(ProfileData),
+    /// What the reference's tools measure for statistics, as far as the device reports it: events of its queues with the host's
+    /// times of what they execute or, of devices that lack these times, with the events of memory.
+    Statistics,
+    /// The times of dispatches, by the host or else by the device.
+    DispatchTimes,
+}
 
 /// What to profile.
 #[derive(Clone, Debug)]
@@ -31,7 +44,7 @@ pub struct ProfilingOptions {
     /// The bundle (`.ireeprof`) to write; created or truncated. `None` for [`Profiling::end_with_statistics`] only.
     pub output: Option<NamedPath>,
     /// The kinds of data.
-    pub data: ProfileData,
+    pub data: RequestedData,
     /// Which operations are reported in detail. Default: all.
     pub filter: ProfileFilter,
     /// The device whose operations are reported in detail, by its index. Default: all.
@@ -103,11 +116,54 @@ struct Session {
 /// How often rows are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
+impl RequestedData {
+    /// The kinds of data to request of `device`, which supports these. Fails with `UNIMPLEMENTED` if it does not time dispatches,
+    /// and these times are requested.
+    fn of(self, device: &DeviceInfo, supported: ProfileData) -> Result<ProfileData> {
+        let has_host_times = supported.contains(ProfileData::HOST_EXECUTION);
+        match self {
+            Self::Kinds(data) => Ok(data),
+            Self::Statistics => {
+                let of_its_kind =
+                    if has_host_times { ProfileData::HOST_EXECUTION } else { ProfileData::MEMORY_EVENTS };
+                let data = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA | of_its_kind;
+                Ok(data & supported)
+            }
+            Self::DispatchTimes if has_host_times => Ok(ProfileData::HOST_EXECUTION),
+            Self::DispatchTimes if supported.contains(ProfileData::DISPATCH_EVENTS) => {
+                Ok(ProfileData::DISPATCH_EVENTS)
+            }
+            Self::DispatchTimes => {
+                let message = format!("device '{}' does not time dispatches", device.name);
+                let wanted = ProfileData::HOST_EXECUTION | ProfileData::DISPATCH_EVENTS;
+                let (wanted, supported) = (wanted.names().join(" or "), supported.names().join(", "));
+                let advice = format!("choose one that reports {wanted}; it reports {supported}");
+                Err(Error::unimplemented(message).advise(advice))
+            }
+        }
+    }
+}
+
 impl ProfilingOptions {
     /// A bundle at `output` with these kinds of data of all operations.
     pub fn new(output: impl Into<NamedPath>, data: ProfileData) -> Self {
+        Self { output: Some(output.into()), ..Self::without_output(RequestedData::Kinds(data)) }
+    }
+
+    /// No bundle: only statistics are printed. `None` is what the reference's tools measure for these, of each device
+    /// ([`RequestedData::Statistics`]).
+    pub fn statistics(data: Option<ProfileData>) -> Self {
+        Self::without_output(data.map_or(RequestedData::Statistics, RequestedData::Kinds))
+    }
+
+    /// No bundle: only the times of dispatches, for [`Profiling::end_with_dispatch_times`].
+    pub fn dispatch_times() -> Self {
+        Self::without_output(RequestedData::DispatchTimes)
+    }
+
+    fn without_output(data: RequestedData) -> Self {
         Self {
-            output: Some(output.into()),
+            output: None,
             data,
             filter: ProfileFilter::default(),
             device_filter: None,
@@ -117,29 +173,28 @@ impl ProfilingOptions {
         }
     }
 
-    /// No bundle: only statistics are printed. `None` is what the reference's tools measure for these.
-    pub fn statistics(data: Option<ProfileData>) -> Self {
-        let default =
-            ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION | ProfileData::EXECUTABLE_METADATA;
-        Self { output: None, ..Self::new("", data.unwrap_or(default)) }
+    /// The request for the device with this index.
+    fn request(&self, sink: &Arc<DeviceSink>, device: &Device, index: usize) -> Result<ProfileRequest> {
+        let counters = if self.is_selected(index) { self.counters.clone() } else { Vec::new() };
+        let data = self.data_of(device, index)?;
+        Ok(ProfileRequest { data, filter: self.filter.clone(), counters, sink: sink.clone() })
     }
 
-    /// The request for the device with this index.
-    fn request(&self, sink: &Arc<DeviceSink>, device: usize) -> ProfileRequest {
-        let is_selected = self.device_filter.is_none_or(|ordinal| ordinal as usize == device);
+    /// Whether the operations of the device with this index are reported in detail.
+    fn is_selected(&self, index: usize) -> bool {
+        self.device_filter.is_none_or(|ordinal| ordinal as usize == index)
+    }
+
+    /// The kinds of data to request of the device with this index.
+    fn data_of(&self, device: &Device, index: usize) -> Result<ProfileData> {
         let detailed = ProfileData::HOST_EXECUTION
             | ProfileData::DEVICE_QUEUE_EVENTS
             | ProfileData::DISPATCH_EVENTS
             | ProfileData::COMMAND_REGIONS
             | ProfileData::COUNTERS
             | ProfileData::EXECUTABLE_TRACES;
-        let data = if is_selected { self.data } else { self.data - detailed };
-        ProfileRequest {
-            data,
-            filter: self.filter.clone(),
-            counters: if is_selected { self.counters.clone() } else { Vec::new() },
-            sink: sink.clone(),
-        }
+        let data = self.data.of(device.info(), device.profile_data())?;
+        Ok(if self.is_selected(index) { data } else { data - detailed })
     }
 }
 
@@ -155,7 +210,8 @@ impl Profiling {
         let session = Session { devices: devices.clone(), sinks, bundle };
         for (index, (device, sink)) in devices.devices().iter().zip(&session.sinks).enumerate() {
             sink.begin();
-            if let Err(error) = device.begin_profiling(&options.request(sink, index)) {
+            let request = options.request(sink, device, index);
+            if let Err(error) = request.and_then(|request| device.begin_profiling(&request)) {
                 // The first error is the one to report.
                 let _ = session.end_first(index, error.code());
                 sink.end(error.code());

@@ -352,3 +352,29 @@ fn kept_submissions_are_those_of_their_session_and_its_end_reports_the_rest() {
     assert_eq!((first.reported.lock().len(), second.reported.lock().len()), (2, 0));
     assert_eq!(Arc::strong_count(&second), 1, "the device keeps the sink");
 }
+
+#[test]
+fn each_device_is_asked_for_what_it_supports() {
+    let info = DeviceInfo {
+        driver: "test".into(),
+        name: "untimed".into(),
+        is_synchronous: false,
+        uses_host_memory: false,
+    };
+    let of = |data: RequestedData, supported| data.of(&info, supported);
+    let queue = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA;
+    let (host, memory) = (ProfileData::HOST_EXECUTION, ProfileData::MEMORY_EVENTS);
+    let dispatches = ProfileData::DISPATCH_EVENTS;
+
+    assert_eq!(of(RequestedData::Statistics, queue | host | memory).unwrap(), queue | host);
+    assert_eq!(of(RequestedData::Statistics, queue | dispatches | memory).unwrap(), queue | memory);
+    assert_eq!(of(RequestedData::Statistics, ProfileData::QUEUE_EVENTS).unwrap(), ProfileData::QUEUE_EVENTS);
+    assert_eq!(of(RequestedData::DispatchTimes, queue | host | dispatches).unwrap(), host);
+    assert_eq!(of(RequestedData::DispatchTimes, queue | dispatches).unwrap(), dispatches);
+    // The device refuses by itself what it is explicitly asked for.
+    assert_eq!(of(RequestedData::Kinds(host), queue).unwrap(), host);
+
+    let error = of(RequestedData::DispatchTimes, queue | memory).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unimplemented);
+    assert!(error.to_string().contains("device 'untimed' does not time dispatches"), "{error}");
+}

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, layout, rows};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
-    Profiling, ProfilingOptions, Program, ProgramOptions, Replay, ReplayOptions, StatusCode, ValueText,
+    Profiling, ProfilingOptions, Program, ProgramOptions, Replay, ReplayOptions, RequestedData, StatusCode,
+    ValueText,
 };
 
 use crate::{capture, fixture};
@@ -185,7 +186,9 @@ fn allocations_are_reported_until_they_are_freed() {
     // Of the first, programs drop all buffers of queues; of the second, they also deallocate some.
     let captures = ["add4.add.local-sync", "chain.chain.local-task"];
     for (driver, name) in DRIVERS.into_iter().flat_map(|driver| captures.map(|name| (driver, name))) {
-        let rows = profile(driver, name, 2, |options| options.data = ProfileData::MEMORY_EVENTS);
+        let rows = profile(driver, name, 2, |options| {
+            options.data = RequestedData::Kinds(ProfileData::MEMORY_EVENTS)
+        });
         assert!(rows.queue.is_empty() && rows.execution.is_empty(), "{name}");
         let of = |kind: MemoryEventType| -> Vec<u64> {
             let events = rows.memory.iter().filter(|event| event.event_type.get() == kind.0);

@@ -73,6 +73,19 @@ fn computes(targets: [&str; 2], devices: [&str; 2], in_reference: bool) -> Outco
         ensure(computed(&theirs), || format!("the reference: {}", theirs.summary()))?;
     }
 
+    let printing = [&call[..], &["--print_device_statistics".to_owned()]].concat();
+    let ran = tool::run(&pair.ours, &printing, scratch.path())?;
+    ensure(computed(&ran), || ran.summary())?;
+    // Of each device, what it reports: only CPU devices have the host's times, and then no events of memory.
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    for (index, device) in devices.iter().enumerate() {
+        let is_vulkan = device.contains("vulkan");
+        let has = |kind: &str| said.contains(&format!("\n  {kind} p={index} q=0 "));
+        let is_right =
+            has("host_queue") && has("host_execute_queue") != is_vulkan && (is_vulkan || !has("memory"));
+        ensure(is_right, || format!("{device}: {said}"))?;
+    }
+
     let replay = Pair::find("iree-run-replay")?;
     for order in ["serialized", "captured"] {
         let reads = scratch.path().join(format!("{order}.json"));

@@ -37,6 +37,10 @@ pub fn add(trials: &mut Vec<Trial>) {
             trials.push(Trial::test(format!("vulkan::profile::{tool}::{name}"), test));
         }
     }
+    for tool in TOOLS {
+        trials.push(Trial::test(format!("vulkan::profile::{tool}::statistics"), move || statistics(tool)));
+    }
+    trials.push(Trial::test("vulkan::profile::dispatch_statistics", dispatch_statistics));
     for mode in REFUSED_MODES {
         trials.push(Trial::test(format!("vulkan::profile::refused::{mode}"), move || refused(mode)));
     }
@@ -145,4 +149,59 @@ fn refused(mode: &str) -> Outcome {
     })?;
     let said = String::from_utf8_lossy(&ours.stderr).into_owned();
     ensure(said.contains(mode), || format!("the mode is not named: {said}"))
+}
+
+/// Both print statistics of the same operations and functions, with the same counts.
+fn statistics(tool: &str) -> Outcome {
+    let (pair, mut line) = (Pair::find(tool)?, line(tool)?);
+    line.push("--print_device_statistics".into());
+    for mode in [None, Some("queue-events,device-queue-events,dispatch-events,memory-events")] {
+        let mode = mode.map(|mode| format!("--device_profiling_mode={mode}"));
+        let line: Vec<_> = line.iter().cloned().chain(mode).collect();
+        let (ours, theirs) = pair.run(&line, &fixture(""))?;
+        ensure(ours.succeeded() && theirs.succeeded(), || {
+            format!("{} and {}", ours.summary(), theirs.summary())
+        })?;
+        let (mine, wanted) = (counted(&ours), counted(&theirs));
+        let has = |kind: &str| wanted.iter().any(|row| row.starts_with(kind));
+        ensure(has("memory ") && has("host_queue "), || format!("{wanted:?}"))?;
+        ensure(mine == wanted, || format!("{line:?}\nours {mine:#?}\ntheirs {wanted:#?}"))?;
+    }
+    Ok(())
+}
+
+/// The rows of printed statistics with what depends on the program alone: kinds, names and counts, and the bytes that queues
+/// allocate. Queues, commands per execution and the events inside of pools are the driver's.
+fn counted(ended: &tool::Ended) -> Vec<String> {
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let lines = text.lines().skip_while(|line| *line != "IREE HAL device statistics:");
+    let rows = lines.filter_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words[..] {
+            ["memory", _, _, "queue_alloca", ..] => Some(words.join(" ")),
+            [kind @ ("host_queue" | "device_queue"), _, _, name, count, ..] => {
+                Some([kind, name, count].join(" "))
+            }
+            ["dispatch", name, count, ..] => Some(["dispatch", name, count].join(" ")),
+            _ => None,
+        }
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort();
+    rows
+}
+
+/// The functions that the device times, below the benchmark.
+fn dispatch_statistics() -> Outcome {
+    let mut line = line("iree-benchmark-module")?;
+    line.extend(["--dispatch_statistics", "--benchmark_format=json"].map(ToOwned::to_owned));
+    let ended = Pair::find("iree-benchmark-module")?.run_ours(&line, &fixture(""))?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    let report = crate::benchmarks::json(&ended)?;
+    let rows = report["benchmarks"].as_array().ok_or("no rows")?;
+    let of_functions = rows.iter().filter(|row| row["name"].to_string().contains("/mlp_dispatch_"));
+    let times: Vec<_> = of_functions.map(|row| (row["real_time"].as_f64(), row["calls"].as_f64())).collect();
+    let is_timed =
+        |(time, calls): &(Option<f64>, Option<f64>)| time.is_some_and(|it| it > 0.0) && *calls == Some(1.0);
+    ensure(times.len() == 5 && times.iter().all(is_timed), || format!("{rows:?}"))
 }
