@@ -6,7 +6,8 @@ mod assembler;
 #[path = "../../tests/formats/spinning.rs"]
 mod spinning;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use ash::vk;
@@ -253,6 +254,44 @@ fn what_is_kept_fails_with_the_device_and_completes_when_it_is_released() {
             done.wait(count, LONG).unwrap();
         }
     }
+}
+
+/// Entries may all be settled while those that were kept are still to be issued: these have a timeout, too.
+#[test]
+fn the_watchdog_outlives_what_is_kept_when_the_device_is_released() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let mut state = fixture.core.state.lock();
+    assert!(state.is_done());
+    (state.is_issuing, state.is_closed) = (true, true);
+    drop(state);
+    let core = fixture.core.clone();
+    let watchdog = thread::spawn(move || core.guard(Duration::from_secs(60)));
+    thread::sleep(Duration::from_millis(100));
+    assert!(!watchdog.is_finished());
+    fixture.core.state.lock().is_issuing = false;
+    watchdog.join().unwrap();
+}
+
+#[test]
+fn a_callback_may_release_a_device_with_a_watchdog_while_it_executes() {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_secs(60));
+    let fixture = Fixture::new(options);
+    let (released, busy) = (fixture.semaphore(), fixture.semaphore());
+    let (sender, receiver) = mpsc::channel::<Device>();
+    let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+    // No thread waits for it, so that the device's own runs it.
+    let release = move |_| drop(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
+    released.on_reached(1, Box::new(release)).detach();
+    queue.signal(&[released.at(1)]).fill(&fixture.buffer, &[0], 0).unwrap();
+    fixture.spin(&[&busy]);
+    let Fixture { device, core, executable, buffer } = fixture;
+    drop((core, executable, buffer));
+    sender.send(device).unwrap();
+    // Its own thread settles it, and no other.
+    let (done, outcome) = mpsc::channel();
+    busy.on_reached(1, Box::new(move |reached| done.send(reached).unwrap())).detach();
+    outcome.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
 }
 
 #[test]
