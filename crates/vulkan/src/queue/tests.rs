@@ -274,9 +274,8 @@ fn the_watchdog_outlives_what_is_kept_when_the_device_is_released() {
 
 #[test]
 fn a_callback_may_release_a_device_with_a_watchdog_while_it_executes() {
-    let mut options = VulkanOptions::default();
-    options.timeout = Some(Duration::from_secs(60));
-    let fixture = Fixture::new(options);
+    let timeout = Some(Duration::from_secs(60));
+    let fixture = Fixture::new(VulkanOptions { timeout, ..VulkanOptions::default() });
     let (released, busy) = (fixture.semaphore(), fixture.semaphore());
     let (sender, receiver) = mpsc::channel::<Device>();
     let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
