@@ -46,6 +46,7 @@ fn meaning(result: vk::Result) -> String {
         vk::Result::ERROR_LAYER_NOT_PRESENT => "a layer is not installed".into(),
         vk::Result::ERROR_EXTENSION_NOT_PRESENT => "an extension is not supported".into(),
         vk::Result::ERROR_FEATURE_NOT_PRESENT => "a feature is not supported".into(),
-        other => format!("Vulkan error {}", other.as_raw()),
+        // The name, or the number of one that has none.
+        other => format!("Vulkan error {other:?}"),
     }
 }

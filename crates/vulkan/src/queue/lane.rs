@@ -126,6 +126,28 @@ impl Core {
         unsafe { self.gpu.functions().queue_submit(handles.queue, &[info], vk::Fence::null()) }
     }
 
+    /// Submits a wait that only the host ends, behind which the work of the first lane waits.
+    #[cfg(test)]
+    pub(super) fn block_queue(self: &Arc<Self>) -> Blocker {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(0);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: the structures live until the call returns.
+        let semaphore = unsafe { self.gpu.functions().create_semaphore(&info, None) }.unwrap();
+        let (semaphores, values) = ([semaphore], [1]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&values);
+        let info = vk::SubmitInfo::default()
+            .wait_semaphores(&semaphores)
+            .wait_dst_stage_mask(&[vk::PipelineStageFlags::ALL_COMMANDS])
+            .push_next(&mut timeline);
+        let _state = self.state.lock();
+        // SAFETY: the lock is held, so that no other thread uses the queue; the blocker owns the semaphore.
+        unsafe { self.gpu.functions().queue_submit(self.lanes[0].queue, &[info], vk::Fence::null()) }
+            .unwrap();
+        Blocker { core: self.clone(), semaphore }
+    }
+
     /// Reads the progress of all lanes.
     pub(super) fn poll(&self) -> Result<(), vk::Result> {
         self.faults.check(Call::Poll)?;
@@ -268,5 +290,29 @@ impl Core {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the semaphores live as long as the lanes.
         unsafe { self.gpu.functions().wait_semaphores(&info, timeout) }
+    }
+}
+
+/// Holds up the first lane until it is dropped.
+#[cfg(test)]
+pub(super) struct Blocker {
+    core: Arc<Core>,
+    semaphore: vk::Semaphore,
+}
+
+#[cfg(test)]
+impl Drop for Blocker {
+    /// Releases the lane, and waits until it is idle.
+    fn drop(&mut self) {
+        let functions = self.core.gpu.functions();
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.semaphore).value(1);
+        // SAFETY: nothing else signals the semaphore.
+        unsafe { functions.signal_semaphore(&info) }.unwrap();
+        let _state = self.core.state.lock();
+        // SAFETY: the lock is held, so that no other thread uses the queue. Nothing uses the semaphore after the wait.
+        unsafe {
+            functions.queue_wait_idle(self.core.lanes[0].queue).unwrap();
+            functions.destroy_semaphore(self.semaphore, None);
+        }
     }
 }

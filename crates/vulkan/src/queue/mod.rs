@@ -89,6 +89,11 @@ struct State {
 }
 
 impl State {
+    /// Whether all submissions are settled, and none is kept or being issued.
+    fn is_done(&self) -> bool {
+        self.entries.is_empty() && self.backlog.is_empty() && !self.is_issuing
+    }
+
     /// Adds a submission behind those that need no more than it does. So those of a single lane are in the order in which they
     /// are complete, and what a submission waits for is before it.
     fn insert(&mut self, entry: Entry) {

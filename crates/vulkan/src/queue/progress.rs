@@ -52,11 +52,13 @@ impl Drop for Progress {
         // In this order: the watchdog fails work that the other waits for.
         for thread in self.threads.iter_mut().filter_map(Option::take) {
             self.core.closed.notify_all();
-            // The last handle of the device may be dropped by a callback that this thread runs; it ends by itself then.
-            if thread.thread().id() != thread::current().id() {
-                // A panic was reported when it happened.
-                let _ = thread.join();
+            // The last handle of the device may be dropped by a callback that one of these threads runs. It ends by itself then,
+            // and the watchdog after the one that settles the work that it watches.
+            if thread.thread().id() == thread::current().id() {
+                return;
             }
+            // A panic was reported when it happened.
+            let _ = thread.join();
         }
     }
 }
@@ -69,7 +71,7 @@ impl Core {
             let _ = catch_unwind(AssertUnwindSafe(|| self.issue_backlog()));
             let mut state = self.state.lock();
             if state.entries.is_empty() {
-                if !state.backlog.is_empty() || state.is_issuing {
+                if !state.is_done() {
                     drop(state);
                     thread::yield_now();
                     continue;
@@ -111,11 +113,12 @@ impl Core {
     }
 
     /// The watchdog. Other threads that wait for the device may be blocked by callbacks, or by work of another lane.
-    fn guard(&self, timeout: Duration) {
+    pub(super) fn guard(&self, timeout: Duration) {
         let look = WATCH.min(timeout / 4);
         loop {
             let mut state = self.state.lock();
-            if state.is_closed && state.entries.is_empty() {
+            // What is kept is issued, and executes, after the device is released, too.
+            if state.is_closed && state.is_done() {
                 return;
             }
             self.closed.wait_for(&mut state, look);

@@ -6,15 +6,16 @@ mod assembler;
 #[path = "../../tests/formats/spinning.rs"]
 mod spinning;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use ash::vk;
 use rehal_base::{Error, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Device, Dispatch, DispatchFlags, Driver,
-    Executable, ExecutableParams, KeptSubmission, Live, MemoryAccess, MemoryType, OptionSet,
-    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timeline, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
+    Timeline, WorkgroupCount,
 };
 
 use super::faults::Call;
@@ -63,18 +64,13 @@ impl Fixture {
 
     /// Submits work that takes some hundred milliseconds, or much longer on devices that do not end loops.
     fn spin(&self, signals: &[&Semaphore]) {
-        self.spin_on(&self.buffer, 100, signals);
-    }
-
-    /// Submits work that ends when the first word of `flag` is not zero, or the loops of all workgroups have ended.
-    fn spin_on(&self, flag: &Buffer, workgroups: u32, signals: &[&Semaphore]) {
-        let bindings = [BufferRef::whole(flag)];
+        let bindings = [BufferRef::whole(&self.buffer)];
         let signals: Vec<_> = signals.iter().map(|it| it.at(1)).collect();
         let dispatch: Dispatch<Live<'_>> = Dispatch {
             executable: &self.executable,
             function: 0,
             workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
+            workgroup_count: WorkgroupCount::Static([100, 1, 1]),
             dynamic_local_memory: 0,
             constants: &[],
             bindings: &bindings[..],
@@ -180,8 +176,8 @@ fn a_released_device_takes_no_work() {
 #[test]
 fn outstanding_submissions_are_limited() {
     let fixture = Fixture::new(VulkanOptions::default());
-    let (busy, timeline) = (fixture.semaphore(), fixture.semaphore());
-    fixture.spin(&[&busy]);
+    let timeline = fixture.semaphore();
+    let blocker = fixture.core.block_queue();
     let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
     let mut most = 0;
     for value in 0..3000 {
@@ -190,6 +186,7 @@ fn outstanding_submissions_are_limited() {
         most = most.max(fixture.core.state.lock().executing);
     }
     assert!((OUTSTANDING_LIMIT / 2..=OUTSTANDING_LIMIT).contains(&most), "{most}");
+    drop(blocker);
     timeline.wait(3000, LONG).unwrap();
 }
 
@@ -197,17 +194,9 @@ fn outstanding_submissions_are_limited() {
 #[test]
 fn a_thread_that_submits_is_not_blocked_by_what_executes() {
     let fixture = Fixture::new(VulkanOptions::default());
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_PERSISTENT,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        ..BufferParams::default()
-    };
-    let flag = fixture.device.allocate_buffer(params, 64).unwrap();
-    flag.write(0, &[0; 64]).unwrap();
-    let mapping = flag.map_persistent(MemoryAccess::WRITE, 0, 64).unwrap();
     let (busy, timeline, rest) = (fixture.semaphore(), fixture.semaphore(), fixture.semaphore());
-    // On llvmpipe the kernel ends by itself, after many seconds.
-    fixture.spin_on(&flag, 4000, &[&busy]);
+    let blocker = fixture.core.block_queue();
+    fixture.fill(&busy).unwrap();
     let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
     let count = 2 * OUTSTANDING_LIMIT as u64 + 100;
     for value in 0..count {
@@ -219,14 +208,13 @@ fn a_thread_that_submits_is_not_blocked_by_what_executes() {
     let state = fixture.core.state.lock();
     let (executing, kept) = (state.executing, state.backlog.len());
     drop(state);
-    assert!(busy.query().unwrap() == 0, "the kernel still executes");
+    assert!(busy.query().unwrap() == 0, "nothing has executed");
     assert!(executing <= OUTSTANDING_LIMIT && kept > 0, "{executing} {kept}");
     // The host is never held up by barriers that wait for nothing.
     let free = fixture.semaphore();
     queue.signal(&[free.at(1)]).barrier(0).unwrap();
-    free.wait(1, Some(Duration::from_millis(100))).unwrap();
-    mapping.write(0, &[1]).unwrap();
-    mapping.flush(0, 64).unwrap();
+    free.wait(1, LONG).unwrap();
+    drop(blocker);
     timeline.wait(count, LONG).unwrap();
     rest.wait(count, LONG).unwrap();
     let state = fixture.core.state.lock();
@@ -237,14 +225,20 @@ fn a_thread_that_submits_is_not_blocked_by_what_executes() {
 fn what_is_kept_fails_with_the_device_and_completes_when_it_is_released() {
     for is_lost in [true, false] {
         let fixture = Fixture::new(VulkanOptions::default());
-        let (busy, done) = (fixture.semaphore(), fixture.semaphore());
-        fixture.spin(&[&busy]);
+        let done = fixture.semaphore();
+        let (blocker, core) = (fixture.core.block_queue(), fixture.core.clone());
         let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
         let count = OUTSTANDING_LIMIT as u64 + 10;
         for value in 0..count {
             queue.signal(&[done.at(value + 1)]).fill(&fixture.buffer, &[2], 0).unwrap();
         }
         assert!(fixture.core.has_backlog());
+        let releaser = thread::spawn(move || {
+            while core.gpu().loss().is_none() && !core.state.lock().is_closed {
+                thread::sleep(Duration::from_millis(1));
+            }
+            drop(blocker);
+        });
         if is_lost {
             fixture.core.lose(Error::new(StatusCode::Aborted, "a test"));
             assert_eq!(done.wait(count, LONG).unwrap_err().code(), StatusCode::Aborted);
@@ -252,7 +246,45 @@ fn what_is_kept_fails_with_the_device_and_completes_when_it_is_released() {
             drop(fixture);
             done.wait(count, LONG).unwrap();
         }
+        releaser.join().unwrap();
     }
+}
+
+/// Entries may all be settled while those that were kept are still to be issued: these have a timeout, too.
+#[test]
+fn the_watchdog_outlives_what_is_kept_when_the_device_is_released() {
+    let fixture = Fixture::new(VulkanOptions::default());
+    let mut state = fixture.core.state.lock();
+    assert!(state.is_done());
+    (state.is_issuing, state.is_closed) = (true, true);
+    drop(state);
+    let core = fixture.core.clone();
+    let watchdog = thread::spawn(move || core.guard(Duration::from_secs(60)));
+    thread::sleep(Duration::from_millis(100));
+    assert!(!watchdog.is_finished());
+    fixture.core.state.lock().is_issuing = false;
+    watchdog.join().unwrap();
+}
+
+#[test]
+fn a_callback_may_release_a_device_with_a_watchdog_while_it_executes() {
+    let timeout = Some(Duration::from_secs(60));
+    let fixture = Fixture::new(VulkanOptions { timeout, ..VulkanOptions::default() });
+    let (released, busy) = (fixture.semaphore(), fixture.semaphore());
+    let (sender, receiver) = mpsc::channel::<Device>();
+    let queue = fixture.device.queue(QUEUE_AFFINITY_ANY);
+    // No thread waits for it, so that the device's own runs it.
+    let release = move |_| drop(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
+    released.on_reached(1, Box::new(release)).detach();
+    queue.signal(&[released.at(1)]).fill(&fixture.buffer, &[0], 0).unwrap();
+    fixture.spin(&[&busy]);
+    let Fixture { device, core, executable, buffer } = fixture;
+    drop((core, executable, buffer));
+    sender.send(device).unwrap();
+    // Its own thread settles it, and no other.
+    let (done, outcome) = mpsc::channel();
+    busy.on_reached(1, Box::new(move |reached| done.send(reached).unwrap())).detach();
+    outcome.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
 }
 
 #[test]

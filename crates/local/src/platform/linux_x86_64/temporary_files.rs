@@ -6,33 +6,33 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The list grows at its front and never shrinks; places are used again.
-static FIRST: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+/// The list grows at its front and never shrinks; slots are used again.
+static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 
-struct Place {
+struct Slot {
     /// A string of [`CString::into_raw`], or null. What takes it out owns it.
     path: AtomicPtr<c_char>,
-    /// Constant once the place is in the list.
-    next: AtomicPtr<Place>,
+    /// Constant once the slot is in the list.
+    next: AtomicPtr<Slot>,
 }
 
 /// A file that [`exit_now`](super::exit_now) removes while this lives.
 pub(crate) struct RemovedFile {
     /// `None` for a path that the system could not open either.
-    place: Option<&'static Place>,
+    slot: Option<&'static Slot>,
 }
 
 impl RemovedFile {
     pub(crate) fn new(path: &Path) -> Self {
         let path = CString::new(path.as_os_str().as_bytes()).ok();
-        Self { place: path.map(|path| place(path.into_raw())) }
+        Self { slot: path.map(|path| slot(path.into_raw())) }
     }
 }
 
 impl Drop for RemovedFile {
     fn drop(&mut self) {
-        let Some(place) = self.place else { return };
-        let path = place.path.swap(ptr::null_mut(), Ordering::AcqRel);
+        let Some(slot) = self.slot else { return };
+        let path = slot.path.swap(ptr::null_mut(), Ordering::AcqRel);
         if !path.is_null() {
             // SAFETY: it was made by `into_raw`, and only this exchange has returned it.
             drop(unsafe { CString::from_raw(path) });
@@ -40,38 +40,38 @@ impl Drop for RemovedFile {
     }
 }
 
-/// Puts a path into a place that is free, or into a new one.
-fn place(path: *mut c_char) -> &'static Place {
-    let free = places().find(|place| {
-        let taken = place.path.compare_exchange(ptr::null_mut(), path, Ordering::AcqRel, Ordering::Relaxed);
+/// Puts a path into a slot that is free, or into a new one.
+fn slot(path: *mut c_char) -> &'static Slot {
+    let free = slots().find(|slot| {
+        let taken = slot.path.compare_exchange(ptr::null_mut(), path, Ordering::AcqRel, Ordering::Relaxed);
         taken.is_ok()
     });
     free.unwrap_or_else(|| {
-        let place: &'static Place =
-            Box::leak(Box::new(Place { path: AtomicPtr::new(path), next: AtomicPtr::default() }));
+        let slot: &'static Slot =
+            Box::leak(Box::new(Slot { path: AtomicPtr::new(path), next: AtomicPtr::default() }));
         let mut first = FIRST.load(Ordering::Acquire);
         loop {
-            place.next.store(first, Ordering::Relaxed);
-            let new = ptr::from_ref(place).cast_mut();
+            slot.next.store(first, Ordering::Relaxed);
+            let new = ptr::from_ref(slot).cast_mut();
             match FIRST.compare_exchange_weak(first, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return place,
+                Ok(_) => return slot,
                 Err(now) => first = now,
             }
         }
     })
 }
 
-/// The places of the list; async-signal-safe.
-fn places() -> impl Iterator<Item = &'static Place> {
-    // SAFETY: pointers of the list are null or to a place that was leaked, and is never accessed mutably.
-    let next = |place: &AtomicPtr<Place>| unsafe { place.load(Ordering::Acquire).as_ref() };
-    std::iter::successors(next(&FIRST), move |place| next(&place.next))
+/// The slots of the list; async-signal-safe.
+fn slots() -> impl Iterator<Item = &'static Slot> {
+    // SAFETY: pointers of the list are null or to a slot that was leaked, and is never accessed mutably.
+    let next = |slot: &AtomicPtr<Slot>| unsafe { slot.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(next(&FIRST), move |slot| next(&slot.next))
 }
 
 /// Removes the files; async-signal-safe.
 pub(super) fn remove_files() {
-    for place in places() {
-        let path = place.path.swap(ptr::null_mut(), Ordering::AcqRel);
+    for slot in slots() {
+        let path = slot.path.swap(ptr::null_mut(), Ordering::AcqRel);
         if !path.is_null() {
             // SAFETY: the string is complete, and only this exchange has returned it, so that no other thread frees it. It is not freed here:
             // the allocator may be in use by the thread that was interrupted.
@@ -89,7 +89,7 @@ mod tests {
         let work = || {
             for number in 0..200 {
                 let file = RemovedFile::new(Path::new(&format!("no/such/file/{number}")));
-                assert!(file.place.is_some_and(|it| !it.path.load(Ordering::Relaxed).is_null()));
+                assert!(file.slot.is_some_and(|it| !it.path.load(Ordering::Relaxed).is_null()));
             }
         };
         std::thread::scope(|scope| {
@@ -97,8 +97,8 @@ mod tests {
                 scope.spawn(work);
             }
         });
-        assert!((1..=8).contains(&places().count()));
-        assert!(places().all(|place| place.path.load(Ordering::Relaxed).is_null()));
-        assert!(RemovedFile::new(Path::new("a\0b")).place.is_none());
+        assert!((1..=8).contains(&slots().count()));
+        assert!(slots().all(|slot| slot.path.load(Ordering::Relaxed).is_null()));
+        assert!(RemovedFile::new(Path::new("a\0b")).slot.is_none());
     }
 }
