@@ -483,8 +483,8 @@ impl ProfileSink for Sink {
     ) {
         *self.commands.lock().unwrap() += commands.len();
     }
-    fn keeps_submissions(&self, _kept: KeptSubmissions) {}
-    fn has_kept(&self, _submissions: usize, _relationships: usize) {}
+    fn session_begins(&self, _kept: KeptSubmissions) {}
+    fn submissions_kept(&self, _submissions: usize, _relationships: usize) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, fail, print, run};
+use crate::common::{Scratch, capture, fail, fixture, print, run};
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
 
@@ -386,5 +386,21 @@ fn a_full_directory_for_temporary_files_is_not_blamed_on_the_source() {
         let ran = crate::common::ran(tool.env("CC", format!("sh {script}")).output().unwrap());
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert!(ran.stderr.contains(message) && ran.stderr.contains(advice), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_stub_of_a_kernel_for_vulkan_names_a_slice() {
+    const ABS: &str = "abs_dispatch_0_elementwise";
+    let scratch = Scratch::new();
+    let capture = fixture("vulkan/captures/simple_abs.abs.ireereplay");
+    let text = stub(&["--no_run"], ABS, &capture, &scratch.path("kernel.c"));
+    for command in [
+        format!(
+            "rehal slice --device=vulkan --function={ABS} simple_abs.abs.ireereplay -o dispatch.ireereplay"
+        ),
+        format!("--device=local-task --replay_executable_substitution={ABS}=kernel.c dispatch.ireereplay"),
+    ] {
+        assert!(text.contains(&command), "{command} is not in\n{text}");
     }
 }

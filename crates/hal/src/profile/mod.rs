@@ -126,10 +126,10 @@ pub trait ProfileSink: Send + Sync {
 
     /// The session begins: until it ends, submissions that were ready when they were submitted may be in `kept` instead of being
     /// reported.
-    fn keeps_submissions(&self, kept: KeptSubmissions);
+    fn session_begins(&self, kept: KeptSubmissions);
 
     /// So many submissions are kept, with so many timepoints and replayed records. They may be taken now.
-    fn has_kept(&self, submissions: usize, relationships: usize);
+    fn submissions_kept(&self, submissions: usize, relationships: usize);
 
     /// A submission that is ready to execute.
     fn queue_event(&self, event: &QueueEvent<'_>);

@@ -51,8 +51,8 @@ struct Active {
     kept: SubmissionLog,
 }
 
-/// Where a sink takes the submissions of a session that [`Profiler::submission`] reports at once. They are kept under the lock under
-/// which the session is found, so that an event takes one lock.
+/// Where a sink takes the submissions of a session of which only the queue event is wanted. They are kept under the lock under which the
+/// session is found, so that an event takes one lock.
 pub struct KeptSubmissions {
     active: Arc<Mutex<Option<Active>>>,
     session_id: u64,
@@ -124,7 +124,7 @@ impl Profiler {
         let session = Arc::new(ProfileSession { request, id, selected: Mutex::default() });
         *active = Some(Active { session, last_submission: 0, kept: SubmissionLog::default() });
         drop(active);
-        sink.keeps_submissions(KeptSubmissions { active: self.active.clone(), session_id: id });
+        sink.session_begins(KeptSubmissions { active: self.active.clone(), session_id: id });
         self.data.store(data, Ordering::Release);
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Profiler {
     /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
     /// describes what it executes and returns the number of commands.
     ///
-    /// If it `is_ready`, and the session reports nothing else of it, its event is reported at once, and it is `None`.
+    /// If it `is_ready`, and the session reports nothing else of it, its event is reported or kept, and it is `None`.
     #[inline]
     pub fn submission(
         &self,
@@ -182,7 +182,7 @@ impl Profiler {
             if count.is_multiple_of(KEPT_CHECK) {
                 let session = active.session.clone();
                 drop(lock);
-                session.sink().has_kept(count, relationships);
+                session.sink().submissions_kept(count, relationships);
             }
             return Ok(None);
         }

@@ -363,11 +363,11 @@ impl ProfileSink for DeviceSink {
         self.bound(pending);
     }
 
-    fn keeps_submissions(&self, kept: KeptSubmissions) {
+    fn session_begins(&self, kept: KeptSubmissions) {
         *self.kept.lock() = Some(kept);
     }
 
-    fn has_kept(&self, submissions: usize, relationships: usize) {
+    fn submissions_kept(&self, submissions: usize, relationships: usize) {
         self.bound_size(submission_bytes(submissions, relationships));
     }
 

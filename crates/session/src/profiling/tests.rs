@@ -271,11 +271,11 @@ struct Idle {
 }
 
 impl ProfileSink for Idle {
-    fn keeps_submissions(&self, kept: KeptSubmissions) {
+    fn session_begins(&self, kept: KeptSubmissions) {
         *self.kept.lock() = Some(kept);
     }
 
-    fn has_kept(&self, _submissions: usize, _relationships: usize) {}
+    fn submissions_kept(&self, _submissions: usize, _relationships: usize) {}
 
     fn queue_event(&self, event: &QueueEvent<'_>) {
         self.reported.lock().push(event.signals[0].value);

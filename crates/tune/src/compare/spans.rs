@@ -125,9 +125,9 @@ impl ProfileSink for Spans {
 
     fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
 
-    fn keeps_submissions(&self, _kept: KeptSubmissions) {}
+    fn session_begins(&self, _kept: KeptSubmissions) {}
 
-    fn has_kept(&self, _submissions: usize, _relationships: usize) {}
+    fn submissions_kept(&self, _submissions: usize, _relationships: usize) {}
 
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
 

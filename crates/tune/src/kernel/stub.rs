@@ -30,11 +30,21 @@ impl ObservedKernel {
         let [x, y, z] = self.function.workgroup_size;
         let item = Item::of(self);
         let (parameters, parameters_field) = parameters(language, &self.function);
-        let values = [
-            ("NAME", comment(name)),
+        let names = [
             ("FILE", word(&file.file_name().unwrap_or_default().to_string_lossy(), "KERNEL")),
             ("SELECTOR", self.selector()),
+            ("FUNCTION", word(name, "NAME")),
             ("CAPTURE", word(&capture.to_string_lossy(), "CAPTURE.ireereplay")),
+        ];
+        let replay = if self.format.starts_with("vulkan-") {
+            include_str!("replay.gpu.in")
+        } else {
+            include_str!("replay.cpu.in")
+        };
+        let values = [
+            ("NAME", comment(name)),
+            ("FILE", names[0].1.clone()),
+            ("REPLAY", fill(replay, &names)),
             ("OBSERVED", self.observed()),
             ("SPECIALIZATION", numbers(&self.specialization_constants)),
             ("SPECIALIZATION_COUNT", self.specialization_constants.len().to_string()),
