@@ -337,6 +337,20 @@ fn a_kernel_that_crashes_is_recorded_without_its_output() {
 }
 
 #[test]
+fn a_replay_that_crashes_has_its_kernel_recorded() {
+    let scratch = Scratch::new();
+    let path = capture("crash.divide-by-zero.local-sync");
+    for tool in [&["rehal", "run"][..], &["iree-run-replay"]] {
+        let directory = scratch.path(tool[0]);
+        let flag = format!("--rehal_kernel_record_dir={}", directory.display());
+        let words = [tool, &["--device=local-sync", "--rehal_kernel_record", &flag, &path]].concat();
+        let crashed = run(&words);
+        assert_eq!(crashed.status, Some(86), "{crashed:?}");
+        assert!(read(&only(&directory))["Files"]["RecordOutput"].is_null());
+    }
+}
+
+#[test]
 fn a_report_that_cannot_be_printed_is_not_blamed_on_the_memory_size() {
     let scratch = Scratch::new();
     let mut tool = command("rehal");
