@@ -160,13 +160,17 @@ impl Recording {
 
     /// Records and reports the kernels that `add` adds; returns their number.
     fn record_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<usize> {
+        let records = self.add_all(add)?;
+        self.report.write(&self.directory, &records)?;
+        Ok(records.kernels.len())
+    }
+
+    fn add_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<KernelRecords> {
         interrupts::remove_temporary_directories();
         self.check()?;
         let mut recording = self.explain(KernelRecording::begin(&self.directory, &self.options()))?;
         self.explain(add(&mut recording))?;
-        let records = recording.finish();
-        self.explain(self.report.write(&self.directory, &records))?;
-        Ok(records.kernels.len())
+        Ok(recording.finish())
     }
 
     fn options(&self) -> KernelRecordOptions {
@@ -205,11 +209,30 @@ impl Recording {
         this.record(&replay()?, &kernels).map(drop)
     }
 
+    /// Records the kernels of a replay that the tool runs next: a kernel that crashes then would end the process before it is
+    /// recorded.
+    pub(crate) fn before<'r>(this: Option<&'r Self>, replay: &Replay) -> RecordedFirst<'r> {
+        let record =
+            |it: &'r Self| (it, it.add_all(|recording| recording.add(replay, &KernelOptions::default())));
+        RecordedFirst(this.map(record))
+    }
+
     /// As [`Recording::record`], after a replay with this outcome, whose error counts.
     pub(crate) fn after(this: Option<&Self>, replay: &Replay, outcome: Result<()>) -> Result<()> {
         let Some(this) = this else { return outcome };
         // A replay that ended early has kernels too.
         first(outcome, this.record(replay, &KernelOptions::default()).map(drop))
+    }
+}
+
+/// The outcome of [`Recording::before`].
+pub(crate) struct RecordedFirst<'r>(Option<(&'r Recording, Result<KernelRecords>)>);
+
+impl RecordedFirst<'_> {
+    /// Reports the kernels after a run with this outcome, whose error counts.
+    pub(crate) fn report(self, outcome: Result<()>) -> Result<()> {
+        let Some((recording, records)) = self.0 else { return outcome };
+        first(outcome, records.and_then(|it| recording.report.write(&recording.directory, &it)))
     }
 }
 

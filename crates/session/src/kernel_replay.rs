@@ -40,6 +40,7 @@ pub struct KernelReplay {
     input: File,
     memory: Buffer,
     launches: Launches,
+    workgroup_count: [u32; 3],
 }
 
 impl KernelFiles {
@@ -187,7 +188,12 @@ impl KernelReplay {
             |it: &rehal_tune::DescribedBinding| LaunchBinding::range(memory.clone(), it.offset, it.length);
         arguments.bindings = descriptor.bindings.iter().map(binding).collect();
         let launches = executable.launches(&arguments, 1)?;
-        Ok(Self { files, input, memory, launches })
+        Ok(Self { files, input, memory, launches, workgroup_count: teams })
+    }
+
+    /// The number of workgroups that it launches.
+    pub fn workgroup_count(&self) -> [u32; 3] {
+        self.workgroup_count
     }
 
     /// The files of the kernel.
@@ -276,18 +282,18 @@ fn changed(what: &str, recorded: [u32; 3], total: u64, given: &[u32], limits: [u
     };
     let count = KernelDescriptor::teams(chosen);
     let [least, most] = limits;
+    let advice = match what {
+        "threads" => "the workgroup size of an executable is fixed when it is compiled",
+        _ => "more workgroups than were recorded access memory outside of their bindings",
+    };
     if least > 0 && !(least..=most).contains(&count) {
         let message =
             format!("number of {what} ({count}) is out of the allowed limits (min,max: {least},{most})");
-        return Err(Error::out_of_range(message).advise(match what {
-            "threads" => "the workgroup size of an executable for CPUs is fixed when it is compiled",
-            _ => "more workgroups than were recorded access memory outside of their bindings",
-        }));
+        return Err(Error::out_of_range(message).advise(advice));
     }
     if least > 0 && (0..3).any(|axis| chosen[axis] > recorded[axis].max(1)) {
         let message = format!("number of {what} ({shown}) exceeds the recorded {x},{y},{z} in one dimension");
-        return Err(Error::out_of_range(message)
-            .advise("more workgroups than were recorded access memory outside of their bindings"));
+        return Err(Error::out_of_range(message).advise(advice));
     }
     Ok(chosen)
 }

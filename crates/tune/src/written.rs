@@ -211,6 +211,11 @@ impl Contents {
     }
 }
 
+/// Number of bytes that differ, of ranges of the same length.
+pub(crate) fn different_bytes(one: &[u8], other: &[u8]) -> u64 {
+    one.iter().zip(other).filter(|(one, other)| one != other).count() as u64
+}
+
 /// The bytes of a range of `bytes`.
 pub(crate) fn part(bytes: &[u8], range: Range) -> &[u8] {
     &bytes[range.offset as usize..][..range.length as usize]

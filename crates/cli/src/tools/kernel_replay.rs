@@ -181,7 +181,7 @@ fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition:
     let descriptor = replay.files().descriptor();
     let mut text =
         format!("{PREFIX} Replay done, device memory differs from the record in repetition {repetition}\n");
-    let [x, y, z] = descriptor.workgroup_count;
+    let [x, y, z] = replay.workgroup_count();
     let _ = writeln!(text, "kernel: {}, {x}x{y}x{z} workgroups", escaped(&descriptor.name));
     for it in differences {
         let (first, last) = (it.different.offset, it.different.end() - 1);

@@ -236,11 +236,15 @@ fn check_directory(flags: &Flags) -> Result<()> {
     }
 }
 
-/// Adds what the command printed, if the check fails for the capture itself.
+/// Adds what the command printed or what was measured, if the check fails for the capture itself.
 fn explained(error: Error, checks: &Checks) -> Error {
     let known = advice::of(&error);
     if known.is_some() {
         return error;
+    }
+    let is_check = error.message() == "the check fails for the capture itself";
+    if let (true, Some((why, advice))) = (is_check, checks.too_fast()) {
+        return Error::failed_precondition(format!("{}: {why}", error.message())).advise(advice);
     }
     let is_check = error.message().starts_with("the check fails");
     match (is_check, checks.printed()) {

@@ -141,6 +141,7 @@ fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn W
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
     let reader_left = ReaderLeft::default();
     let mut reads = options
@@ -177,7 +178,7 @@ fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn W
         Err(_) if reader_left.get() && !has_ledger => Ok(()),
         outcome => outcome,
     };
-    kernel_recording::Recording::after(options.kernels.as_ref(), &replay, outcome)
+    recorded.report(outcome)
 }
 
 /// Notes operations that had failed at capture, as they are skipped.

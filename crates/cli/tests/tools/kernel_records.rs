@@ -225,6 +225,7 @@ fn numbers_of_workgroups_and_devices() {
     assert_eq!(fewer.status, Some(2), "{fewer:?}");
     // Rows of 10 numbers: the first three are computed.
     assert!(fewer.stdout.contains("element 30:"), "{fewer:?}");
+    assert!(fewer.stdout.contains(", 3x1x1 workgroups\n"), "{fewer:?}");
     let stderr = refused(&["--num_teams=9"], &path);
     assert!(stderr.contains("number of teams (9) is out of the allowed limits (min,max: 1,8)"), "{stderr}");
     let stderr = refused(&["--num_threads=64"], &path);
@@ -232,7 +233,7 @@ fn numbers_of_workgroups_and_devices() {
         stderr.contains("number of threads (64) is out of the allowed limits (min,max: 1,1)"),
         "{stderr}"
     );
-    assert!(stderr.contains("fixed when it is compiled"), "{stderr}");
+    assert!(stderr.contains("fixed when it is compiled") && !stderr.contains("CPU"), "{stderr}");
     for wrong in
         ["--num_teams=x", "--num_teams=1,2,3,4", "--num_teams=-1", "--repetitions=0", "--device_id=-1"]
     {
@@ -333,6 +334,33 @@ fn a_kernel_that_crashes_is_recorded_without_its_output() {
         replayed.stderr.contains("crashed with SIGFPE") && replayed.stderr.contains(".image"),
         "{replayed:?}"
     );
+}
+
+#[test]
+fn a_replay_that_crashes_has_its_kernel_recorded() {
+    let scratch = Scratch::new();
+    let path = capture("crash.divide-by-zero.local-sync");
+    for tool in [&["rehal", "run"][..], &["iree-run-replay"]] {
+        let directory = scratch.path(tool[0]);
+        let flag = format!("--rehal_kernel_record_dir={}", directory.display());
+        let words = [tool, &["--device=local-sync", "--rehal_kernel_record", &flag, &path]].concat();
+        let crashed = run(&words);
+        assert_eq!(crashed.status, Some(86), "{crashed:?}");
+        assert!(read(&only(&directory))["Files"]["RecordOutput"].is_null());
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_printed_is_not_blamed_on_the_memory_size() {
+    let scratch = Scratch::new();
+    let mut tool = command("rehal");
+    let flag = format!("--directory={}", scratch.path("kernels").display());
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    tool.args(["kernel", "record", "--report", "--device=local-sync", &flag]);
+    let ran = tool.arg(capture("add4.add.local-sync")).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("standard output") && !stderr.contains("memory_size"), "{stderr}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `rehal kernels`: the lists, and what is exported.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use crate::common::{Scratch, capture, command, fail, fixture, print};
@@ -128,6 +129,53 @@ fn an_export_without_kernels_is_an_error() {
     assert!(stderr.contains("no kernel to export"), "{stderr}");
     assert!(stderr.contains("--function") && !directory.exists(), "{stderr}");
     assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_export_whose_kernel_crashes_leaves_nothing() {
+    let scratch = Scratch::new();
+    let parent = scratch.path("exports");
+    std::fs::create_dir(&parent).unwrap();
+    for (name, device) in
+        [("crash.divide-by-zero.local-sync", "local-sync"), ("crash.gather-outside.local-sync", "local-task")]
+    {
+        let export = format!("--export={}", parent.join("kernels").display());
+        let mut tool = command("rehal");
+        let tool = tool.args(["kernels", &format!("--device={device}"), &export, &capture(name)]);
+        assert_eq!(tool.output().unwrap().status.code(), Some(86), "{name}");
+        assert_eq!(std::fs::read_dir(&parent).unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn an_interrupted_export_is_complete_or_absent() {
+    let scratch = Scratch::new();
+    let parent = scratch.path("exports");
+    std::fs::create_dir(&parent).unwrap();
+    let directory = parent.join("kernels");
+    let export = format!("--export={}", directory.display());
+    let path = capture("mlp.mlp.local-sync");
+    let mut interrupted = 0;
+    for number in 0..40 {
+        let mut tool = command("rehal");
+        let tool = tool.args(["kernels", "--device=local-sync", &export, &path]);
+        let mut tool = tool.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
+        while is_empty() && tool.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(250 * number));
+        let signal = ["-2", "-15"][number as usize % 2];
+        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        interrupted += usize::from(tool.wait().unwrap().signal().is_some());
+        if directory.exists() {
+            assert!(directory.join("index.json").exists(), "{number}");
+            std::fs::remove_dir_all(&directory).unwrap();
+        }
+        assert!(is_empty(), "{number}: {:?}", std::fs::read_dir(&parent).unwrap().collect::<Vec<_>>());
+    }
+    assert!(interrupted > 0);
 }
 
 #[test]

@@ -163,8 +163,11 @@ fn slowness_is_measured() {
         // Without the kernel, nothing of it is slow.
         let ran = reduce(&scratch, &[&slow[..], words].concat(), name);
         assert_eq!(ran.status, Some(1), "{ran:?}");
-        assert!(ran.stderr.contains("the check fails for the capture itself"), "{ran:?}");
+        assert!(ran.stderr.contains("the check fails for the capture itself: it takes "), "{ran:?}");
+        assert!(ran.stderr.contains("s, and at least 20.0 ms is required"), "{ran:?}");
     }
+    let ran = reduce(&scratch, &[&slow[..], &["--function=none"]].concat(), name);
+    assert!(ran.stderr.contains("itself: it has no dispatch of such a function"), "{ran:?}");
     let ran = reduce(&scratch, &["--check=slow", "--slower_than=24h"], "mlp.mlp.local-sync");
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.contains("the check fails for the capture itself"), "{ran:?}");
@@ -211,6 +214,7 @@ fn commands_that_fail_or_hang_or_do_not_exist() {
     assert!(
         fails(&["--check=false"]).contains("the check fails for the capture itself: it exited with status 1")
     );
+    assert!(!fails(&["--check=false"]).contains("\n\n"));
     let printing = fails(&["--check=echo 'the reason' >&2; exit 7; : {}"]);
     assert!(printing.contains("it exited with status 7\nthe reason"), "{printing}");
     assert!(fails(&["--check=/no/such/program"]).contains("starting '/no/such/program' for a check"));

@@ -7,7 +7,7 @@
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
-//! report. Temporary files of results are removed ([`RemovedOnCrash`]).
+//! report. Temporary files and directories of results are removed ([`RemovedOnCrash`]).
 
 mod instruction;
 mod report;
@@ -37,14 +37,19 @@ pub fn install() {
     platform::install_fault_handler(report::report);
 }
 
-/// A file that the guard removes when it ends the process, for as long as this lives: a temporary file of a result that is then
-/// never complete.
+/// A file or directory that the guard removes when it ends the process, for as long as this lives: a temporary one of a result that
+/// is then never complete.
 pub struct RemovedOnCrash(#[expect(dead_code, reason = "dropped with it")] platform::RemovedFile);
 
 impl RemovedOnCrash {
     /// For the file at `path`, which need not exist yet.
     pub fn new(path: &Path) -> Self {
         Self(platform::RemovedFile::new(path))
+    }
+
+    /// For the directory at `path` with all files and directories that it then contains, at most 8 levels deep. Need not exist yet.
+    pub fn directory(path: &Path) -> Self {
+        Self(platform::RemovedFile::directory(path))
     }
 }
 

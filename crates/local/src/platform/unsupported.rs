@@ -182,6 +182,10 @@ impl RemovedFile {
     pub(crate) fn new(_path: &std::path::Path) -> Self {
         Self
     }
+
+    pub(crate) fn directory(_path: &std::path::Path) -> Self {
+        Self
+    }
 }
 
 pub(crate) enum WatchedPages {}

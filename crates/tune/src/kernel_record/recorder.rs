@@ -333,7 +333,7 @@ fn describe(
         allocation_address: 0,
         allocation_bytes: layout.total_bytes,
         teams_limits: [1, teams.max(1)],
-        // The size is compiled into executables for CPUs.
+        // The size is compiled into executables.
         threads_limits: [threads; 2],
         arg_ptrs: values.collect(),
         arg_offsets: offsets.collect(),

@@ -9,7 +9,7 @@ use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::screen::Screen;
 use super::{Outcome, Place, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use crate::ledger::{Entries, digest};
-use crate::written::{Written, WrittenBinding, part, read, without};
+use crate::written::{Written, WrittenBinding, different_bytes, part, read, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
@@ -298,14 +298,19 @@ impl<'l> Against<'l> {
     ) -> Result<Verdict> {
         let pieces = range.map_or(&[][..], |range| &range.pieces);
         let unexpected = without(&binding.changes, pieces.iter().map(|piece| piece.range));
+        let before: Vec<Vec<u8>> = unexpected.iter().map(|range| binding.before(*range)).collect();
+        // Changes are known in units of several bytes.
+        let changed_bytes = unexpected
+            .iter()
+            .zip(&before)
+            .map(|(range, before)| different_bytes(before, part(binding.after(), *range)));
         let mut evidence = Evidence {
-            unexpected_bytes: unexpected.iter().map(|it| it.length).sum(),
+            unexpected_bytes: changed_bytes.sum(),
             expected: range.and_then(|range| range.summary),
             summarized: pieces.iter().map(|piece| piece.range).collect(),
             ..Evidence::default()
         };
         add_pieces(&mut evidence, range, binding.after());
-        let before: Vec<Vec<u8>> = unexpected.iter().map(|range| binding.before(*range)).collect();
         evidence.known.extend(unexpected.iter().zip(&before).map(|(range, before)| Known {
             offset: range.offset,
             expected: before,

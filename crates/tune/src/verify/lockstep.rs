@@ -8,7 +8,7 @@ use rehal_replay::{HostRead, Observer, Operation, Replay};
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
-use crate::written::{Written, WrittenBinding, part, without};
+use crate::written::{Written, WrittenBinding, different_bytes, part, without};
 
 /// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
 ///
@@ -259,8 +259,12 @@ impl Follower<'_> {
             (bytes != part(actual.after(), *range)).then_some((*range, bytes))
         });
         let differing: Vec<(Range, Vec<u8>)> = differing.collect();
-        let differs = |range: &&Range| differing.iter().any(|(it, _)| it == *range);
-        let unexpected_bytes = unexpected.iter().filter(differs).map(|range| range.length).sum();
+        // Changes are known in units of several bytes.
+        let unexpected_bytes = differing
+            .iter()
+            .filter(|(range, _)| unexpected.contains(range))
+            .map(|(range, bytes)| different_bytes(bytes, part(actual.after(), *range)))
+            .sum();
         let known = differing.iter().map(|(range, bytes)| Known {
             offset: range.offset,
             expected: bytes,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
-    Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+    RemovedOnCrash, Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
 };
 use serde_json::{Value, json};
 
@@ -58,8 +58,15 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
     Ok((kernels, commands))
 }
 
+/// A directory that a signal or a crash of a kernel removes as well.
+struct Temporary {
+    _directory: TemporaryDirectory,
+    /// Dropped after the directory is removed.
+    _removed_on_crash: RemovedOnCrash,
+}
+
 /// Creates a directory that gets its name when all files are complete.
-fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
+fn create(directory: &Path) -> Result<(Temporary, PathBuf)> {
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
             .advise("name another directory, or remove it"));
@@ -69,6 +76,8 @@ fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
     interrupts::remove_temporary_directories();
     let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");
+    let temporary =
+        Temporary { _removed_on_crash: RemovedOnCrash::directory(temporary.path()), _directory: temporary };
     std::fs::create_dir(&exported)
         .map_err(|error| creating(&format!("creating '{}'", exported.display()), &error))?;
     Ok((temporary, exported))

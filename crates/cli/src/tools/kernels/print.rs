@@ -83,12 +83,22 @@ fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
             share(kernels, kernel).map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
         row.splice(0..0, [share, time(time_ns as f64), time(time_ns as f64 / kernel.count as f64)]);
         let rate = match kernel.max_bytes_per_second() {
-            Ok(rate) => format!("<= {:.2} G", rate / 1e9),
+            Ok(bytes_per_second) => format!("<= {}", rate(bytes_per_second)),
             Err(reason) => reason.into(),
         };
         row.insert(RATE_COLUMN, rate);
     }
     row
+}
+
+/// A rate with the prefix that leaves digits of it.
+fn rate(bytes_per_second: f64) -> String {
+    // As many as are rounded to 0.01 of the next prefix.
+    match bytes_per_second {
+        it if it >= 5e6 => format!("{:.2} G", it / 1e9),
+        it if it >= 5e3 => format!("{:.2} M", it / 1e6),
+        it => format!("{:.2} k", it / 1e3),
+    }
 }
 
 /// The first constants, and how many more there are.
@@ -251,5 +261,16 @@ fn table(text: &mut String, rows: &[Vec<String>]) {
         }
         text.push_str(line.trim_end());
         text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_have_digits() {
+        let shown = [2.5e9, 1e7, 4e6, 7040.0, 1200.0].map(rate);
+        assert_eq!(shown, ["2.50 G", "0.01 G", "4.00 M", "0.01 M", "1.20 k"]);
     }
 }

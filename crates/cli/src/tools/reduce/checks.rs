@@ -66,6 +66,8 @@ pub(super) struct Checks {
     progress: Mutex<report::Progress>,
     /// What the first check of a command printed.
     printed: OnceLock<String>,
+    /// What the first check of slowness measured.
+    measured: OnceLock<Option<Duration>>,
     pub timeout_count: std::sync::atomic::AtomicU64,
 }
 
@@ -92,6 +94,7 @@ impl Checks {
             interrupted,
             progress: Mutex::new(report::Progress::default()),
             printed: OnceLock::new(),
+            measured: OnceLock::new(),
             timeout_count: Default::default(),
         };
         let capture = invocation.operand();
@@ -124,6 +127,28 @@ impl Checks {
     /// What the first check of a command printed, if it failed.
     pub(super) fn printed(&self) -> Option<&str> {
         self.printed.get().map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// Why the first check of slowness failed, and what to do.
+    pub(super) fn too_fast(&self) -> Option<(String, String)> {
+        let (Subject::Slow(threshold), Some(measured)) = (&self.subject, self.measured.get()) else {
+            return None;
+        };
+        let required = report::time(*threshold);
+        Some(match measured {
+            Some(time) if time.is_zero() => (
+                "it has no dispatch of such a function".into(),
+                "`rehal kernels` lists the functions: --function=GLOB".into(),
+            ),
+            Some(time) => (
+                format!("it takes {}, and at least {required} is required", report::time(*time)),
+                "give less than what it takes: --slower_than=TIME".into(),
+            ),
+            None => (
+                "its time could not be measured".into(),
+                "replay the capture with `rehal run`, or give it more time: --check_timeout=10m".into(),
+            ),
+        })
     }
 
     fn child(&self, request: &Request, capture: &Path) -> Result<Ended> {
@@ -216,8 +241,8 @@ impl Checks {
             let mut printed = [ended.stdout, ended.stderr].concat();
             let tail = printed.split_off(printed.len().saturating_sub(1000));
             let how = how(ended.end);
-            let printed = format!("it {how}\n{}", String::from_utf8_lossy(&tail).trim_end());
-            let _ = self.printed.set(printed);
+            let printed = format!("it {how}\n{}", String::from_utf8_lossy(&tail));
+            let _ = self.printed.set(printed.trim_end().to_string());
             let _ = self.first.set(begun.elapsed());
         }
         Ok(is_interesting)
@@ -242,10 +267,9 @@ impl ReduceHost for Checks {
             Subject::Slow(threshold) => {
                 let ended = self.child(&Request::Time, capture)?;
                 let times = child::times_of(&ended.stdout).filter(|times| !times.is_empty());
-                times.is_some_and(|times| {
-                    let low = stats::bootstrap(&times, stats::median).low;
-                    child::duration(low) >= *threshold
-                })
+                let low = times.map(|times| child::duration(stats::bootstrap(&times, stats::median).low));
+                let _ = self.measured.set(low);
+                low.is_some_and(|low| low >= *threshold)
             }
         };
         let _ = self.first.set(begun.elapsed());

@@ -1,6 +1,7 @@
-//! Files that are removed when the crash guard ends the process: a list that a signal handler can walk.
+//! Files and directories that are removed when the crash guard ends the process: a list that a signal handler can walk.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_int, c_long};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -10,13 +11,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 
 struct Slot {
-    /// A string of [`CString::into_raw`], or null. What takes it out owns it.
-    path: AtomicPtr<c_char>,
+    /// Of [`Box::into_raw`], or null. What takes it out owns it.
+    entry: AtomicPtr<Entry>,
     /// Constant once the slot is in the list.
     next: AtomicPtr<Slot>,
 }
 
-/// A file that [`exit_now`](super::exit_now) removes while this lives.
+struct Entry {
+    path: CString,
+    is_directory: bool,
+}
+
+/// A file, or a directory with all that it contains, that [`exit_now`](super::exit_now) removes while this lives.
 pub(crate) struct RemovedFile {
     /// `None` for a path that the system could not open either.
     slot: Option<&'static Slot>,
@@ -24,31 +30,39 @@ pub(crate) struct RemovedFile {
 
 impl RemovedFile {
     pub(crate) fn new(path: &Path) -> Self {
+        Self::of(path, false)
+    }
+
+    pub(crate) fn directory(path: &Path) -> Self {
+        Self::of(path, true)
+    }
+
+    fn of(path: &Path, is_directory: bool) -> Self {
         let path = CString::new(path.as_os_str().as_bytes()).ok();
-        Self { slot: path.map(|path| slot(path.into_raw())) }
+        Self { slot: path.map(|path| slot(Box::into_raw(Box::new(Entry { path, is_directory })))) }
     }
 }
 
 impl Drop for RemovedFile {
     fn drop(&mut self) {
         let Some(slot) = self.slot else { return };
-        let path = slot.path.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !path.is_null() {
+        let entry = slot.entry.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !entry.is_null() {
             // SAFETY: it was made by `into_raw`, and only this exchange has returned it.
-            drop(unsafe { CString::from_raw(path) });
+            drop(unsafe { Box::from_raw(entry) });
         }
     }
 }
 
-/// Puts a path into a slot that is free, or into a new one.
-fn slot(path: *mut c_char) -> &'static Slot {
+/// Puts an entry into a slot that is free, or into a new one.
+fn slot(entry: *mut Entry) -> &'static Slot {
     let free = slots().find(|slot| {
-        let taken = slot.path.compare_exchange(ptr::null_mut(), path, Ordering::AcqRel, Ordering::Relaxed);
+        let taken = slot.entry.compare_exchange(ptr::null_mut(), entry, Ordering::AcqRel, Ordering::Relaxed);
         taken.is_ok()
     });
     free.unwrap_or_else(|| {
         let slot: &'static Slot =
-            Box::leak(Box::new(Slot { path: AtomicPtr::new(path), next: AtomicPtr::default() }));
+            Box::leak(Box::new(Slot { entry: AtomicPtr::new(entry), next: AtomicPtr::default() }));
         let mut first = FIRST.load(Ordering::Acquire);
         loop {
             slot.next.store(first, Ordering::Relaxed);
@@ -68,16 +82,89 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
     std::iter::successors(next(&FIRST), move |slot| next(&slot.next))
 }
 
-/// Removes the files; async-signal-safe.
+/// Removes the files and directories; async-signal-safe.
 pub(super) fn remove_files() {
     for slot in slots() {
-        let path = slot.path.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !path.is_null() {
-            // SAFETY: the string is complete, and only this exchange has returned it, so that no other thread frees it. It is not freed here:
-            // the allocator may be in use by the thread that was interrupted.
-            unsafe { libc::unlink(path) };
+        let entry = slot.entry.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: it is null or complete, and only this exchange has returned it, so that no other thread frees it. It is not freed here:
+        // the allocator may be in use by the thread that was interrupted.
+        let _ = match unsafe { entry.as_ref() } {
+            Some(Entry { path, is_directory: true }) => remove_directory(libc::AT_FDCWD, path, MAX_DEPTH),
+            Some(Entry { path, .. }) => unlink(libc::AT_FDCWD, path, 0),
+            None => false,
+        };
+    }
+}
+
+/// Directories within each other that are removed.
+const MAX_DEPTH: usize = 8;
+/// Memory for names of a directory, on the stack of the handler for each of [`MAX_DEPTH`] directories.
+const NAMES_BYTES: usize = 2 << 10;
+
+/// Times that a directory is read: others may create files in it meanwhile.
+const MAX_PASSES: usize = 100;
+
+/// Removes a directory and what it contains; symbolic links are not followed. Whether it was removed. Async-signal-safe: readdir(3)
+/// would allocate.
+fn remove_directory(parent: c_int, name: &CStr, depth: usize) -> bool {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the name is a string.
+    let directory = unsafe { libc::openat(parent, name.as_ptr(), flags) };
+    if directory < 0 {
+        return false;
+    }
+    // Names may be skipped while others are removed: it is read until nothing more can be removed.
+    for _ in 0..MAX_PASSES {
+        if depth == 0 || !remove_contents(directory, depth - 1) {
+            break;
+        }
+        // SAFETY: it is open.
+        unsafe { libc::lseek(directory, 0, libc::SEEK_SET) };
+    }
+    // SAFETY: it is open, and not used after this.
+    unsafe { libc::close(directory) };
+    unlink(parent, name, libc::AT_REMOVEDIR)
+}
+
+/// Removes what a directory contains, from where it is read; whether anything was removed. The names are those that getdents64(2)
+/// writes (<https://man7.org/linux/man-pages/man2/getdents.2.html>).
+fn remove_contents(directory: c_int, depth: usize) -> bool {
+    let mut names = [0; NAMES_BYTES];
+    let mut has_removed = false;
+    loop {
+        // SAFETY: the buffer has that many bytes.
+        let length =
+            unsafe { libc::syscall(libc::SYS_getdents64, directory, names.as_mut_ptr(), NAMES_BYTES) };
+        // Negative for errors.
+        let Some(mut rest) = written(&names, length) else { return has_removed };
+        while let Some((name, next)) = first_name(rest) {
+            rest = next;
+            if name == c"." || name == c".." {
+                continue;
+            }
+            has_removed |= unlink(directory, name, 0) || remove_directory(directory, name, depth);
         }
     }
+}
+
+/// The entries that a call has written, unless there are none.
+fn written(names: &[u8], length: c_long) -> Option<&[u8]> {
+    usize::try_from(length).ok().filter(|length| *length > 0).and_then(|length| names.get(..length))
+}
+
+/// The name of the first entry, and the entries after it.
+fn first_name(entries: &[u8]) -> Option<(&CStr, &[u8])> {
+    const LENGTH: usize = mem::offset_of!(libc::dirent64, d_reclen);
+    const NAME: usize = mem::offset_of!(libc::dirent64, d_name);
+    let length = u16::from_ne_bytes(*entries.get(LENGTH..)?.first_chunk()?);
+    let (entry, rest) = entries.split_at_checked(usize::from(length))?;
+    Some((CStr::from_bytes_until_nul(entry.get(NAME..)?).ok()?, rest))
+}
+
+/// Whether the file, or the directory, was removed.
+fn unlink(parent: c_int, name: &CStr, flags: c_int) -> bool {
+    // SAFETY: the name is a string.
+    unsafe { libc::unlinkat(parent, name.as_ptr(), flags) == 0 }
 }
 
 #[cfg(test)]
@@ -89,7 +176,7 @@ mod tests {
         let work = || {
             for number in 0..200 {
                 let file = RemovedFile::new(Path::new(&format!("no/such/file/{number}")));
-                assert!(file.slot.is_some_and(|it| !it.path.load(Ordering::Relaxed).is_null()));
+                assert!(file.slot.is_some_and(|it| !it.entry.load(Ordering::Relaxed).is_null()));
             }
         };
         std::thread::scope(|scope| {
@@ -98,7 +185,33 @@ mod tests {
             }
         });
         assert!((1..=8).contains(&slots().count()));
-        assert!(slots().all(|slot| slot.path.load(Ordering::Relaxed).is_null()));
+        assert!(slots().all(|slot| slot.entry.load(Ordering::Relaxed).is_null()));
         assert!(RemovedFile::new(Path::new("a\0b")).slot.is_none());
+    }
+
+    #[test]
+    fn directories_are_removed_with_what_they_contain() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join("tree");
+        let inner = tree.join("a/b/c");
+        std::fs::create_dir_all(&inner).unwrap();
+        // More than one call returns.
+        for number in 0..500 {
+            std::fs::write(inner.join(format!("file of a kernel {number}")), "x").unwrap();
+        }
+        let kept = directory.path().join("kept");
+        std::fs::create_dir(&kept).unwrap();
+        std::fs::write(kept.join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(&kept, tree.join("link")).unwrap();
+        let path = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
+        remove_directory(libc::AT_FDCWD, &path(&tree), MAX_DEPTH);
+        assert!(!tree.exists());
+        assert!(kept.join("file").exists());
+        // Neither a link nor a file is a directory.
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&kept, &link).unwrap();
+        remove_directory(libc::AT_FDCWD, &path(&link), MAX_DEPTH);
+        remove_directory(libc::AT_FDCWD, &path(&kept.join("file")), MAX_DEPTH);
+        assert!(link.exists() && kept.join("file").exists());
     }
 }
