@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod kernel;
 mod kernel_record;
 mod ledger;
+mod new_memory;
 mod number_summary;
 mod redact;
 mod reduce;
@@ -55,6 +56,7 @@ pub use ledger::{
     DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
     LedgerWriter, Piece,
 };
+pub use new_memory::zero_new_memory;
 pub use number_summary::NumberSummary;
 pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};
 pub use reduce::{

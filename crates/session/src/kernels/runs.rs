@@ -7,14 +7,11 @@ use std::time::Instant;
 use rehal_base::{Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
-use rehal_tune::DispatchSpans;
+use rehal_tune::{DispatchSpans, zero_new_memory};
 
 use crate::CrashReports;
 
 use super::{Groups, Kernel, KernelTimes, Key, Seen, Traffic, bindings};
-
-/// Maximum number of bytes of a buffer to zero with one transfer.
-const ZEROED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// The times of all dispatches.
 pub(super) struct Measured {
@@ -121,15 +118,8 @@ impl Observer for Inspector<'_> {
         true
     }
 
-    /// Zeroes the buffer. Devices may return memory that still has the results of the replay that measured, which the same
-    /// results would not change.
     fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        let zeros = vec![0; usize::try_from(buffer.size()).unwrap_or(usize::MAX).min(ZEROED_AT_ONCE_BYTES)];
-        for offset in (0..buffer.size()).step_by(ZEROED_AT_ONCE_BYTES) {
-            let rest = usize::try_from(buffer.size() - offset).unwrap_or(usize::MAX);
-            transfer::write(buffer, offset, &zeros[..rest.min(zeros.len())])?;
-        }
-        Ok(())
+        zero_new_memory(buffer)
     }
 
     fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {

@@ -1,6 +1,7 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
+use rehal_hal::Buffer;
 use rehal_replay::{
     AccessKind, AccessedRange, CHANGE_BYTES, HostRead, Observer, Operation, Plan, RecordLocation, Replay,
 };
@@ -10,7 +11,7 @@ use super::screen::Screen;
 use super::{Outcome, Place, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use crate::ledger::{Entries, digest};
 use crate::written::{Written, WrittenBinding, different_bytes, part, read, without};
-use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
+use crate::{Entry, EntryKind, EntryRange, Ledger, Piece, zero_new_memory};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
 /// same runs.
@@ -398,6 +399,10 @@ fn kept_elements<'l>(piece: &Piece<'l>) -> &'l [u8] {
 impl Observer for Against<'_> {
     fn wants_operations(&self) -> bool {
         self.ledger.has_dispatches()
+    }
+
+    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
+        if self.ledger.has_dispatches() { zero_new_memory(buffer) } else { Ok(()) }
     }
 
     fn wants_host_reads(&self) -> bool {

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_used_again_by_many_threads() {
+    fn slots_are_used_again_by_many_threads() {
         let work = || {
             for number in 0..200 {
                 let file = RemovedFile::new(Path::new(&format!("no/such/file/{number}")));
