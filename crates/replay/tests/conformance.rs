@@ -2,10 +2,12 @@
 //! `local-task` and Vulkan devices. Each test must pass as on the bare device; then its captures are replayed on a fresh device
 //! and must read the same bytes, in serialized and in captured order. Tests that cannot be replayed are listed with the error.
 
-use std::io::{Cursor, Seek, SeekFrom, Write};
+#[path = "record/memory.rs"]
+mod memory;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use libtest_mimic::{Arguments, Failed};
 use rehal_base::{Error, Result, glob};
@@ -22,31 +24,13 @@ use rehal_replay::{
 use rehal_vulkan::VulkanDriver;
 use testing::Case;
 
+use memory::Memory;
+
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
 const VMVX: &str = "vmvx-bytecode-fb";
 const DESCRIPTORS: &str = "vulkan-spirv-fb";
 const ADDRESSES: &str = "vulkan-spirv-bda-v1";
-
-/// Memory that a capture is written to, shared with the test.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Cursor<Vec<u8>>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Seek for Memory {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        self.0.lock().unwrap().seek(to)
-    }
-}
 
 /// What is recorded, and replayed on.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -182,7 +166,7 @@ impl RecordedSubject {
 fn captures(recorders: Vec<(Recorder, Memory)>) -> Result<Vec<Vec<u8>>, Failed> {
     let finish = |(recorder, memory): (Recorder, Memory)| {
         recorder.close()?;
-        let bytes = memory.0.lock().unwrap().get_ref().clone();
+        let bytes = memory.bytes();
         let capture = Capture::open(&bytes, OpenOptions::default())?;
         for record in capture.records() {
             record?.payload()?;

@@ -1,7 +1,9 @@
 //! Two devices of different drivers, or of one, that use timelines and buffers of each other: bare and recorded. What is recorded
 //! replays on new devices, and reads the same bytes.
 
-use std::io::{Cursor, Seek, SeekFrom, Write};
+#[path = "record/memory.rs"]
+mod memory;
+
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -21,6 +23,8 @@ use rehal_replay::{
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions};
 use testing::Case;
+
+use memory::Memory;
 
 /// A device of a group.
 #[derive(Clone, Copy, PartialEq)]
@@ -99,26 +103,6 @@ fn group(kinds: [Kind; 2]) -> Result<DeviceGroup> {
     DeviceGroup::new(kinds.into_iter().map(device).collect::<Result<_>>()?)
 }
 
-/// Memory that a capture is written to, shared with the test.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Cursor<Vec<u8>>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Seek for Memory {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        self.0.lock().unwrap().seek(to)
-    }
-}
-
 /// A group, recorded if there is a recorder, and the bytes that the test read.
 struct Subject {
     kinds: [Kind; 2],
@@ -153,7 +137,7 @@ fn run(test: &GroupTest, kinds: [Kind; 2], is_recorded: bool) -> Result<(), Fail
     test.run(&subject).map_err(failed)?;
     let Some(recorder) = &subject.recorder else { return Ok(()) };
     recorder.close().map_err(failed)?;
-    let bytes = memory.0.lock().unwrap().get_ref().clone();
+    let bytes = memory.bytes();
     let saw = subject.saw.into_inner().unwrap();
     for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
         let mut replayed = reads_of(&bytes, kinds, order).map_err(failed)?;
