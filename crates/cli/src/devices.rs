@@ -126,6 +126,7 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
         text.push_str(&format!("# --device={}://{identifier}\n", driver.name()));
     }
     text.push_str(&format!("#   {}\n{LIGHT_RULE}\n", device.name));
+    device.report.iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for section in &device.sections {
         text.push('\n');
         if !section.title.is_empty() {
@@ -180,12 +181,14 @@ mod tests {
                 path: "GPU-0a".into(),
                 name: "Alpha 9000".into(),
                 identifier: Some("GPU-0a".into()),
+                report: Vec::new(),
                 sections: vec![limits, memory],
             };
             let second = DeviceDescription {
                 path: "pci/1".into(),
                 name: "Beta".into(),
                 identifier: Some("GPU-0b".into()),
+                report: vec!["speed: 9".into(), "  [0] fast".into()],
                 sections: Vec::new(),
             };
             Ok(vec![first, second])
@@ -218,7 +221,7 @@ mod tests {
              {LIGHT_RULE}\n# --device=gpu://GPU-0a\n#   Alpha 9000\n{LIGHT_RULE}\n\n\
              limits:\n- launch-max-block-dims: (1024, 1024, 64)\n- warp-size: 32\n\n\
              - heaps: 2\n\
-             {LIGHT_RULE}\n# --device=gpu://pci/1\n# --device=gpu://GPU-0b\n#   Beta\n{LIGHT_RULE}\n"
+             {LIGHT_RULE}\n# --device=gpu://pci/1\n# --device=gpu://GPU-0b\n#   Beta\n{LIGHT_RULE}\nspeed: 9\n  [0] fast\n"
         );
         assert_eq!(dump_devices(&registry, "gpu").unwrap(), expected);
         assert!(dump_devices(&registry, "").unwrap().contains(&expected));

@@ -14,6 +14,8 @@ pub struct DeviceDescription {
     pub name: String,
     /// A persistent identifier across boots and processes, such as `GPU-` and a UUID, if it has one.
     pub identifier: Option<String>,
+    /// Lines about it in a form of the driver's own, which programs may read; printed before the sections.
+    pub report: Vec<String>,
     /// Its properties, in print order.
     pub sections: Vec<DeviceSection>,
 }
@@ -265,7 +267,7 @@ pub(crate) mod tests {
                 path: format!("bus/{index}"),
                 name: "GPU".into(),
                 identifier: Some(format!("GPU-00{index}f")),
-                sections: Vec::new(),
+                ..DeviceDescription::default()
             };
             Ok((0..self.devices).map(device).collect())
         }

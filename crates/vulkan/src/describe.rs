@@ -1,4 +1,5 @@
-//! A device as `--list_devices` and `--dump_devices` print it.
+//! A device as `--list_devices` and `--dump_devices` print it: lines as the reference's driver prints them, and then what that
+//! does not report.
 
 use ash::vk;
 use rehal_hal::{DeviceDescription, DeviceSection};
@@ -12,25 +13,16 @@ pub(crate) fn describe(physical: &Physical) -> DeviceDescription {
         name: display_name(physical),
         identifier: Some(path.clone()),
         path,
-        sections: vec![
-            identity(physical),
-            features(physical),
-            subgroups(physical),
-            limits(physical),
-            queue_families(physical),
-            memory_heaps(physical),
-            memory_types(physical),
-            extensions(physical),
-        ],
+        report: report(physical),
+        sections: vec![driver(physical), features(physical), limits(physical)],
     }
 }
 
-fn section(title: &str, properties: Vec<(String, String)>) -> DeviceSection {
-    DeviceSection { title: title.into(), properties }
-}
-
 fn named<const N: usize>(title: &str, properties: [(&str, String); N]) -> DeviceSection {
-    section(title, properties.map(|(key, value)| (key.to_string(), value)).into())
+    DeviceSection {
+        title: title.into(),
+        properties: properties.map(|(key, value)| (key.to_string(), value)).into(),
+    }
 }
 
 fn display_name(physical: &Physical) -> String {
@@ -48,35 +40,118 @@ fn display_name(physical: &Physical) -> String {
     name
 }
 
-fn identity(physical: &Physical) -> DeviceSection {
+/// What the reference's driver prints.
+fn report(physical: &Physical) -> Vec<String> {
+    let mut lines = identity(physical);
+    lines.extend(feature_tier(physical));
+    lines.extend(capabilities(physical));
+    lines.extend(listed("queue_families", physical.queue_families.iter().map(queue_family)));
+    let memory = &physical.memory;
+    lines.extend(listed("memory_heaps", memory.memory_heaps_as_slice().iter().map(memory_heap)));
+    lines.extend(listed("memory_types", memory.memory_types_as_slice().iter().map(memory_type)));
+    lines.push(format!("device_extensions: {}", physical.extensions.len()));
+    lines.extend(physical.extensions.iter().map(|name| format!("  {name}")));
+    lines
+}
+
+/// A number of items, and each with its index.
+fn listed(title: &str, items: impl ExactSizeIterator<Item = String>) -> Vec<String> {
+    let head = format!("{title}: {}", items.len());
+    std::iter::once(head)
+        .chain(items.enumerate().map(|(index, item)| format!("  [{index}] {item}")))
+        .collect()
+}
+
+fn identity(physical: &Physical) -> Vec<String> {
     let properties = &physical.properties;
-    let missing = physical.missing();
     let version = properties.api_version;
+    let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
+    let mut lines = vec![
+        format!("name: {}", physical.name()),
+        format!("path: {}", physical.path()),
+        format!("api: {major}.{minor}.{}", vk::api_version_patch(version)),
+        format!("type: {}", kind(properties.device_type)),
+        format!("vendor_id: 0x{:04x}", properties.vendor_id),
+        format!("device_id: 0x{:04x}", properties.device_id),
+        format!("driver: {}", physical.driver_name),
+    ];
+    if !physical.driver_info.is_empty() {
+        lines.push(format!("driver_info: {}", physical.driver_info));
+    }
+    lines.push(format!("device_uuid: {}", hex(&physical.device_uuid)));
+    lines.push(format!("driver_uuid: {}", hex(&physical.driver_uuid)));
+    lines
+}
+
+/// Whether the device has what the reference's driver requires, which is more than this driver does.
+fn feature_tier(physical: &Physical) -> Vec<String> {
+    let (features, v12) = (&physical.features, &physical.features.v12);
+    let needs = [
+        ("Vulkan API 1.3", physical.properties.api_version >= vk::API_VERSION_1_3),
+        ("timelineSemaphore", v12.timeline_semaphore == vk::TRUE),
+        ("scalarBlockLayout", v12.scalar_block_layout == vk::TRUE),
+        ("synchronization2", features.synchronization2),
+        ("compute queue family", physical.compute_family(true).is_some()),
+    ];
+    let missing: Vec<_> = needs.iter().filter(|(_, is_there)| !is_there).collect();
+    let verdict = if missing.is_empty() { "supported" } else { "unsupported" };
+    let head = format!("feature_tier[vulkan-1.3]: {verdict}");
+    std::iter::once(head).chain(missing.iter().map(|(name, _)| format!("  missing: {name}"))).collect()
+}
+
+fn capabilities(physical: &Physical) -> Vec<String> {
+    let features = &physical.features;
+    let (core, v11, v12) = (&features.core, &features.v11, &features.v12);
+    let is = |value: vk::Bool32| yes(value == vk::TRUE);
+    let features_line = joined([
+        ("bufferDeviceAddress", is(v12.buffer_device_address)),
+        ("timelineSemaphore", is(v12.timeline_semaphore)),
+        ("scalarBlockLayout", is(v12.scalar_block_layout)),
+        ("synchronization2", yes(features.synchronization2)),
+        ("storageBuffer8BitAccess", is(v12.storage_buffer8_bit_access)),
+        ("storageBuffer16BitAccess", is(v11.storage_buffer16_bit_access)),
+        ("shaderInt8", is(v12.shader_int8)),
+        ("shaderFloat16", is(v12.shader_float16)),
+        ("shaderBFloat16Type", yes(features.bfloat16.types)),
+        ("shaderBFloat16DotProduct", yes(features.bfloat16.dot_product)),
+        ("shaderBFloat16CooperativeMatrix", yes(features.bfloat16.cooperative_matrix)),
+        ("shaderIntegerDotProduct", yes(features.integer_dot_product)),
+        ("subgroupSizeControl", yes(features.subgroup_size_control)),
+        ("cooperativeMatrix", yes(features.cooperative_matrix)),
+    ]);
+    let mut lines = vec![format!("features: {features_line}")];
+    if features.cooperative_matrix {
+        let matrix = &physical.cooperative_matrix;
+        let (stages, rows) = (matrix.stages, matrix.combinations);
+        lines.push(format!("cooperative_matrix: stages=0x{stages:08x} property_rows={rows}"));
+    }
+    let sparse = joined([
+        ("binding", is(core.sparse_binding)),
+        ("residencyBuffer", is(core.sparse_residency_buffer)),
+        ("residencyAliased", is(core.sparse_residency_aliased)),
+    ]);
+    let subgroup = &physical.subgroup;
+    let subgroups = joined([
+        ("size", subgroup.size.to_string()),
+        ("operations", format!("0x{:08x}", subgroup.operations)),
+        ("quadOperationsInAllStages", yes(subgroup.quad_in_all_stages)),
+        ("minSubgroupSize", subgroup.min_size.to_string()),
+        ("maxSubgroupSize", subgroup.max_size.to_string()),
+        ("requiredSubgroupSizeStages", format!("0x{:08x}", subgroup.required_size_stages)),
+    ]);
+    lines.extend([format!("sparse: {sparse}"), format!("subgroup: {subgroups}")]);
+    lines
+}
+
+fn joined<const N: usize>(pairs: [(&str, String); N]) -> String {
+    pairs.map(|(key, value)| format!("{key}={value}")).join(" ")
+}
+
+/// What this driver makes of the device.
+fn driver(physical: &Physical) -> DeviceSection {
+    let missing = physical.missing();
     let usable = if missing.is_empty() { "yes".into() } else { format!("no, lacks {}", missing.join(", ")) };
-    named(
-        "",
-        [
-            ("name", physical.name()),
-            ("path", physical.path()),
-            (
-                "api",
-                format!(
-                    "{}.{}.{}",
-                    vk::api_version_major(version),
-                    vk::api_version_minor(version),
-                    vk::api_version_patch(version)
-                ),
-            ),
-            ("type", kind(properties.device_type).into()),
-            ("vendor_id", format!("0x{:04x}", properties.vendor_id)),
-            ("device_id", format!("0x{:04x}", properties.device_id)),
-            ("driver", physical.driver_name.clone()),
-            ("driver_info", physical.driver_info.clone()),
-            ("device_uuid", hex(&physical.device_uuid)),
-            ("driver_uuid", hex(&physical.driver_uuid)),
-            ("usable", usable),
-        ],
-    )
+    named("", [("usable", usable)])
 }
 
 fn kind(kind: vk::PhysicalDeviceType) -> &'static str {
@@ -85,7 +160,8 @@ fn kind(kind: vk::PhysicalDeviceType) -> &'static str {
         vk::PhysicalDeviceType::DISCRETE_GPU => "discrete-gpu",
         vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual-gpu",
         vk::PhysicalDeviceType::CPU => "cpu",
-        _ => "other",
+        vk::PhysicalDeviceType::OTHER => "other",
+        _ => "unknown",
     }
 }
 
@@ -93,46 +169,17 @@ fn yes(is_there: bool) -> String {
     if is_there { "yes" } else { "no" }.into()
 }
 
+/// Features that kernels may need, in addition to those of the report.
 fn features(physical: &Physical) -> DeviceSection {
-    let features = &physical.features;
-    let (core, v11, v12) = (&features.core, &features.v11, &features.v12);
+    let (core, v12) = (&physical.features.core, &physical.features.v12);
     let is = |value: vk::Bool32| yes(value == vk::TRUE);
     named(
         "features",
         [
-            ("bufferDeviceAddress", is(v12.buffer_device_address)),
-            ("timelineSemaphore", is(v12.timeline_semaphore)),
-            ("scalarBlockLayout", is(v12.scalar_block_layout)),
-            ("synchronization2", yes(features.synchronization2)),
-            ("storageBuffer8BitAccess", is(v12.storage_buffer8_bit_access)),
-            ("storageBuffer16BitAccess", is(v11.storage_buffer16_bit_access)),
-            ("shaderInt8", is(v12.shader_int8)),
             ("shaderInt16", is(core.shader_int16)),
             ("shaderInt64", is(core.shader_int64)),
-            ("shaderFloat16", is(v12.shader_float16)),
             ("shaderFloat64", is(core.shader_float64)),
-            ("shaderIntegerDotProduct", yes(features.integer_dot_product)),
             ("vulkanMemoryModel", is(v12.vulkan_memory_model)),
-            ("subgroupSizeControl", yes(features.subgroup_size_control)),
-            ("cooperativeMatrix", yes(features.cooperative_matrix)),
-            ("sparseBinding", is(core.sparse_binding)),
-            ("sparseResidencyBuffer", is(core.sparse_residency_buffer)),
-            ("sparseResidencyAliased", is(core.sparse_residency_aliased)),
-        ],
-    )
-}
-
-fn subgroups(physical: &Physical) -> DeviceSection {
-    let subgroup = &physical.subgroup;
-    named(
-        "subgroup",
-        [
-            ("size", subgroup.size.to_string()),
-            ("operations", format!("0x{:08x}", subgroup.operations)),
-            ("quadOperationsInAllStages", yes(subgroup.quad_in_all_stages)),
-            ("minSubgroupSize", subgroup.min_size.to_string()),
-            ("maxSubgroupSize", subgroup.max_size.to_string()),
-            ("requiredSubgroupSizeStages", format!("0x{:08x}", subgroup.required_size_stages)),
         ],
     )
 }
@@ -161,21 +208,13 @@ fn limits(physical: &Physical) -> DeviceSection {
     )
 }
 
-fn queue_families(physical: &Physical) -> DeviceSection {
-    let row = |(index, it): (usize, &vk::QueueFamilyProperties)| {
-        let value = format!(
-            "count={} flags={} timestampValidBits={}",
-            it.queue_count,
-            queue_flags(it.queue_flags),
-            it.timestamp_valid_bits
-        );
-        (index.to_string(), value)
-    };
-    section("queue_families", physical.queue_families.iter().enumerate().map(row).collect())
+fn queue_family(family: &vk::QueueFamilyProperties) -> String {
+    let (flags, bits) = (queue_flags(family.queue_flags), family.timestamp_valid_bits);
+    format!("count={} flags={flags} timestampValidBits={bits}", family.queue_count)
 }
 
 fn queue_flags(flags: vk::QueueFlags) -> String {
-    const NAMES: [(vk::QueueFlags, &str); 8] = [
+    const NAMES: [(vk::QueueFlags, &str); 9] = [
         (vk::QueueFlags::GRAPHICS, "graphics"),
         (vk::QueueFlags::COMPUTE, "compute"),
         (vk::QueueFlags::TRANSFER, "transfer"),
@@ -184,6 +223,7 @@ fn queue_flags(flags: vk::QueueFlags) -> String {
         (vk::QueueFlags::VIDEO_DECODE_KHR, "video-decode"),
         (vk::QueueFlags::from_raw(0x40), "video-encode"),
         (vk::QueueFlags::OPTICAL_FLOW_NV, "optical-flow"),
+        (vk::QueueFlags::from_raw(0x400), "data-graph"),
     ];
     let mut names: Vec<String> =
         NAMES.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).into()).collect();
@@ -195,23 +235,10 @@ fn queue_flags(flags: vk::QueueFlags) -> String {
     if names.is_empty() { "none".into() } else { names.join("|") }
 }
 
-fn memory_heaps(physical: &Physical) -> DeviceSection {
-    let heaps = physical.memory.memory_heaps_as_slice().iter().enumerate();
-    let row = |(index, heap): (usize, &vk::MemoryHeap)| {
-        (index.to_string(), format!("size={} flags=0x{:08x}", heap.size, heap.flags.as_raw()))
-    };
-    section("memory_heaps", heaps.map(row).collect())
+fn memory_heap(heap: &vk::MemoryHeap) -> String {
+    format!("size={} flags=0x{:08x}", heap.size, heap.flags.as_raw())
 }
 
-fn memory_types(physical: &Physical) -> DeviceSection {
-    let types = physical.memory.memory_types_as_slice().iter().enumerate();
-    let row = |(index, it): (usize, &vk::MemoryType)| {
-        (index.to_string(), format!("heap={} flags=0x{:08x}", it.heap_index, it.property_flags.as_raw()))
-    };
-    section("memory_types", types.map(row).collect())
-}
-
-fn extensions(physical: &Physical) -> DeviceSection {
-    let rows = physical.extensions.iter().enumerate().map(|(index, name)| (index.to_string(), name.clone()));
-    section("device_extensions", rows.collect())
+fn memory_type(kind: &vk::MemoryType) -> String {
+    format!("heap={} flags=0x{:08x}", kind.heap_index, kind.property_flags.as_raw())
 }

@@ -9,6 +9,7 @@ use ash::vk;
 use rehal_base::{Error, HostMemory, Result};
 
 use crate::VulkanOptions;
+use crate::bfloat16::{self, ShaderBfloat16Features};
 use crate::error::failure;
 use crate::memory::{Kind, Pages};
 use crate::physical::{Features, Physical};
@@ -52,6 +53,7 @@ impl Gpu {
             (!is_1_3 && enabled.subgroup_size_control, ash::ext::subgroup_size_control::NAME),
             (!is_1_3 && enabled.integer_dot_product, ash::khr::shader_integer_dot_product::NAME),
             (enabled.cooperative_matrix, ash::khr::cooperative_matrix::NAME),
+            (enabled.bfloat16.is_any(), bfloat16::NAME),
             (has(c"VK_KHR_shader_non_semantic_info") && !is_1_3, c"VK_KHR_shader_non_semantic_info"),
             (has(c"VK_GOOGLE_decorate_string"), c"VK_GOOGLE_decorate_string"),
             (has(c"VK_GOOGLE_hlsl_functionality1"), c"VK_GOOGLE_hlsl_functionality1"),
@@ -405,6 +407,7 @@ fn create_device(
     let mut dot =
         vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let mut bfloat16 = ShaderBfloat16Features::from(enabled.bfloat16);
     let mut features =
         vk::PhysicalDeviceFeatures2::default().features(enabled.core).push_next(&mut v11).push_next(&mut v12);
     if enabled.subgroup_size_control {
@@ -415,6 +418,9 @@ fn create_device(
     }
     if enabled.cooperative_matrix {
         features = features.push_next(&mut matrix);
+    }
+    if enabled.bfloat16.is_any() {
+        features = features.push_next(&mut bfloat16);
     }
     let info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod bfloat16;
 mod buffer;
 mod command;
 mod describe;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Error, Result, StatusCode};
 
+use crate::bfloat16::{self, Bfloat16, ShaderBfloat16Features};
 use crate::emulation::Emulation;
 use crate::error::failure;
 use crate::instance::Instance;
@@ -26,6 +27,7 @@ pub(crate) struct Physical {
     /// The largest `vkAllocateMemory`, in bytes.
     pub(crate) max_allocation_bytes: u64,
     pub(crate) features: Features,
+    pub(crate) cooperative_matrix: CooperativeMatrix,
     pub(crate) queue_families: Vec<vk::QueueFamilyProperties>,
     pub(crate) memory: vk::PhysicalDeviceMemoryProperties,
     pub(crate) extensions: Vec<String>,
@@ -37,6 +39,15 @@ pub(crate) struct Physical {
     pub(crate) has_calibrated_clock: bool,
     /// How it differs from what Vulkan says of it.
     pub(crate) emulation: Emulation,
+}
+
+/// What a device can do with cooperative matrices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CooperativeMatrix {
+    /// `VkShaderStageFlags` of the shaders that may use them.
+    pub(crate) stages: u32,
+    /// The number of combinations of sizes and types.
+    pub(crate) combinations: usize,
 }
 
 /// What a device can do with subgroups.
@@ -64,6 +75,7 @@ pub(crate) struct Features {
     pub(crate) synchronization2: bool,
     pub(crate) integer_dot_product: bool,
     pub(crate) cooperative_matrix: bool,
+    pub(crate) bfloat16: Bfloat16,
 }
 
 impl Physical {
@@ -99,6 +111,7 @@ impl Physical {
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
             max_allocation_bytes: 1 << 30,
             features: Features::default(),
+            cooperative_matrix: CooperativeMatrix::default(),
             queue_families,
             memory: emulation.memory(memory),
             extensions: extensions.iter().map(name).collect(),
@@ -112,6 +125,7 @@ impl Physical {
         if properties.api_version >= vk::API_VERSION_1_2 {
             physical.query_properties();
             physical.query_features();
+            physical.query_cooperative_matrix()?;
             physical.query_clock()?;
         }
         Ok(physical)
@@ -234,12 +248,14 @@ impl Physical {
         let mut synchronization2 = vk::PhysicalDeviceSynchronization2Features::default();
         let mut dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default();
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut bfloat16 = ShaderBfloat16Features::from(Bfloat16::default());
         let is_1_3 = self.properties.api_version >= vk::API_VERSION_1_3;
         let has = |name| is_1_3 || self.has_extension(name);
         let (has_sizes, has_synchronization2) =
             (self.has_size_control(), has(ash::khr::synchronization2::NAME));
         let has_dot = has(ash::khr::shader_integer_dot_product::NAME);
         let has_matrix = self.has_extension(ash::khr::cooperative_matrix::NAME);
+        let has_bfloat16 = self.has_extension(bfloat16::NAME);
         let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut v11).push_next(&mut v12);
         if has_sizes {
             features = features.push_next(&mut sizes);
@@ -252,6 +268,9 @@ impl Physical {
         }
         if has_matrix {
             features = features.push_next(&mut matrix);
+        }
+        if has_bfloat16 {
+            features = features.push_next(&mut bfloat16);
         }
         // SAFETY: the chain has only structures that the device knows, by its version and extensions.
         unsafe { self.instance.functions().get_physical_device_features2(self.handle, &mut features) };
@@ -267,7 +286,30 @@ impl Physical {
             synchronization2: synchronization2.synchronization2 == vk::TRUE,
             integer_dot_product: dot.shader_integer_dot_product == vk::TRUE,
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
+            bfloat16: bfloat16.get(),
         });
+    }
+
+    fn query_cooperative_matrix(&mut self) -> Result<()> {
+        if !self.features.cooperative_matrix {
+            return Ok(());
+        }
+        let mut matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut matrix);
+        let (entry, instance) = (self.instance.entry(), self.instance.functions());
+        let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
+        // SAFETY: the device has the extension.
+        let combinations = unsafe {
+            instance.get_physical_device_properties2(self.handle, &mut properties);
+            functions.get_physical_device_cooperative_matrix_properties(self.handle)
+        };
+        let combinations =
+            combinations.map_err(|error| failure("enumerating the device's cooperative matrices", error))?;
+        self.cooperative_matrix = CooperativeMatrix {
+            stages: matrix.cooperative_matrix_supported_stages.as_raw(),
+            combinations: combinations.len(),
+        };
+        Ok(())
     }
 
     fn query_clock(&mut self) -> Result<()> {

@@ -46,6 +46,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     substitutions::add(trials);
     tools::add(trials);
     trials.push(Trial::test("vulkan::devices", lists_devices));
+    trials.push(Trial::test("vulkan::dump_devices", dumps_devices));
     Ok(())
 }
 
@@ -176,6 +177,15 @@ fn lists_devices() -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let (ours, theirs) = pair.run(&["--list_devices=vulkan".to_owned()], Path::new("/"))?;
     ensure(ours.stdout == theirs.stdout && ours.stdout.starts_with(b"vulkan://"), || {
+        format!("ours:\n{}\ntheirs:\n{}", text(&ours), text(&theirs))
+    })
+}
+
+/// All that the reference prints of a device is printed first, line by line.
+fn dumps_devices() -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let (ours, theirs) = pair.run(&["--dump_devices=vulkan".to_owned()], Path::new("/"))?;
+    ensure(ours.stdout.starts_with(&theirs.stdout) && text(&theirs).contains("shaderBFloat16Type="), || {
         format!("ours:\n{}\ntheirs:\n{}", text(&ours), text(&theirs))
     })
 }

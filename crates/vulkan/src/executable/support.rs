@@ -18,6 +18,9 @@ impl ShaderSupport for Gpu {
             || match feature {
                 Feature::ShaderIntegerDotProduct => features.integer_dot_product,
                 Feature::CooperativeMatrix => features.cooperative_matrix,
+                Feature::ShaderBFloat16Type => features.bfloat16.types,
+                Feature::ShaderBFloat16DotProduct => features.bfloat16.dot_product,
+                Feature::ShaderBFloat16CooperativeMatrix => features.bfloat16.cooperative_matrix,
                 Feature::NonSemanticInfo => self.has(c"VK_KHR_shader_non_semantic_info"),
                 Feature::DecorateString => self.has(c"VK_GOOGLE_decorate_string"),
                 Feature::HlslFunctionality => self.has(c"VK_GOOGLE_hlsl_functionality1"),
