@@ -43,6 +43,11 @@ pub enum Remedy {
         /// The executable's id in the capture.
         id: u64,
     },
+    /// Compile an executable for devices of another driver than the one that it is for.
+    CompileExecutable {
+        /// The name of the driver.
+        driver: String,
+    },
     /// Compare with a ledger that keeps bytes, not only digests.
     KeepExpectedBytes {
         /// How many of each range.
@@ -116,6 +121,9 @@ impl fmt::Display for Remedy {
             }
             Self::SubstituteExecutable { id } => {
                 return write!(f, "compile it for this machine, and substitute executable {id}");
+            }
+            Self::CompileExecutable { driver } => {
+                return write!(f, "compile it for devices of driver '{driver}'");
             }
             Self::KeepExpectedBytes { bytes } => {
                 return write!(f, "compare with a ledger that keeps {bytes} bytes of each range");

@@ -42,6 +42,7 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
                 "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
             );
         }
+        Remedy::CompileExecutable { driver } => return compile_for(driver),
         Remedy::KeepExpectedBytes { bytes } => {
             return format!(
                 "compare with a ledger that keeps the expected bytes, of a trusted replay: \
@@ -57,6 +58,21 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
     };
     text.into()
+}
+
+/// How an executable for devices of a driver is compiled.
+fn compile_for(driver: &str) -> String {
+    let target = match driver {
+        "local-sync" | "local-task" => "local --iree-hal-local-target-device-backends=llvm-cpu",
+        "hip" => "hip",
+        "cuda" => "cuda",
+        "vulkan" => "vulkan",
+        other => return format!("compile it for devices of driver '{other}'"),
+    };
+    format!(
+        "compile it for {driver}: iree-compile --iree-hal-target-device={target} \
+         --iree-hal-dump-executable-binaries-to=DIR writes the executables of a program"
+    )
 }
 
 /// The commands that take a file of this kind.
@@ -107,6 +123,13 @@ mod tests {
         let error = Error::not_found("x").advise("a text");
         assert_eq!((of(&error).unwrap(), report(&error)), ("a text".into(), error.report()));
         assert_eq!(of(&Error::not_found("x")), None);
+        let error = |driver: &str| {
+            let advised = Error::not_found("x").advise(Remedy::CompileExecutable { driver: driver.into() });
+            of(&advised).unwrap()
+        };
+        assert!(error("vulkan").contains("--iree-hal-target-device=vulkan "));
+        assert!(error("local-sync").contains("--iree-hal-target-device=local "));
+        assert_eq!(error("metal"), "compile it for devices of driver 'metal'");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
-use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
+use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry, other_driver};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers_with, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, task_options, vulkan_options};
@@ -20,6 +20,18 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     for path in flags.list(&EXECUTABLE_PLUGIN) {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
+    }
+    Ok(options)
+}
+
+/// As [`options`], with a device that runs executables of this format if flags name none.
+pub(crate) fn options_for(flags: &Flags, format: &str) -> Result<DeviceOptions> {
+    let mut options = options(flags)?;
+    if flags.list(&DEVICE).is_empty()
+        && let Some(driver) = options.devices.first().and_then(|it| other_driver(format, it.driver_name()))
+    {
+        let found = DeviceSpec::find_in(&registry(flags), driver);
+        options.devices = vec![found.context(|| format!("a device for executables of format '{format}'"))?];
     }
     Ok(options)
 }

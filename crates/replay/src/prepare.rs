@@ -99,6 +99,9 @@ pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<I
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 
+/// A format of ELF images.
+const ELF_FORMAT: &str = "embedded-elf-x86_64";
+
 fn prepare_replacement(
     device: &Device,
     captured: &ExecutableParams<'_>,
@@ -110,11 +113,15 @@ fn prepare_replacement(
     if kind == Some(FileKind::Empty) {
         return Err(refuse(FileKind::Empty).advise(NO_EXECUTABLE));
     }
+    let driver = &device.info().driver;
+    // The captured executables run on this device, so that it is the file that has to be another.
+    let other_device = |what: &str| {
+        Error::incompatible(format!("device '{driver}' does not run {what}"))
+            .advise(Remedy::CompileExecutable { driver: driver.clone() })
+    };
     let unknown = || match kind {
-        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => {
-            let what = format!("device '{}' does not run {}", device.info().driver, kind.name());
-            Error::incompatible(what).advise(Remedy::UseFile(kind))
-        }
+        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => other_device(kind.name()),
+        Some(kind @ FileKind::Elf) if other_driver(ELF_FORMAT, driver).is_some() => other_device(kind.name()),
         Some(kind) => refuse(kind).advise("name the format: ID@FORMAT=PATH"),
         None => Error::invalid_argument("the device cannot infer the executable format of the file")
             .advise("name the format: ID@FORMAT=PATH"),
@@ -123,6 +130,9 @@ fn prepare_replacement(
         Some(format) => format,
         None => device.infer_executable_format(data).ok_or_else(unknown)?,
     };
+    if other_driver(format, driver).is_some() {
+        return Err(other_device(&format!("executables of format '{format}'")));
+    }
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     let prepared = prepared.map_err(|error| match kind {
         Some(kind) if !kind.may_be_executable() => refuse(kind),

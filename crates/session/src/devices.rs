@@ -82,6 +82,11 @@ impl DeviceSpec {
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)?, params })
     }
 
+    /// The name of its driver.
+    pub fn driver_name(&self) -> &str {
+        self.driver.name()
+    }
+
     /// The URI by which it was found.
     pub fn uri(&self) -> &str {
         &self.uri

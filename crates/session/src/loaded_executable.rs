@@ -6,6 +6,7 @@ mod source;
 use rehal_base::{Context, Error, FileKind, Remedy, Result};
 use rehal_hal::{
     Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY,
+    other_driver,
 };
 use rehal_vm::ValueKind;
 
@@ -79,7 +80,9 @@ impl LoadedExecutable {
         let kind = FileKind::of(data);
         let format = match &options.format {
             Some(format) => format.as_str(),
-            None => device.infer_executable_format(data).ok_or_else(|| unknown(kind)).context(place)?,
+            None => {
+                device.infer_executable_format(data).ok_or_else(|| unknown(kind, device)).context(place)?
+            }
         };
         // Captures have caches, so that a recorded program creates one.
         device.create_executable_cache("rehal")?;
@@ -92,11 +95,13 @@ impl LoadedExecutable {
             data,
             constants: &options.constants,
         };
-        let executable = prepare(device, &params).map_err(|error| match kind {
-            None => error,
-            Some(kind) if kind.may_be_executable() => error,
+        let other = other_driver(format, &device.info().driver);
+        let executable = prepare(device, &params).map_err(|error| match (kind, other) {
+            (_, Some(driver)) => error.advise(Remedy::UseDriver { driver }),
+            (None, None) => error,
+            (Some(kind), None) if kind.may_be_executable() => error,
             _ if !device.can_prepare_executable(format) => error,
-            Some(_) => unknown(kind),
+            (Some(_), None) => unknown(kind, device),
         });
         Ok(Self { device: device.clone(), executable: executable.context(place)? })
     }
@@ -165,18 +170,23 @@ impl LoadedExecutable {
 }
 
 /// The error for a file that the device does not recognize as an executable.
-fn unknown(kind: Option<FileKind>) -> Error {
-    match kind {
-        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => {
-            Error::incompatible(format!("the device does not run it: it is {}", kind.name()))
-                .advise(Remedy::UseFile(kind))
+fn unknown(kind: Option<FileKind>, device: &Device) -> Error {
+    let runs_elsewhere =
+        |kind: FileKind| Error::incompatible(format!("the device does not run it: it is {}", kind.name()));
+    let other = other_driver("embedded-elf-x86_64", &device.info().driver);
+    match (kind, other) {
+        (Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)), _) => {
+            runs_elsewhere(kind).advise(Remedy::UseFile(kind))
         }
-        Some(FileKind::Elf | FileKind::Module | FileKind::Text) | None => {
+        (Some(kind @ FileKind::Elf), Some(driver)) => {
+            runs_elsewhere(kind).advise(Remedy::UseDriver { driver })
+        }
+        (Some(FileKind::Elf | FileKind::Module | FileKind::Text) | None, _) => {
             Error::invalid_argument("the device does not recognize the format of the executable")
                 .advise("give its format, such as embedded-elf-x86_64")
         }
-        Some(FileKind::Empty) => FileKind::Empty.refuse_as("it", "an executable").advise(NO_EXECUTABLE),
-        Some(kind) => kind.refuse_as("it", "an executable"),
+        (Some(FileKind::Empty), _) => FileKind::Empty.refuse_as("it", "an executable").advise(NO_EXECUTABLE),
+        (Some(kind), _) => kind.refuse_as("it", "an executable"),
     }
 }
 

@@ -126,7 +126,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.teams = flags.get(&NUM_TEAMS);
     options.threads = flags.get(&NUM_THREADS);
     let _reports = CrashReports::install();
-    let devices = devices::options(flags)?.open()?;
+    let devices = devices::options_for(flags, &files.descriptor().executable_format)?.open()?;
     let recorded = files.descriptor().device_id as usize;
     let index = device(flags.get(&DEVICE_ID), recorded, devices.devices().len())?;
     let replay = KernelReplay::prepare(files, &devices.devices()[index], &options);
