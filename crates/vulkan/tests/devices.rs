@@ -108,7 +108,7 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
     assert_eq!(semaphore(&device).query().unwrap_err().code(), StatusCode::DeadlineExceeded);
     let error = queue.signal(&[after.at(2)]).fill(&buffer, &[1], 0).unwrap_err();
     assert!(error.message().contains("makes no progress"), "{error}");
-    // Other devices than llvmpipe need this for the kernel to end, so that the process can.
+    // The kernel ends, so that the process can.
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
 }
@@ -199,6 +199,25 @@ fn a_kernel_that_ends_in_time_is_not_late() {
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
     done.wait(1, Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn a_kernel_sees_what_the_host_writes_while_it_executes() {
+    let device = device(VulkanOptions::default());
+    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let buffer = words(&device, 4);
+    let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
+    let done = semaphore(&device);
+    let bindings = [BufferRef::whole(&buffer)];
+    // If it does not see the word, these take many minutes.
+    let workgroup_count = WorkgroupCount::Static([ENDLESS, 20, 1]);
+    let endless = Dispatch { workgroup_count, ..dispatch(&executable, &bindings) };
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&endless).unwrap();
+    let late = done.wait(1, Some(Duration::from_millis(100))).unwrap_err();
+    assert_eq!(late.code(), StatusCode::DeadlineExceeded);
+    mapping.write(0, &[1]).unwrap();
+    mapping.flush(0, 4).unwrap();
+    done.wait(1, Some(Duration::from_secs(120))).unwrap();
 }
 
 #[test]

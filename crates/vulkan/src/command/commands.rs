@@ -98,7 +98,12 @@ impl VulkanCommands {
         recording.check_transients(core.memory())?;
         let key = key_of(table);
         let mut instances = self.instances.lock();
-        if let Some(instance) = instances.find(&key) {
+        // Marks belong to one submission.
+        let is_exclusive = core.has_watchdog();
+        if let Some(instance) = instances.find(&key, is_exclusive) {
+            if is_exclusive {
+                instance.recorder().reset_marks()?;
+            }
             return Ok((instance.commands(), uses_of(&instance)));
         }
         let mut recorder = match instances.take_idle() {
@@ -304,6 +309,22 @@ mod tests {
             let second = commands.bake(&core, &table, None).unwrap();
             assert!(first.0 == second.0, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn submissions_in_flight_do_not_share_marks() {
+        let core = Core::create(&gpu(), Some(std::time::Duration::from_secs(1000))).unwrap();
+        let buffer = commands(&core);
+        let commands = VulkanCommands::of(&buffer).unwrap();
+        let table = table(&core, 4096);
+        let first = commands.bake(&core, &table, None).unwrap();
+        let second = commands.bake(&core, &table, None).unwrap();
+        assert!(first.0 != second.0, "the first is in flight");
+        let handle = first.0;
+        drop(first);
+        let third = commands.bake(&core, &table, None).unwrap();
+        assert!(third.0 == handle, "it is not in flight any more");
+        assert_eq!(commands.instances.lock().len(), 2);
     }
 
     #[test]

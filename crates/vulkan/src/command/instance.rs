@@ -53,9 +53,10 @@ pub(super) struct Instances(Vec<Arc<Instance>>);
 const LIMIT: usize = 8;
 
 impl Instances {
-    /// The commands for a binding table, if they are kept.
-    pub(super) fn find(&mut self, key: &Key) -> Option<Arc<Instance>> {
-        let index = self.0.iter().rposition(|instance| instance.key == *key)?;
+    /// The commands for a binding table, if they are kept; if `is_exclusive`, only those that no work in flight uses.
+    pub(super) fn find(&mut self, key: &Key, is_exclusive: bool) -> Option<Arc<Instance>> {
+        let is_usable = |it: &Arc<Instance>| it.key == *key && (!is_exclusive || is_idle(it));
+        let index = self.0.iter().rposition(is_usable)?;
         let found = self.0.remove(index);
         self.0.push(found.clone());
         Some(found)
@@ -77,8 +78,6 @@ impl Instances {
 
     /// A recorder of commands that no work in flight uses: of dead ones, or, if there are enough, of others.
     pub(super) fn take_idle(&mut self) -> Option<Box<Recorder>> {
-        // Work in flight owns the instance of its commands.
-        let is_idle = |instance: &Arc<Instance>| Arc::strong_count(instance) == 1;
         let dead = self.0.iter().position(|instance| is_idle(instance) && instance.is_dead());
         let index = match dead {
             Some(index) => index,
@@ -90,6 +89,11 @@ impl Instances {
         recorder.reset().ok()?;
         Some(recorder)
     }
+}
+
+/// Whether no work in flight uses the commands: it would own the instance.
+fn is_idle(instance: &Arc<Instance>) -> bool {
+    Arc::strong_count(instance) == 1
 }
 
 /// What a submission of baked commands uses.

@@ -401,7 +401,7 @@ impl Recorder {
         self.timestamps.read(&self.gpu)
     }
 
-    /// Begins with at most `count` marks, if the device has events.
+    /// Begins with at most `count` marks, none of them set, if the device has events. One submission at a time uses the commands.
     pub(crate) fn begin_marks(&mut self, count: usize) -> Result<()> {
         self.marked = 0;
         if !self.gpu.has_events() {
@@ -414,9 +414,16 @@ impl Recorder {
                 .map_err(|error| failure("creating an event", error))?;
             self.marks.push(event);
         }
-        for event in &self.marks[..count] {
-            // SAFETY: recording has begun, and the event lives as long as the commands.
-            unsafe { functions.cmd_reset_event(self.commands, *event, vk::PipelineStageFlags::ALL_COMMANDS) };
+        self.reset_marks()
+    }
+
+    /// Unsets the marks, before commands that no work in flight uses are submitted. The host does it: a reset by the commands is not
+    /// ordered before the events that they set, unless barriers order it after what is executing, too.
+    pub(crate) fn reset_marks(&self) -> Result<()> {
+        for event in &self.marks {
+            // SAFETY: the event lives as long as the recorder, and no work in flight uses it.
+            unsafe { self.gpu.functions().reset_event(*event) }
+                .map_err(|error| failure("resetting an event", error))?;
         }
         Ok(())
     }
@@ -432,8 +439,7 @@ impl Recorder {
         }
     }
 
-    /// How many of the marks the device has passed; `None` if there are none, or that is not known. The commands have been
-    /// executing for long, so that marks of an earlier submission have been reset.
+    /// How many of the marks the device has passed; `None` if there are none, or that is not known.
     pub(crate) fn marks_passed(&self) -> Option<usize> {
         let marks = self.marks.get(..self.marked).filter(|marks| !marks.is_empty())?;
         for (index, event) in marks.iter().enumerate() {

@@ -1,13 +1,20 @@
 //! A kernel that takes a while.
 
-use spirv::{Op, StorageClass};
+use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
 
 use super::assembler::Module;
 
 /// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
 /// milliseconds, so that the number of workgroups determines how long it takes.
+///
+/// A workgroup is a whole vector of llvmpipe, of 8 invocations: it does not end a loop before all lanes of the vector leave it, and
+/// those without an invocation read 0 whatever the word is.
 pub fn spinning() -> Module {
-    let types = Module::for_descriptors().entry(100, "spin").place(20, 0, 0).types();
+    let types = Module::for_descriptors()
+        .op_text(Op::EntryPoint, &[ExecutionModel::GLCompute as u32, 100], "spin")
+        .op(Op::ExecutionMode, &[100, ExecutionMode::LocalSize as u32, 8, 1, 1])
+        .place(20, 0, 0)
+        .types();
     types
         .op(Op::Constant, &[3, 9, 1])
         .op(Op::TypeBool, &[10])
