@@ -9,6 +9,7 @@
 
 mod advice;
 pub mod c_math;
+mod crash_note;
 mod cursor;
 mod element;
 mod element_name;
@@ -26,6 +27,7 @@ mod range;
 mod status;
 
 pub use advice::{Advice, Remedy};
+pub use crash_note::CrashNote;
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};

@@ -33,6 +33,16 @@ fn child() {
             worker.join().unwrap();
             0
         }
+        "noted" => {
+            guard::set_context(31, 7536);
+            let _note = rehal_base::CrashNote::new("compiling function 'f\u{1b}'", "compile another");
+            // SAFETY: crashes on purpose, as a driver would.
+            unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() }
+        }
+        "noted abort" => {
+            let _note = rehal_base::CrashNote::new("compiling function 'g'", "compile another");
+            std::process::abort()
+        }
         kernel => run(kernel),
     };
     panic!("'{case}' did not end the process");
@@ -97,6 +107,24 @@ fn an_instruction_that_the_cpu_lacks_is_named() {
     assert_eq!(output.status.code(), Some(guard::WRONG_MACHINE_STATUS), "{text}");
     assert!(text.contains("INCOMPATIBLE; a kernel crashed with SIGILL"), "{text}");
     assert!(text.contains("try: this CPU lacks XOP, which the kernel uses"), "{text}");
+}
+
+#[test]
+fn a_crash_of_other_code_is_reported_with_its_note() {
+    let expected = [
+        (
+            "noted",
+            "SIGSEGV at address 0x10 while compiling function 'f?'\n  at: record #31, offset 7536, instr",
+        ),
+        ("noted abort", "SIGABRT while compiling function 'g'\n  at: instruction at 0x"),
+    ];
+    for (case, expected) in expected {
+        let output = crash(case);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{case}: {text}");
+        assert!(text.contains(&format!("INTERNAL; crashed with {expected}")), "{text}");
+        assert!(text.ends_with("\n  try: compile another\n"), "{text}");
+    }
 }
 
 #[test]

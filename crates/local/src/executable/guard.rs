@@ -3,7 +3,9 @@
 //! Tools call [`install`] once, before any dispatch. From then on SIGSEGV, SIGILL, SIGFPE, SIGBUS and abort(3) on a
 //! thread that is running a kernel, and exit(3) there, report the kernel and the fault on standard error and end the process with
 //! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
-//! the process with [`TRUNCATED_STATUS`]. Other faults are passed to the previous handler.
+//! the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a
+//! [`CrashNote`](rehal_base::CrashNote), such as a driver that compiles a kernel, are reported with the note. Other faults are
+//! passed to the previous handler.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use ash::vk;
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, CrashNote, Error, Result, StatusCode};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
 use super::format::{self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image};
@@ -32,6 +32,16 @@ struct Parts {
     pipelines: Vec<vk::Pipeline>,
 }
 
+/// What to do if a driver crashes while it compiles a kernel.
+const AFTER_A_CRASH: &str = "the kernel is not valid SPIR-V, or the driver has an error: check the module with spirv-val, and \
+                             compile it again or update the driver";
+
+/// What a driver does while it makes a pipeline, for the report of a crash.
+fn compiling(gpu: &Gpu, label: &str, function: &str) -> String {
+    let of = if label.is_empty() { String::new() } else { format!(" of {label}") };
+    format!("the driver of '{}' compiled function '{function}'{of}", gpu.physical().name())
+}
+
 /// Whether a device prepares executables of this format.
 pub(crate) fn is_supported(gpu: &Gpu, abis: DispatchAbis, format: &str) -> bool {
     let Ok(format) = ExecutableFormat::of(format) else { return false };
@@ -55,6 +65,7 @@ impl VulkanExecutable {
         }
         image.check_device(&**gpu)?;
         image.check_constants(params.constants)?;
+        image.check_structure()?;
         check_limits(gpu, &image, params.constants)?;
         let mut parts = Parts::new(gpu);
         let is_pushed = pushes_descriptors(gpu, &image);
@@ -64,6 +75,7 @@ impl VulkanExecutable {
         let mut pipelines = Vec::new();
         for pipeline in &image.pipelines {
             let place = || format!("function '{}'", pipeline.entry_point);
+            let _note = CrashNote::new(&compiling(gpu, params.label, &pipeline.entry_point), AFTER_A_CRASH);
             let made = parts.create_pipeline(&image, pipeline, &layouts[pipeline.layout], params.constants);
             pipelines.push(made.context(place)?);
         }

@@ -4,3 +4,4 @@ mod assembler;
 mod fixtures;
 mod hostile;
 mod modules;
+mod structure;

@@ -1,6 +1,8 @@
 //! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
 //! of signal-safety(7) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
+use rehal_base::CrashNote;
+
 use super::instruction::Feature;
 use super::{
     CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
@@ -13,7 +15,7 @@ pub(super) fn report(fault: &Fault<'_>) {
     report_truncation(fault);
     let current = CURRENT.get();
     if current.is_null() {
-        return;
+        return report_note(fault);
     }
     let mut text = Text::new();
     // SAFETY: a non-null pointer is to the `Current` that a live `Watch` of this thread borrows, and its
@@ -24,6 +26,34 @@ pub(super) fn report(fault: &Fault<'_>) {
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
     platform::flush_after_crash(status);
     platform::exit_now(status);
+}
+
+/// Reports a fault of other code that the thread has called: see [`CrashNote`].
+fn report_note(fault: &Fault<'_>) {
+    if fault.name == EXIT {
+        return;
+    }
+    let mut text = Text::new();
+    let is_noted = CrashNote::with_current(|what, advice| {
+        text.push("INTERNAL; crashed with ").push(fault.name);
+        if let Some(address) = fault.address {
+            text.push(" at address ").hex(address as u64);
+        }
+        text.push(" while ").visible(what.iter()).push("\n  at: ");
+        if RECORD.get() != NO_RECORD {
+            text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get()).push(", ");
+        }
+        match fault.instruction {
+            Some(address) => text.push("instruction at ").hex(address as u64),
+            None => text.push("an unknown instruction"),
+        };
+        text.push("\n  try: ").push(advice).push("\n");
+    });
+    if is_noted.is_some() {
+        platform::write_stderr(text.bytes());
+        platform::flush_after_crash(EXIT_STATUS);
+        platform::exit_now(EXIT_STATUS);
+    }
 }
 
 /// Reports an access to a mapped page beyond the end of its file, by a kernel or a reader.
@@ -151,7 +181,11 @@ impl Text {
     }
 
     fn name_bytes(&mut self, name: &[u8]) -> &mut Self {
-        for byte in name.iter().take(256) {
+        self.visible(name.iter().take(256))
+    }
+
+    fn visible<'a>(&mut self, bytes: impl Iterator<Item = &'a u8>) -> &mut Self {
+        for byte in bytes {
             self.byte(if *byte < 0x20 || *byte == 0x7F { b'?' } else { *byte });
         }
         self

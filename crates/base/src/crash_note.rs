@@ -1,0 +1,70 @@
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// The bytes of a note that are kept.
+const LIMIT: usize = 400;
+
+#[derive(Clone, Copy)]
+struct Text {
+    bytes: [u8; LIMIT],
+    length: usize,
+    advice: &'static str,
+}
+
+thread_local! {
+    static CURRENT: Cell<Text> = const { Cell::new(Text { bytes: [0; LIMIT], length: 0, advice: "" }) };
+}
+
+/// While it lives, the report of a crash of this thread says what it is doing: it calls code of others with input that
+/// may be too much for it, such as a driver that compiles a kernel.
+pub struct CrashNote {
+    previous: Text,
+    /// The note is this thread's.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl CrashNote {
+    /// Notes what the thread is doing, such as `compiling function 'f'`, and what to do about a crash. Long texts are truncated.
+    pub fn new(what: &str, advice: &'static str) -> Self {
+        let mut text = Text { bytes: [0; LIMIT], length: what.len().min(LIMIT), advice };
+        let length = text.length;
+        text.bytes[..length].copy_from_slice(&what.as_bytes()[..length]);
+        Self { previous: CURRENT.replace(text), _not_send: PhantomData }
+    }
+
+    /// Passes what this thread is doing, and the advice, to `visit`; returns `None` if there is no note. For signal handlers: it
+    /// neither allocates nor locks. The bytes may end within a character.
+    pub fn with_current<T>(visit: impl FnOnce(&[u8], &'static str) -> T) -> Option<T> {
+        let text = CURRENT.try_with(Cell::get).ok().filter(|text| text.length != 0)?;
+        Some(visit(&text.bytes[..text.length.min(LIMIT)], text.advice))
+    }
+}
+
+impl Drop for CrashNote {
+    fn drop(&mut self) {
+        CURRENT.set(self.previous);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current() -> Option<(String, &'static str)> {
+        CrashNote::with_current(|what, advice| (String::from_utf8_lossy(what).into_owned(), advice))
+    }
+
+    #[test]
+    fn the_innermost_note_of_a_thread_counts() {
+        assert_eq!(current(), None);
+        let outer = CrashNote::new("outer", "a");
+        {
+            let _inner = CrashNote::new(&"long ".repeat(1000), "b");
+            assert_eq!(current(), Some(("long ".repeat(LIMIT / 5), "b")));
+            assert!(std::thread::spawn(current).join().unwrap().is_none());
+        }
+        assert_eq!(current(), Some(("outer".into(), "a")));
+        drop(outer);
+        assert_eq!(current(), None);
+    }
+}
