@@ -21,6 +21,8 @@ pub struct DeviceInfo {
     pub is_synchronous: bool,
     /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map it.
     pub uses_host_memory: bool,
+    /// Its UUID, if it has one.
+    pub uuid: Option<[u8; 16]>,
 }
 
 /// A driver's implementation of a device. Every function may be called from any thread.

@@ -101,6 +101,11 @@ impl VulkanBuffer {
         Ok(allocation)
     }
 
+    /// Its allocation in a profile, if it is in one.
+    pub(crate) fn profiled(&self) -> Option<&ProfiledAllocation> {
+        self.profiled.get()
+    }
+
     /// Reports the release of its memory to a profile.
     pub(crate) fn set_profiled(&self, allocation: Option<ProfiledAllocation>) {
         if let Some(allocation) = allocation {

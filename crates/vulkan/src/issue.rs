@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_hal::profile::PoolReservation;
 use rehal_hal::{Buffer, Indexed, KeptSubmission, QueueAffinity, QueueOp};
 
 use crate::buffer::VulkanBuffer;
@@ -62,6 +63,8 @@ impl Preparation<'_> {
                 self.dealloca(buffer, after)?;
                 if let Some(profile) = kept.profile() {
                     profile.dealloca(buffer);
+                    let allocation = VulkanBuffer::of(buffer).ok().and_then(VulkanBuffer::profiled);
+                    allocation.inspect(|it| it.release(profile.operation()));
                 }
                 Ok(None)
             }
@@ -134,7 +137,16 @@ impl Preparation<'_> {
             .allocate(self.core, kind, created.size(), params.min_alignment, after)
             .context(|| format!("a transient buffer of {} bytes", created.size()))?;
         let counted = self.core.counters().count(params.memory_type, created.size());
-        VulkanBuffer::of(created)?.allocate(allocation, counted)
+        let memory = VulkanBuffer::of(created)?;
+        let reservation = PoolReservation {
+            pool_id: u64::from(kind.index) + 1,
+            backing_id: allocation.block().id(),
+            offset: allocation.offset(),
+            length_bytes: allocation.length(),
+        };
+        memory.allocate(allocation, counted)?;
+        memory.profiled().inspect(|it| it.reserve(reservation));
+        Ok(())
     }
 
     fn dealloca(&self, buffer: &Buffer, after: &Frontier) -> Result<()> {

@@ -104,6 +104,12 @@ pub enum MemoryEventKind {
     QueueAlloca,
     /// Deallocated by a queue, or freed with its last handle if a queue allocated it: then without a submission.
     QueueDealloca,
+    /// A queue has reserved memory of a pool for an allocation.
+    PoolReserve,
+    /// The allocation is in the memory that was reserved.
+    PoolMaterialize,
+    /// The memory that was reserved may be reserved for others.
+    PoolRelease,
     /// Allocated by the host.
     Allocate,
     /// Freed with its last handle, if the host allocated it.
@@ -135,6 +141,21 @@ pub struct MemoryEvent {
     pub size_bytes: u64,
     /// Alignment in bytes.
     pub alignment: u64,
+    /// The memory of a pool, of events about it.
+    pub reservation: Option<PoolReservation>,
+}
+
+/// A range of a pool's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolReservation {
+    /// The pool, among those of its device; not 0.
+    pub pool_id: u64,
+    /// The allocation of the driver that it is in.
+    pub backing_id: u64,
+    /// Its first byte there.
+    pub offset: u64,
+    /// Its length in bytes, at least that of what is allocated in it.
+    pub length_bytes: u64,
 }
 
 /// The commands between two barriers of a command buffer, executed by the threads of a device.

@@ -16,8 +16,8 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
-    WorkerSpan,
+    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent,
+    QueueOpKind, WorkerSpan,
 };
 pub use session::{
     KeptSubmissions, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns,

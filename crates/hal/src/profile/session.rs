@@ -1,15 +1,15 @@
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, glob};
 use smallvec::SmallVec;
 
 use super::{
-    MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind, SubmissionLog,
+    MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter, ProfileRequest, ProfileSink,
+    ProfiledCommand, ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind, SubmissionLog,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
@@ -86,6 +86,8 @@ pub struct ProfiledAllocation {
     event: MemoryEvent,
     /// Whether a dealloca frees it, which is an event of its own.
     is_deallocated: AtomicBool,
+    /// The memory of a pool that it is in.
+    reservation: OnceLock<PoolReservation>,
 }
 
 /// The records that the commands of a command buffer replay.
@@ -304,6 +306,7 @@ impl ProfileSession {
             usage: params.usage,
             size_bytes,
             alignment: params.min_alignment.max(1),
+            reservation: None,
         };
         self.sink().memory_event(&event);
         Some(ProfiledAllocation::new(self, event))
@@ -446,6 +449,7 @@ impl ProfiledSubmission {
             usage: params.usage,
             size_bytes: buffer.allocation_size(),
             alignment: params.min_alignment.max(1),
+            reservation: None,
         };
         self.session.sink().memory_event(&event);
         Some(event)
@@ -454,7 +458,42 @@ impl ProfiledSubmission {
 
 impl ProfiledAllocation {
     fn new(session: &Arc<ProfileSession>, event: MemoryEvent) -> Self {
-        Self { session: session.clone(), event, is_deallocated: AtomicBool::new(false) }
+        let is_deallocated = AtomicBool::new(false);
+        Self { session: session.clone(), event, is_deallocated, reservation: OnceLock::new() }
+    }
+
+    /// Reports that the allocation is in this memory of a pool.
+    pub fn reserve(&self, reservation: PoolReservation) {
+        if self.reservation.set(reservation).is_err() {
+            return;
+        }
+        let (submission_id, queue_ordinal) = (self.event.submission_id, self.event.queue_ordinal);
+        for kind in [MemoryEventKind::PoolReserve, MemoryEventKind::PoolMaterialize] {
+            self.report_pool(kind, submission_id, queue_ordinal);
+        }
+    }
+
+    /// Reports that `operation` has released the memory of a pool that the allocation was in, if it was in one.
+    pub fn release(&self, operation: &ProfiledOperation) {
+        self.report_pool(
+            MemoryEventKind::PoolRelease,
+            operation.submission_id,
+            Some(operation.queue_ordinal),
+        );
+    }
+
+    fn report_pool(&self, kind: MemoryEventKind, submission_id: u64, queue_ordinal: Option<u32>) {
+        if let Some(reservation) = self.reservation.get() {
+            self.session.sink().memory_event(&MemoryEvent {
+                kind,
+                time_ns: now_ns(),
+                submission_id,
+                queue_ordinal,
+                size_bytes: reservation.length_bytes,
+                reservation: Some(*reservation),
+                ..self.event
+            });
+        }
     }
 
     /// Notes that a dealloca frees the allocation.
@@ -505,6 +544,7 @@ impl Drop for ProfiledAllocation {
             queue_ordinal: None,
             ..self.event
         });
+        self.report_pool(MemoryEventKind::PoolRelease, 0, None);
     }
 }
 

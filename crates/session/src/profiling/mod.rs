@@ -205,7 +205,10 @@ impl Profiling {
         let bundle = Arc::new(target.open()?);
         let sinks = devices.devices().iter().enumerate();
         let sinks = sinks
-            .map(|(ordinal, device)| DeviceSink::new(&bundle, ordinal as u32, &device.info().name))
+            .map(|(ordinal, device)| {
+                let info = device.info();
+                DeviceSink::new(&bundle, ordinal as u32, &info.name, info.uuid)
+            })
             .collect();
         let session = Session { devices: devices.clone(), sinks, bundle };
         for (index, (device, sink)) in devices.devices().iter().zip(&session.sinks).enumerate() {

@@ -6,7 +6,7 @@ use rehal_hal::profile::{
     WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
-use rehal_profile::layout::{self, NONE};
+use rehal_profile::layout::{self, HAS_IDENTITY, NONE};
 use rehal_profile::{
     CommandOperationType, DependencyStrategy, EndpointType, MemoryEventType, QueueEventType, RecordFields,
 };
@@ -16,6 +16,7 @@ use zerocopy::little_endian::{I32, I64, U32, U64};
 /// Where all rows of a sink come from.
 pub(super) struct Origin {
     pub(super) device_ordinal: u32,
+    pub(super) device_uuid: Option<[u8; 16]>,
 }
 
 const QUEUE_SOFTWARE_DEFERRED: u32 = 1 << 0;
@@ -29,6 +30,7 @@ const OPERATION_INDIRECT: u32 = 1 << 1;
 const OPERATION_DYNAMIC_BINDINGS: u32 = 1 << 2;
 const OPERATION_STATIC_BINDINGS: u32 = 1 << 3;
 const MEMORY_QUEUE_OPERATION: u32 = 1 << 0;
+const MEMORY_POOL_RESERVATION: u32 = 1 << 3;
 const MEMORY_EXTERNALLY_OWNED: u32 = 1 << 5;
 
 impl Origin {
@@ -45,6 +47,8 @@ impl Origin {
         let row = layout::Device {
             physical_device_ordinal: self.device_u32(),
             queue_count: U32::new(1),
+            flags: U32::new(if self.device_uuid.is_some() { HAS_IDENTITY } else { 0 }),
+            physical_device_uuid: self.device_uuid.unwrap_or_default(),
             ..Default::default()
         };
         row.sized().as_bytes().to_vec()
@@ -269,16 +273,20 @@ pub(super) fn memory_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: 
     let (event_type, mut flags) = match event.kind {
         MemoryEventKind::QueueAlloca => (MemoryEventType::QUEUE_ALLOCA, 0),
         MemoryEventKind::QueueDealloca => (MemoryEventType::QUEUE_DEALLOCA, 0),
+        MemoryEventKind::PoolReserve => (MemoryEventType::POOL_RESERVE, 0),
+        MemoryEventKind::PoolMaterialize => (MemoryEventType::POOL_MATERIALIZE, 0),
+        MemoryEventKind::PoolRelease => (MemoryEventType::POOL_RELEASE, 0),
         MemoryEventKind::Allocate => (MemoryEventType::BUFFER_ALLOCATE, 0),
         MemoryEventKind::Free => (MemoryEventType::BUFFER_FREE, 0),
         MemoryEventKind::Import => (MemoryEventType::BUFFER_IMPORT, MEMORY_EXTERNALLY_OWNED),
         MemoryEventKind::Release => (MemoryEventType::BUFFER_UNIMPORT, MEMORY_EXTERNALLY_OWNED),
     };
     flags |= if event.queue_ordinal.is_some() { MEMORY_QUEUE_OPERATION } else { 0 };
+    flags |= if event.reservation.is_some() { MEMORY_POOL_RESERVATION } else { 0 };
+    let reservation = event.reservation.unwrap_or_default();
     let row = layout::MemoryEvent {
         event_type: U32::new(event_type.0),
         flags: U32::new(flags),
-        // Of pools, which CPU devices do not have.
         result: U32::new(NONE),
         event_id: U64::new(id),
         host_time_ns: I64::new(event.time_ns),
@@ -288,6 +296,9 @@ pub(super) fn memory_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: 
         queue_ordinal: U32::new(event.queue_ordinal.unwrap_or(NONE)),
         memory_type: U64::new(event.memory_type.bits().into()),
         buffer_usage: U64::new(event.usage.bits().into()),
+        pool_id: U64::new(reservation.pool_id),
+        backing_id: U64::new(reservation.backing_id),
+        offset: U64::new(reservation.offset),
         length: U64::new(event.size_bytes),
         alignment: U64::new(event.alignment),
         ..Default::default()

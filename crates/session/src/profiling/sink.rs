@@ -145,12 +145,17 @@ impl Bundle {
 
 impl DeviceSink {
     /// The sink of the device with this ordinal.
-    pub(super) fn new(bundle: &Arc<Bundle>, ordinal: u32, name: &str) -> Arc<Self> {
+    pub(super) fn new(
+        bundle: &Arc<Bundle>,
+        ordinal: u32,
+        name: &str,
+        device_uuid: Option<[u8; 16]>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             bundle: bundle.clone(),
             name: name.to_owned(),
             session_id: u64::from(ordinal) + 1,
-            origin: Origin { device_ordinal: ordinal },
+            origin: Origin { device_ordinal: ordinal, device_uuid },
             pending: Mutex::default(),
             kept: Mutex::default(),
             writing: Mutex::default(),

@@ -36,7 +36,7 @@ const STARTS_NS: [i64; 2] = [3_000_000_000, 9_000_000_000];
 /// The profile of a device that has the clock [`tick_at`], dispatches twice and reports three samples.
 fn profile_of_a_clocked_device(path: &Path) {
     let bundle = Arc::new(Bundle::new(File::create(path).unwrap()).unwrap());
-    let sink = DeviceSink::new(&bundle, 0, "clocked");
+    let sink = DeviceSink::new(&bundle, 0, "clocked", None);
     sink.begin();
     let function = FunctionInfo {
         name: "kernel".into(),
@@ -144,7 +144,7 @@ fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("workers.ireeprof");
     let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
-    let sink = DeviceSink::new(&bundle, 0, "host");
+    let sink = DeviceSink::new(&bundle, 0, "host", None);
     sink.begin();
     let span = |command_buffer_id, command_index, worker| WorkerSpan {
         operation: ProfiledOperation {
@@ -187,7 +187,7 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("events.ireeprof");
     let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
-    let sink = DeviceSink::new(&bundle, 0, "host");
+    let sink = DeviceSink::new(&bundle, 0, "host", None);
     sink.begin();
     for submission_id in 1..=6 {
         let operation = ProfiledOperation {
@@ -360,6 +360,7 @@ fn each_device_is_asked_for_what_it_supports() {
         name: "untimed".into(),
         is_synchronous: false,
         uses_host_memory: false,
+        uuid: None,
     };
     let of = |data: RequestedData, supported| data.of(&info, supported);
     let queue = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA;

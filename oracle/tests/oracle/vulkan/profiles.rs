@@ -171,7 +171,7 @@ fn statistics(tool: &str) -> Outcome {
 }
 
 /// The rows of printed statistics with what depends on the program alone: kinds, names and counts, and the bytes that queues
-/// allocate. Queues, commands per execution and the events inside of pools are the driver's.
+/// allocate. Queues, commands per execution and the bytes inside of pools are the driver's.
 fn counted(ended: &tool::Ended) -> Vec<String> {
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     let lines = text.lines().skip_while(|line| *line != "IREE HAL device statistics:");
@@ -179,6 +179,8 @@ fn counted(ended: &tool::Ended) -> Vec<String> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words[..] {
             ["memory", _, _, "queue_alloca", ..] => Some(words.join(" ")),
+            // What the host frees has no queue, and the reference does not report it.
+            ["memory", _, "q=0", name, count, ..] => Some(["memory", name, count].join(" ")),
             [kind @ ("host_queue" | "device_queue"), _, _, name, count, ..] => {
                 Some([kind, name, count].join(" "))
             }
