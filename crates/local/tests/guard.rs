@@ -20,6 +20,10 @@ fn child() {
     match case.as_str() {
         // SAFETY: crashes on purpose, outside of kernels.
         "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
+        "corrupted" => {
+            guard::set_context(31, 7536);
+            std::process::abort()
+        }
         // As a user would end the process. Rust's own handler lets the first one pass.
         "sent" => (0..2).fold(0, |_, _| {
             // SAFETY: sends a signal to this thread and touches no memory.
@@ -133,6 +137,16 @@ fn faults_outside_kernels_are_not_intercepted() {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{case}: {text}");
-        assert!(!text.contains("a kernel crashed"), "{text}");
+        assert!(!text.contains("crashed with"), "{text}");
     }
+}
+
+#[test]
+fn a_fault_outside_kernels_names_the_record_that_is_replayed() {
+    let output = crash("corrupted");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    let expected =
+        "INTERNAL; crashed with SIGABRT outside of kernels\n  at: record #31, offset 7536\n  try: a kernel";
+    assert!(text.contains(expected), "{text}");
 }

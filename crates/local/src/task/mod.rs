@@ -178,5 +178,7 @@ impl Spares {
 fn abort(error: &Error) -> ! {
     // Nothing can be done if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", error.report());
+    // The message above says why.
+    guard::clear_context();
     std::process::abort();
 }

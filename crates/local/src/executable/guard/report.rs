@@ -54,6 +54,21 @@ fn report_note(fault: &Fault<'_>) {
         platform::flush_after_crash(EXIT_STATUS);
         platform::exit_now(EXIT_STATUS);
     }
+    report_outside(fault);
+}
+
+/// Says what may be the cause of a fault of our own code, or of a library, while a record is replayed; the previous handler then ends
+/// the process.
+fn report_outside(fault: &Fault<'_>) {
+    if RECORD.get() == NO_RECORD {
+        return;
+    }
+    let mut text = Text::new();
+    text.push("INTERNAL; crashed with ").push(fault.name).push(" outside of kernels\n  at: ");
+    text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get());
+    text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process: replay with watched memory, ");
+    text.push("which names it; otherwise report an error of this tool\n");
+    platform::write_stderr(text.bytes());
 }
 
 /// Reports an access to a mapped page beyond the end of its file, by a kernel or a reader.
