@@ -45,6 +45,10 @@ pub fn add(trials: &mut Vec<Trial>) {
             "bindings=3 parameters=0 workgroup_size=[64,1,1]) replacement=(flags=0x0 constants=0 bindings=2",
         )
     }));
+    trials.push(Trial::test("vulkan::substitution::refused::other_device", || {
+        let file = fixture("cts/affine.embedded.elf");
+        refused(&file, "INCOMPATIBLE", "iree-compile --iree-hal-target-device=vulkan ")
+    }));
     for (name, capability, lacks) in LACKING {
         let name = format!("vulkan::substitution::refused::feature::{name}");
         trials.push(Trial::test(name, move || {

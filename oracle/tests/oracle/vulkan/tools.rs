@@ -130,10 +130,22 @@ fn records(capture: &Capture) -> Outcome {
             ensure(ended.succeeded() && stdout(&ended).contains("memory verified"), || {
                 format!("{}: {}\n{}", file.display(), ended.summary(), stdout(&ended))
             })?;
+            if count == 0 {
+                chooses_device(&path(&file))?;
+            }
             count += 1;
         }
     }
     ensure(count > 0, || "nothing is recorded".to_owned())
+}
+
+/// A device is chosen for a record if none is named, and one that cannot run it is refused with another.
+fn chooses_device(record: &str) -> Outcome {
+    let ended = rehal(&["kernel", "replay", "--verify", record])?;
+    ensure(ended.succeeded() && stdout(&ended).contains("memory verified"), || ended.summary())?;
+    let ended = rehal(&["kernel", "replay", "--device=local-sync", record])?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    ensure(ended.code == Some(1) && said.ends_with("try: use --device=vulkan\n"), || said)
 }
 
 /// The reference replays a redacted capture, and its operations are those of the capture.
