@@ -12,6 +12,7 @@ mod device;
 mod driver;
 pub mod executable;
 mod execute;
+mod parameters;
 mod platform;
 mod pool;
 mod profile;
