@@ -3,18 +3,37 @@
 use std::fmt::Write as _;
 
 use rehal_base::{Context as _, Result};
-use rehal_session::topology::{MAX_WORKERS, Sharing, Topology, Worker};
+use rehal_session::DeviceOptions;
+use rehal_session::hal::DeviceUri;
+use rehal_session::topology::{MAX_WORKERS, Sharing, Topology, TopologyOptions, Worker};
 
-use crate::flags::{Flags, topology_options};
+use crate::devices;
+use crate::flags::{DEVICE, Flags, task_options, topology_options};
 
 const RULE: &str = "# ===------------------------------------------------------------------------===\n";
 
 const ADVICE: &str =
     "lscpu --extended lists the CPUs and NUMA nodes of this machine; --help=all describes --task_topology_*";
 
-/// The topologies that the flags before the query select.
+/// The topologies that the flags before the query select, and those of devices whose URIs select others.
 pub(crate) fn dump(flags: &Flags) -> Result<String> {
-    let topologies = topology_options(flags).select().advise(|| ADVICE)?;
+    let mut text = topologies(&topology_options(flags))?;
+    let has_parameters = |uri: &String| DeviceUri::parse(uri).is_ok_and(|uri| !uri.params.is_empty());
+    let mut uris: Vec<_> = flags.list(&DEVICE).into_iter().filter(has_parameters).collect();
+    uris.dedup();
+    let mut options = DeviceOptions::default();
+    options.drivers = options.drivers.with(task_options(flags));
+    for (device, uri) in devices::find_all(flags, DEVICE.name(), &uris)?.iter().zip(&uris) {
+        if let Some(selection) = device.own_selection(&options)? {
+            let own = topologies(&selection).context(|| format!("device '{uri}'"))?;
+            text.push_str(&format!("{RULE}# --device={uri}\n{own}"));
+        }
+    }
+    Ok(text)
+}
+
+fn topologies(options: &TopologyOptions) -> Result<String> {
+    let topologies = options.select().advise(|| ADVICE)?;
     let mut text = String::new();
     for (index, topology) in topologies.iter().enumerate() {
         write_topology(&mut text, index, topology).expect("a string takes any text");

@@ -55,6 +55,13 @@ impl Recording {
         self.widest
     }
 
+    /// The operations of a stage.
+    pub(crate) fn stage(&self, index: usize) -> Option<Range<usize>> {
+        let start = *self.stages.get(index)? as usize;
+        let end = self.stages.get(index + 1).map_or(self.operations.len(), |end| *end as usize);
+        Some(start..end)
+    }
+
     /// The operations of each stage.
     pub(crate) fn stages(&self) -> impl Iterator<Item = Range<usize>> {
         let ends = self.stages.iter().skip(1).copied().chain([self.operations.len() as u32]);

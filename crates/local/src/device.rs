@@ -146,6 +146,19 @@ impl LocalDevice {
         created: Option<&Buffer>,
         is_ready: bool,
     ) -> Result<Option<ProfiledSubmission>> {
+        if !self.profiler.is_active() {
+            return Ok(None);
+        }
+        // There is nothing left to execute of these.
+        let executed_count = match submission.op {
+            QueueOp::Alloca { .. } => Some(1),
+            QueueOp::Barrier { .. } => Some(0),
+            _ => None,
+        };
+        let has_executed = |count| self.profiler.executed(submission, created, count);
+        if is_ready && executed_count.is_some_and(has_executed) {
+            return Ok(None);
+        }
         let profiled = self.profiler.submission(submission, created, is_ready, |session| {
             Ok(match &submission.op {
                 QueueOp::Execute { command_buffer, .. } => profile::describe(session, command_buffer)?,
@@ -302,10 +315,7 @@ impl DeviceBackend for LocalDevice {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
                     let mut note = Note::from(guard::record());
-                    note.profile = self.profiled(submission, created.as_ref(), false)?.map(|mut profiled| {
-                        profiled.defer();
-                        Box::new(profiled)
-                    });
+                    note.profile = self.profiled(submission, created.as_ref(), false)?.map(Box::new);
                     self.pending.keep(submission, note, |_| true)?;
                     return Ok(created);
                 }

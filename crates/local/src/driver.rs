@@ -2,6 +2,7 @@ use rehal_base::Result;
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
 
 use crate::executable::Plugins;
+use crate::parameters::TASK_PARAMETERS;
 use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
 
 /// The name of the driver, and of its one device.
@@ -52,6 +53,11 @@ pub struct LocalTaskOptions {
 impl DeviceOptions for LocalTaskOptions {}
 
 impl LocalTaskOptions {
+    /// Whether both describe the same workers, so that devices may share them.
+    pub fn describes_workers_of(&self, other: &Self) -> bool {
+        (&self.topology, &self.selection, &self.worker) == (&other.topology, &other.selection, &other.worker)
+    }
+
     /// Starts the workers that the options describe, or returns those that they have. Fails if none are selected, or if
     /// threads cannot be started.
     pub fn start_workers(&self) -> Result<Workers> {
@@ -80,7 +86,7 @@ impl DriverBackend for LocalTaskDriver {
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {
-        &[]
+        &TASK_PARAMETERS
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {

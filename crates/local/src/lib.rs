@@ -12,6 +12,7 @@ mod device;
 mod driver;
 pub mod executable;
 mod execute;
+mod parameters;
 mod platform;
 mod pool;
 mod profile;
@@ -23,6 +24,8 @@ pub use device::{LocalSync, LocalTask};
 pub use driver::{
     LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
 };
+#[doc(hidden)]
+pub use task::WorkerDelays;
 pub use task::{WorkerOptions, Workers};
 pub use topology::{Topology, TopologyOptions};
 pub use watched::watch_buffer;

@@ -105,12 +105,13 @@ pub(crate) fn run_commands(
     names: &StoredNames<'_, '_>,
     profile: &ProfiledSubmission,
 ) -> Result<()> {
+    let has_regions = profile.reports_regions();
     // Commands run one after another: where one ends, the next begins.
     let mut now = if profile.reports_spans() { LAST_NS.get() } else { now_ns() };
-    let mut stages = recording.stages().enumerate().peekable();
-    while let Some((stage, commands)) = stages.next() {
+    for stage in 0..recording.stages.len() {
+        let Some(commands) = recording.stage(stage) else { break };
         let stage_start_ns = now;
-        for index in commands.clone() {
+        for index in commands {
             let operation = &recording.operations[index];
             let outcome = run(operation, names, None);
             let span = Span::since(now);
@@ -119,35 +120,49 @@ pub(crate) fn run_commands(
             report_stored(index, stage, operation, names, profile, status(&outcome), span);
             outcome.context(|| in_command(index))?;
         }
-        if !selects_region(commands.clone(), stage, &recording.operations, names, profile) {
-            continue;
+        if has_regions {
+            report_region_of(recording, stage, names, profile, (stage_start_ns, now));
         }
-        let tiles = |commands: Range<usize>| {
-            let tiles = commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
-            u32::try_from(tiles).unwrap_or(u32::MAX)
-        };
-        let end_ns = now;
-        report_region(
-            profile,
-            &CommandRegion {
-                operation: *profile.operation(),
-                index: stage as u32,
-                command_count: commands.len() as u32,
-                tile_count: tiles(commands.clone()),
-                worker_count: 1,
-                useful_drain_count: 1,
-                start_ns: stage_start_ns,
-                end_ns,
-                first_tile_ns: stage_start_ns,
-                last_tile_ns: end_ns,
-                next_tile_count: stages.peek().map(|(_, commands)| tiles(commands.clone())),
-            },
-        );
     }
     Ok(())
 }
 
+/// Reports the region of a stage that this thread has executed, if the filter selects one of its commands.
+fn report_region_of(
+    recording: &Recording,
+    stage: usize,
+    names: &StoredNames<'_, '_>,
+    profile: &ProfiledSubmission,
+    (start_ns, end_ns): (i64, i64),
+) {
+    let Some(commands) = recording.stage(stage) else { return };
+    if !selects_region(commands.clone(), stage, &recording.operations, names, profile) {
+        return;
+    }
+    let tiles = |commands: Range<usize>| {
+        let tiles = commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
+        u32::try_from(tiles).unwrap_or(u32::MAX)
+    };
+    report_region(
+        profile,
+        &CommandRegion {
+            operation: *profile.operation(),
+            index: stage as u32,
+            command_count: commands.len() as u32,
+            tile_count: tiles(commands),
+            worker_count: 1,
+            useful_drain_count: 1,
+            start_ns,
+            end_ns,
+            first_tile_ns: start_ns,
+            last_tile_ns: end_ns,
+            next_tile_count: recording.stage(stage + 1).map(tiles),
+        },
+    );
+}
+
 /// Reports the span of the operation at `index` of a command buffer, which is in `stage`.
+#[inline]
 pub(crate) fn report_stored(
     index: usize,
     stage: usize,
@@ -212,6 +227,7 @@ pub(crate) fn report_region(profile: &ProfiledSubmission, region: &CommandRegion
     profile.session().sink().command_region(region);
 }
 
+#[inline]
 fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
@@ -231,7 +247,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         _ => None,
     };
-    profile.session().sink().host_execution(&HostExecution {
+    profile.executed(&HostExecution {
         operation,
         command_index,
         dispatch,
@@ -239,7 +255,6 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         status,
         start_ns: span.start_ns,
         end_ns: span.end_ns,
-        workgroup_count: dispatch.map_or(0, |dispatch| workgroup_total(dispatch.workgroup_count)),
         thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
         replayed_record: profile.replayed_record().filter(|_| command_index.is_none()),
     });

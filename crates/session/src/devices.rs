@@ -1,7 +1,9 @@
 use rehal_base::{Context, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
-use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions};
+use rehal_local::{
+    LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions, TopologyOptions,
+};
 use rehal_vulkan::{VulkanDriver, VulkanDriverOptions};
 
 use crate::{NamedPath, Plan};
@@ -91,6 +93,37 @@ impl DeviceSpec {
     pub fn uri(&self) -> &str {
         &self.uri
     }
+
+    /// How the workers of the device are selected, if it is on `local-task` and its URI's parameters select others than
+    /// `options`, which are those of the group.
+    pub fn own_selection(&self, options: &DeviceOptions) -> Result<Option<TopologyOptions>> {
+        let group: LocalTaskOptions = options.drivers.get();
+        let own: LocalTaskOptions = self.configured(options.drivers.clone())?.get();
+        let has_own = self.driver.name() == LOCAL_TASK && !own.describes_workers_of(&group);
+        Ok(has_own.then_some(own.selection))
+    }
+
+    /// The options of drivers with its own parameters.
+    fn configured(&self, options: OptionSet) -> Result<OptionSet> {
+        self.driver.configure(options, &self.params)
+    }
+
+    /// The same with workers for a `local-task` device: those of a device in `started` whose options describe the same, or new
+    /// ones, which are added.
+    fn with_workers(&self, options: OptionSet, started: &mut Vec<LocalTaskOptions>) -> Result<OptionSet> {
+        let mut task: LocalTaskOptions = options.get();
+        if self.driver.name() != LOCAL_TASK || task.workers.is_some() {
+            return Ok(options);
+        }
+        match started.iter().find(|other| other.describes_workers_of(&task)) {
+            Some(other) => task.workers = other.workers.clone(),
+            None => {
+                task.workers = Some(task.start_workers()?);
+                started.push(task.clone());
+            }
+        }
+        Ok(options.with(task))
+    }
 }
 
 /// The default device of `local-task`, as in the reference.
@@ -147,15 +180,17 @@ impl DeviceOptions {
     /// Opens the devices.
     pub fn open(&self) -> Result<DeviceGroup> {
         let options = self.driver_options()?;
+        let mut started = Vec::new();
         let open = |device: &DeviceSpec| {
-            let options = device.driver.configure(options.clone(), &device.params);
+            let options = device.configured(options.clone());
+            let options = options.and_then(|options| device.with_workers(options, &mut started));
             let opened = options.and_then(|options| device.driver.create_device(&device.path, &options));
             opened.context(|| format!("device '{}'", device.uri))
         };
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// The options for each driver, with plugins loaded. Several `local-task` devices share workers.
+    /// The options for each driver, with plugins loaded.
     fn driver_options(&self) -> Result<OptionSet> {
         let mut plugins = Plugins::default();
         for path in &self.plugins {
@@ -166,10 +201,6 @@ impl DeviceOptions {
         for provider in plugins.providers() {
             sync.plugins.register(provider.clone());
             task.plugins.register(provider.clone());
-        }
-        let on_workers = self.devices.iter().filter(|device| device.driver.name() == LOCAL_TASK).count();
-        if on_workers > 1 && task.workers.is_none() {
-            task.workers = Some(task.start_workers()?);
         }
         Ok(self.drivers.clone().with(sync).with(task))
     }

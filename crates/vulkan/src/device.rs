@@ -154,12 +154,7 @@ impl VulkanDevice {
         if let (Some(profiled), Some(created)) = (&profiled, created) {
             VulkanBuffer::of(created)?.set_profiled(profiled.alloca(created));
         }
-        Ok(profiled.map(|mut profiled| {
-            if !is_ready {
-                profiled.defer();
-            }
-            Box::new(profiled)
-        }))
+        Ok(profiled.map(Box::new))
     }
 
     /// Reports the clocks of device and host, if times are reported.

@@ -39,7 +39,8 @@ pub(crate) const DEVICE: List<String> = List::parsed(
     "a driver or a device URI",
     devices::check_uri,
     "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
-     device of the program or capture, in the same order. Default: local-task.",
+     device of the program or capture, in the same order. Parameters of a URI override flags for that device alone, such as \
+     'local-task://?task_topology_cpu_ids=0,1&task_worker_local_memory=65536'. Default: local-task.",
 );
 
 /// Devices and drivers.

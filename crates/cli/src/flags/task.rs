@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rehal_session::LocalTaskOptions;
-use rehal_session::topology::{Distribution, NodeSelection, Performance, TopologyOptions};
+use rehal_session::topology::{
+    Distribution, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
+};
 
 use super::flag::{Effect, Flag, Group, List, Query};
 use super::parse::Flags;
@@ -105,13 +107,7 @@ const SNAPSHOT: Flag<Option<PathBuf>> = Flag::path(
 const PERFORMANCE_LEVEL: Flag<Performance> = Flag::choice(
     "task_topology_performance_level",
     "any",
-    &[
-        ("any", Performance::Any),
-        ("low", Performance::Low),
-        ("efficiency", Performance::Low),
-        ("high", Performance::High),
-        ("performance", Performance::High),
-    ],
+    &Performance::NAMES,
     "Cores to use on a machine whose cores differ in capacity: any, low (or efficiency), high (or performance). \
      Cores with at least three quarters of the highest capacity are high.",
 )
@@ -120,7 +116,7 @@ const PERFORMANCE_LEVEL: Flag<Performance> = Flag::choice(
 const DISTRIBUTION: Flag<Distribution> = Flag::choice(
     "task_topology_distribution",
     "scatter",
-    &[("compact", Distribution::Compact), ("scatter", Distribution::Scatter)],
+    &Distribution::NAMES,
     "Order of the workers: compact fills one cache domain after another, scatter takes one core of each in turn.",
 )
 .effect(TASK_DRIVER);
@@ -128,12 +124,7 @@ const DISTRIBUTION: Flag<Distribution> = Flag::choice(
 const FAVOR: Flag<Option<(Performance, Distribution)>> = Flag::choice(
     "task_topology_favor",
     "",
-    &[
-        ("", None),
-        ("latency", Some((Performance::High, Distribution::Compact))),
-        ("throughput", Some((Performance::Any, Distribution::Scatter))),
-        ("efficiency", Some((Performance::Low, Distribution::Compact))),
-    ],
+    &PRESETS,
     "Overrides performance level and distribution: latency is high and compact, throughput any and scatter, \
      efficiency low and compact.",
 )
@@ -141,7 +132,8 @@ const FAVOR: Flag<Option<(Performance, Distribution)>> = Flag::choice(
 
 const DUMP_TASK_TOPOLOGIES: Query = Query::new(
     "dump_task_topologies",
-    "Prints the workers that the preceding flags select, with their CPUs and caches, and exits.",
+    "Prints the workers that the preceding flags select, and those of each preceding --device=local-task://?KEY=VALUE, with \
+     their CPUs and caches, and exits.",
 );
 
 /// The multithreaded CPU driver.
@@ -196,31 +188,11 @@ fn count(value: i64) -> usize {
 }
 
 fn cpu_ids(value: &OsStr) -> Result<Vec<u32>, Refusal> {
-    ids(&text(value)?).ok_or(Refusal::Unexpected)
+    parse_ids(&text(value)?).ok_or(Refusal::Unexpected)
 }
 
 fn nodes(value: &OsStr) -> Result<NodeSelection, Refusal> {
-    match text(value)?.as_str() {
-        "" | "current" => Ok(NodeSelection::Current),
-        "numa" => Ok(NodeSelection::Each),
-        "all" => Ok(NodeSelection::All),
-        list => ids(list).map(NodeSelection::Ids).ok_or(Refusal::Unexpected),
-    }
-}
-
-/// Numbers in decimal, or in hexadecimal after `0x`. A comma may follow the last one.
-fn ids(list: &str) -> Option<Vec<u32>> {
-    let id = |text: &str| match text.trim() {
-        text if !text.starts_with(|first: char| first.is_ascii_digit()) => None,
-        text => match text.strip_prefix("0x") {
-            Some(digits) if digits.starts_with('+') => None,
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            // The reference reads other numbers with leading zeros as octal.
-            None if text.len() > 1 && text.starts_with('0') => None,
-            None => text.parse().ok(),
-        },
-    };
-    list.strip_suffix(',').unwrap_or(list).split(',').map(id).collect()
+    NodeSelection::parse(&text(value)?).ok_or(Refusal::Unexpected)
 }
 
 #[cfg(test)]
@@ -299,13 +271,5 @@ mod tests {
         assert_eq!(preset("throughput"), (Performance::Any, Distribution::Scatter));
         assert_eq!(preset("efficiency"), (Performance::Low, Distribution::Compact));
         assert_eq!(preset(""), (Performance::High, Distribution::Scatter));
-    }
-
-    #[test]
-    fn lists_of_ids_are_strict() {
-        assert_eq!(ids("0,1, 7 ,0x10,"), Some(vec![0, 1, 7, 16]));
-        for list in ["", ",", "0,,1", ",0", "0-3", "1x", "-1", "+1", "0x", "0x+1", "010", "4294967296", "a"] {
-            assert_eq!(ids(list), None, "{list:?}");
-        }
     }
 }

@@ -486,6 +486,31 @@ fn task_topologies_are_those_of_the_flags_before_the_query() {
 }
 
 #[test]
+fn topologies_of_devices_with_parameters_follow_those_of_the_flags() {
+    let own = "--device=local-task://?task_topology_group_count=2";
+    let flags = ["iree-run-replay", "--task_topology_group_count=3"];
+    let dump = |devices: &[&str]| print(&[&flags[..], devices, &["--dump_task_topologies"]].concat());
+    let plain = dump(&[]);
+    // The memory is a limit of the device, not of its workers.
+    for same in ["local-task", "local-task://?task_worker_local_memory=64", "local-sync"] {
+        assert_eq!(dump(&[&format!("--device={same}")]), plain);
+    }
+    let with_own = dump(&[own, "--device=local-task", own]);
+    let (before, after) =
+        with_own.split_once("# --device=local-task://?task_topology_group_count=2\n").unwrap();
+    assert!(before.starts_with(&plain), "{with_own}");
+    assert_eq!(after.matches("# group[").count(), 2, "{with_own}");
+    let stderr = fail(
+        &[&flags[..], &["--device=local-task://?task_topology_cpu_ids=65000"], &["--dump_task_topologies"]]
+            .concat(),
+    );
+    assert!(
+        stderr.contains("CPU 65000 does not exist") && stderr.contains("at: device 'local-task://"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn help_is_a_flag_file_that_changes_nothing() {
     let scratch = Scratch::new();
     // Only the names of a benchmark report are the same in each run.

@@ -471,6 +471,45 @@ fn several_modules_and_devices() {
     refused(&[&two, devices[0], devices[1], "--input=32xf32=3", lead], "expected an index below 2");
 }
 
+/// A program on two devices with workers of their own, its capture on two such devices in both orders, and on others.
+#[test]
+fn devices_with_parameters_have_their_own_workers() {
+    let two = format!("--module={}", fixture("modules/two_devices.vmfb"));
+    let plain = ["--device=local-task", "--device=local-task"];
+    let last = std::thread::available_parallelism().unwrap().get() - 1;
+    let own = [0, last].map(|cpu| {
+        format!("--device=local-task://?task_topology_cpu_ids={cpu},&task_worker_local_memory=65536")
+    });
+    let own = own.each_ref().map(String::as_str);
+    let text = print(&["iree-run-module", &two, plain[0], plain[1], "--input=32xf32=3"]);
+    let scratch = Scratch::new();
+    let capture = scratch.path("two.ireereplay").display().to_string();
+    let record = format!("--device_replay_output={capture}");
+    assert_eq!(print(&["iree-run-module", &two, own[0], own[1], "--input=32xf32=3", &record]), text);
+    let reads = |devices: [&str; 2], order: &str| {
+        let path = scratch.path("reads.jsonl").display().to_string();
+        let (reads, order) = (format!("--replay_host_reads={path}"), format!("--replay_order={order}"));
+        print(&["iree-run-replay", devices[0], devices[1], &order, &reads, &capture]);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let expected = reads(plain, "serialized");
+    assert!(!expected.is_empty());
+    for devices in [own, [own[1], plain[0]]] {
+        for order in ["serialized", "captured"] {
+            assert_eq!(reads(devices, order), expected, "{devices:?}, {order}");
+        }
+    }
+    for (uri, words) in [
+        ("local-task://?task_topology_cpu_ids=65000", "CPU 65000 does not exist"),
+        ("local-task://?task_topology_cpu_ids=0-1", "unexpected value '0-1' (expected CPUs such as 0,2,3)"),
+        ("local-task://?task_topology_cpus=0", "did you mean 'task_topology_cpu_ids'?"),
+        ("local-task://?task_topology_max_group_count=0", "no CPU that matches"),
+    ] {
+        let device = format!("--device={uri}");
+        refused(&[&two, own[0], &device, "--input=32xf32=3"], words);
+    }
+}
+
 #[test]
 fn instrumentation_data_is_written() {
     let scratch = Scratch::new();

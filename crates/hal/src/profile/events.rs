@@ -72,6 +72,14 @@ pub struct ProfiledDispatch {
     pub is_indirect: bool,
 }
 
+impl ProfiledDispatch {
+    /// The number of workgroups, saturated.
+    pub fn workgroup_total(&self) -> u64 {
+        let [x, y, z] = self.workgroup_count.map(u64::from);
+        (x * y).saturating_mul(z)
+    }
+}
+
 /// A queue operation, or a command of a command buffer, that the host has executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostExecution {
@@ -89,9 +97,7 @@ pub struct HostExecution {
     pub start_ns: i64,
     /// When it ended.
     pub end_ns: i64,
-    /// Number of workgroups, if it is a dispatch.
-    pub workgroup_count: u64,
-    /// Sum of the times that all threads spent in it.
+    /// Sum of the times that all threads spent in it, if it is a dispatch.
     pub thread_time_ns: i64,
     /// Ordinal of the capture's record that the queue operation replays, unless its queue event has it.
     pub replayed_record: Option<u64>,

@@ -5,6 +5,7 @@
 //! branch per operation. Objects are named by the ids of their handles; the format of a file is the sink's concern.
 
 mod events;
+mod execution_log;
 mod session;
 mod submission_log;
 
@@ -19,11 +20,10 @@ pub use events::{
     PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent,
     QueueOpKind, WorkerSpan,
 };
+pub use execution_log::ExecutionLog;
 pub use session::{
-    KeptSubmissions, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns,
-    set_replayed_record,
+    KeptEvents, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns, set_replayed_record,
 };
-
 pub use submission_log::SubmissionLog;
 
 pub(crate) use session::{Identity, ReplayedCommands};
@@ -58,6 +58,10 @@ bitflags::bitflags! {
 }
 
 impl ProfileData {
+    /// What is reported in detail of queue operations and their commands.
+    pub(crate) const OF_OPERATIONS: Self =
+        Self::HOST_EXECUTION.union(Self::DISPATCH_EVENTS).union(Self::COMMAND_REGIONS);
+
     /// The names of the kinds of data (source: the flag `--device_profiling_mode` of release 3.13.0).
     pub const NAMES: [(&'static str, Self); 11] = [
         ("queue-events", Self::QUEUE_EVENTS),
@@ -106,6 +110,43 @@ pub struct ProfileFilter {
     pub queue: Option<u32>,
 }
 
+/// The most frequent events of a session, which are kept until its sink takes them.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    /// The queue events.
+    pub submissions: SubmissionLog,
+    /// The host executions.
+    pub executions: ExecutionLog,
+}
+
+/// The sizes of an [`EventLog`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Queue events.
+    pub submissions: usize,
+    /// Host executions.
+    pub executions: usize,
+    /// Timepoints of the queue events, and records that events replay.
+    pub relationships: usize,
+}
+
+impl EventLog {
+    /// How much there is.
+    pub fn counts(&self) -> EventCounts {
+        EventCounts {
+            submissions: self.submissions.len(),
+            executions: self.executions.len(),
+            relationships: self.submissions.relationship_count() + self.executions.relationship_count(),
+        }
+    }
+
+    /// Removes all events, and keeps the capacity.
+    pub fn clear(&mut self) {
+        self.submissions.clear();
+        self.executions.clear();
+    }
+}
+
 /// Receives what a device reports in one session. Every function may be called from any thread, by threads that run work of
 /// the device: it must be fast and must not call the device.
 ///
@@ -124,17 +165,16 @@ pub trait ProfileSink: Send + Sync {
         records: &[(u32, u64)],
     );
 
-    /// The session begins: until it ends, submissions that were ready when they were submitted may be in `kept` instead of being
-    /// reported.
-    fn session_begins(&self, kept: KeptSubmissions);
+    /// The session begins: until it ends, queue events and host executions are in `kept`.
+    fn session_begins(&self, kept: KeptEvents);
 
-    /// So many submissions are kept, with so many timepoints and replayed records. They may be taken now.
-    fn submissions_kept(&self, submissions: usize, relationships: usize);
+    /// So many events are kept. They may be taken now.
+    fn events_kept(&self, counts: EventCounts);
 
-    /// A submission that is ready to execute.
+    /// A submission that is ready to execute, which was kept and not taken when the session ended, or was reported after that.
     fn queue_event(&self, event: &QueueEvent<'_>);
 
-    /// Work that the host has executed.
+    /// Work that the host has executed, which was kept and not taken when the session ended, or was reported after that.
     fn host_execution(&self, event: &HostExecution);
 
     /// A step in the life of an allocation.

@@ -3,13 +3,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-use rehal_base::{Error, Result, glob};
+use parking_lot::{Mutex, MutexGuard};
+use rehal_base::{Error, Result, StatusCode, glob};
 use smallvec::SmallVec;
 
 use super::{
-    MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter, ProfileRequest, ProfileSink,
-    ProfiledCommand, ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind, SubmissionLog,
+    EventLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter,
+    ProfileRequest, ProfileSink, ProfiledCommand, ProfiledCommandKind, ProfiledOperation, QueueEvent,
+    QueueOpKind,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
@@ -22,8 +23,8 @@ pub fn now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// Kept submissions after which the sink receives their number.
-const KEPT_CHECK: usize = 1024;
+/// Kept events after which the sink receives their number.
+const KEPT_CHECK: u32 = 1024;
 
 thread_local! {
     static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
@@ -47,13 +48,15 @@ pub struct Profiler {
 struct Active {
     session: Arc<ProfileSession>,
     last_submission: u64,
-    /// See [`KeptSubmissions`].
-    kept: SubmissionLog,
+    /// See [`KeptEvents`].
+    kept: EventLog,
+    /// Events since the sink received the number of those kept.
+    unchecked: u32,
 }
 
-/// Where a sink takes the submissions of a session of which only the queue event is wanted. They are kept under the lock under which the
-/// session is found, so that an event takes one lock.
-pub struct KeptSubmissions {
+/// Where a sink takes the most frequent events of a session. They are kept under the lock under which the session is found, so that
+/// a submission of which only the queue event is wanted takes one lock.
+pub struct KeptEvents {
     active: Arc<Mutex<Option<Active>>>,
     session_id: u64,
 }
@@ -63,8 +66,12 @@ pub struct ProfileSession {
     request: ProfileRequest,
     /// Unique in the process.
     id: u64,
+    /// Whether there is a filter.
+    is_filtered: bool,
     /// Whether the filter selects a function, for those that were dispatched.
     selected: Mutex<HashMap<(u64, u32), bool>>,
+    /// The device's state. The session is in there until it ends.
+    active: Arc<Mutex<Option<Active>>>,
 }
 
 /// A submission of a session, from the call until it has executed.
@@ -72,10 +79,20 @@ pub struct ProfileSession {
 pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
-    /// What it waits for and then what it signals, if queue events are reported.
+    /// What is reported of it: if the filter does not select it, nothing in detail.
+    data: ProfileData,
+    /// Its queue event, if that is wanted and it was not ready when it was submitted.
+    deferred: Option<Box<DeferredEvent>>,
+    /// The record of a capture that it replays, unless its queue event has it.
+    replayed_record: Option<u64>,
+}
+
+/// A queue event without the time when the submission is ready.
+#[derive(Clone)]
+struct DeferredEvent {
+    /// What it waits for and then what it signals.
     timepoints: SmallVec<[Timepoint<u64>; 4]>,
     wait_count: usize,
-    was_deferred: bool,
     submitted_ns: i64,
     replayed_record: Option<u64>,
 }
@@ -123,12 +140,20 @@ impl Profiler {
         }
         let (data, sink) = (request.data.bits(), request.sink.clone());
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Arc::new(ProfileSession { request, id, selected: Mutex::default() });
-        *active = Some(Active { session, last_submission: 0, kept: SubmissionLog::default() });
+        let is_filtered = request.filter != ProfileFilter::default();
+        let (selected, state) = (Mutex::default(), self.active.clone());
+        let session = Arc::new(ProfileSession { request, id, is_filtered, selected, active: state });
+        *active = Some(Active { session, last_submission: 0, kept: EventLog::default(), unchecked: 0 });
         drop(active);
-        sink.session_begins(KeptSubmissions { active: self.active.clone(), session_id: id });
+        sink.session_begins(KeptEvents { active: self.active.clone(), session_id: id });
         self.data.store(data, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether there is a session.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.data.load(Ordering::Relaxed) != 0
     }
 
     /// Whether there is a session that reports any of these kinds of data.
@@ -149,7 +174,7 @@ impl Profiler {
     /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
     /// describes what it executes and returns the number of commands.
     ///
-    /// If it `is_ready`, and the session reports nothing else of it, its event is reported or kept, and it is `None`.
+    /// If it `is_ready`, its queue event is kept; if the session reports nothing else of it, it is `None`.
     #[inline]
     pub fn submission(
         &self,
@@ -168,37 +193,61 @@ impl Profiler {
             // Nothing is described, so the sink is not called under the lock.
             let operation_count = describe(&active.session)?;
             let operation = operation(submission, created, operation_count, active.next_id());
-            let now_ns = now_ns();
-            let event = QueueEvent {
-                operation,
-                waits: &[],
-                signals: &[],
-                was_deferred: false,
-                submitted_ns: now_ns,
-                ready_ns: now_ns,
-                replayed_record: REPLAYED_RECORD.get(),
-            };
-            let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
-            active.kept.push_with(&event, submission.waits.iter().map(id), submission.signals.iter().map(id));
-            let (count, relationships) = (active.kept.len(), active.kept.relationship_count());
-            if count.is_multiple_of(KEPT_CHECK) {
-                let session = active.session.clone();
-                drop(lock);
-                session.sink().submissions_kept(count, relationships);
-            }
+            active.keep_submission(submission, operation, now_ns());
+            Active::check(lock);
             return Ok(None);
         }
         let (session, submission_id) = (active.session.clone(), active.next_id());
         drop(lock);
         let operation = operation(submission, created, describe(&session)?, submission_id);
-        Ok(session.submission(submission, is_ready, operation))
+        Ok(ProfileSession::submission(session, submission, is_ready, operation))
+    }
+
+    /// Keeps the events of a submission that has executed when it is submitted. Returns `false` if the session wants more of it than
+    /// [`Profiler::submission`] reports; also without a session.
+    #[inline]
+    pub fn executed(
+        &self,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+        operation_count: u32,
+    ) -> bool {
+        let events = ProfileData::QUEUE_EVENTS.union(ProfileData::HOST_EXECUTION);
+        let data = ProfileData::from_bits_retain(self.data.load(Ordering::Relaxed));
+        if !data.intersects(events) || !(events | ProfileData::EXECUTABLE_METADATA).contains(data) {
+            return false;
+        }
+        let mut lock = self.active.lock();
+        let Some(active) = lock.as_mut().filter(|active| !active.session.is_filtered) else { return false };
+        let operation = operation(submission, created, operation_count, active.next_id());
+        let now_ns = now_ns();
+        let has_event = active.session.wants(ProfileData::QUEUE_EVENTS);
+        if has_event {
+            active.keep_submission(submission, operation, now_ns);
+        }
+        if active.session.wants(ProfileData::HOST_EXECUTION) {
+            active.keep_execution(&HostExecution {
+                operation,
+                command_index: None,
+                dispatch: None,
+                was_deferred: false,
+                status: StatusCode::Ok,
+                start_ns: now_ns,
+                end_ns: now_ns,
+                thread_time_ns: 0,
+                replayed_record: REPLAYED_RECORD.get().filter(|_| !has_event),
+            });
+        }
+        Active::check(lock);
+        true
     }
 
     /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
     pub fn end(&self) {
         self.data.store(0, Ordering::Release);
         let Some(Active { session, kept, .. }) = self.active.lock().take() else { return };
-        kept.events().for_each(|event| session.sink().queue_event(&event));
+        kept.submissions.events().for_each(|event| session.sink().queue_event(&event));
+        kept.executions.events().for_each(|event| session.sink().host_execution(&event));
     }
 }
 
@@ -214,11 +263,51 @@ impl Active {
         self.last_submission += 1;
         self.last_submission
     }
+
+    /// Keeps the event of a submission that is ready as it is submitted.
+    #[inline]
+    fn keep_submission(
+        &mut self,
+        submission: &Submission<Live<'_>>,
+        operation: ProfiledOperation,
+        now_ns: i64,
+    ) {
+        let event = QueueEvent {
+            operation,
+            waits: &[],
+            signals: &[],
+            was_deferred: false,
+            submitted_ns: now_ns,
+            ready_ns: now_ns,
+            replayed_record: REPLAYED_RECORD.get(),
+        };
+        let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
+        let log = &mut self.kept.submissions;
+        log.push_with(&event, submission.waits.iter().map(id), submission.signals.iter().map(id));
+        self.unchecked += 1;
+    }
+
+    #[inline]
+    fn keep_execution(&mut self, event: &HostExecution) {
+        self.kept.executions.push(event);
+        self.unchecked += 1;
+    }
+
+    /// Unlocks it; from time to time, the sink receives how much is kept.
+    #[inline]
+    fn check(mut lock: MutexGuard<'_, Option<Self>>) {
+        if let Some(active) = lock.as_mut().filter(|active| active.unchecked >= KEPT_CHECK) {
+            active.unchecked = 0;
+            let (session, counts) = (active.session.clone(), active.kept.counts());
+            drop(lock);
+            session.sink().events_kept(counts);
+        }
+    }
 }
 
-impl KeptSubmissions {
+impl KeptEvents {
     /// Exchanges what is kept for `log`, which is empty. Does nothing after the session has ended, since its end reports the rest.
-    pub fn take(&self, log: &mut SubmissionLog) {
+    pub fn take(&self, log: &mut EventLog) {
         if let Some(active) = &mut *self.active.lock()
             && active.session.id == self.session_id
         {
@@ -239,50 +328,55 @@ impl ProfileSession {
     }
 
     fn submission(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         submission: &Submission<Live<'_>>,
         is_ready: bool,
         operation: ProfiledOperation,
     ) -> Option<ProfiledSubmission> {
         let has_event = self.wants(ProfileData::QUEUE_EVENTS);
-        let replayed_record = REPLAYED_RECORD.get();
+        let mut replayed_record = REPLAYED_RECORD.get();
         // Otherwise the event of the submission or of its execution has the record.
         if let (false, Some(record)) =
             (self.wants(ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION), replayed_record)
         {
             self.sink().replayed(&operation, record);
         }
-        let submitted_ns = if has_event { now_ns() } else { 0 };
-        let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
-        if is_ready && has_event && other.is_empty() {
-            let mut timepoints = SmallVec::new();
-            add_timepoints(submission, &mut timepoints);
-            let (waits, signals) = timepoints.split_at(submission.waits.len());
-            self.sink().queue_event(&QueueEvent {
-                operation,
-                waits,
-                signals,
-                was_deferred: false,
-                submitted_ns,
-                ready_ns: submitted_ns,
-                replayed_record,
-            });
-            return None;
-        }
-        let (mut timepoints, mut wait_count) = (SmallVec::new(), 0);
+        let mut deferred = None;
         if has_event {
-            add_timepoints(submission, &mut timepoints);
-            wait_count = submission.waits.len();
+            let submitted_ns = now_ns();
+            if is_ready {
+                self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
+                let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
+                if other.is_empty() {
+                    return None;
+                }
+            } else {
+                deferred = Some(Box::new(DeferredEvent::new(submission, submitted_ns, replayed_record)));
+            }
+            replayed_record = None;
         }
-        Some(ProfiledSubmission {
-            session: self.clone(),
-            operation,
-            timepoints,
-            wait_count,
-            was_deferred: false,
-            submitted_ns,
-            replayed_record,
-        })
+        let data = match self.selects(&operation) {
+            true => self.request.data,
+            false => self.request.data - ProfileData::OF_OPERATIONS,
+        };
+        Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record })
+    }
+
+    /// Calls `keep` with what the session keeps its events in. Returns `None` if it has ended.
+    #[inline]
+    fn with_active<T>(&self, keep: impl FnOnce(&mut Active) -> T) -> Option<T> {
+        let mut lock = self.active.lock();
+        let active = lock.as_mut().filter(|active| std::ptr::eq(&raw const *active.session, self))?;
+        let kept = keep(active);
+        Active::check(lock);
+        Some(kept)
+    }
+
+    /// Whether the filter selects operations of the queue and the command buffer.
+    fn selects(&self, operation: &ProfiledOperation) -> bool {
+        let ProfileFilter { command_buffer, queue, .. } = &self.request.filter;
+        queue.is_none_or(|queue| queue == operation.queue_ordinal)
+            && command_buffer.is_none_or(|id| id == operation.command_buffer_id)
     }
 
     /// Reports an allocation, and what frees it if that is known.
@@ -355,63 +449,75 @@ impl ProfiledSubmission {
 
     /// The record of a capture that it replays, unless its event has it.
     pub fn replayed_record(&self) -> Option<u64> {
-        self.replayed_record.filter(|_| !self.session.wants(ProfileData::QUEUE_EVENTS))
-    }
-
-    /// Notes that waits of the submission are not reached.
-    pub fn defer(&mut self) {
-        self.was_deferred = true;
+        self.replayed_record
     }
 
     /// Reports that the submission is ready to execute.
+    #[inline]
     pub fn ready(&self) {
-        if !self.session.wants(ProfileData::QUEUE_EVENTS) {
-            return;
+        if let Some(deferred) = &self.deferred {
+            self.deferred_is_ready(deferred);
         }
-        let ready_ns = if self.was_deferred { now_ns() } else { self.submitted_ns };
-        let (waits, signals) = self.timepoints.split_at(self.wait_count);
-        self.session.sink().queue_event(&QueueEvent {
+    }
+
+    fn deferred_is_ready(&self, deferred: &DeferredEvent) {
+        let (waits, signals) = deferred.timepoints.split_at(deferred.wait_count);
+        let event = QueueEvent {
             operation: self.operation,
             waits,
             signals,
-            was_deferred: self.was_deferred,
-            submitted_ns: self.submitted_ns,
-            ready_ns,
-            replayed_record: self.replayed_record,
+            was_deferred: true,
+            submitted_ns: deferred.submitted_ns,
+            ready_ns: now_ns(),
+            replayed_record: deferred.replayed_record,
+        };
+        let kept = self.session.with_active(|active| {
+            active.kept.submissions.push(&event);
+            active.unchecked += 1;
         });
+        if kept.is_none() {
+            self.session.sink().queue_event(&event);
+        }
+    }
+
+    /// Reports what the host has executed of the submission.
+    #[inline]
+    pub fn executed(&self, event: &HostExecution) {
+        if self.session.with_active(|active| active.keep_execution(event)).is_none() {
+            self.session.sink().host_execution(event);
+        }
     }
 
     /// Whether spans of the operation are reported: the filter selects the queue and the command buffer.
+    #[inline]
     pub fn reports_spans(&self) -> bool {
-        self.session.wants(ProfileData::HOST_EXECUTION) && self.is_selected()
+        self.data.intersects(ProfileData::HOST_EXECUTION)
     }
 
     /// Whether dispatches, timed by the device, are reported: the filter selects the queue and the command buffer.
     pub fn reports_dispatches(&self) -> bool {
-        self.session.wants(ProfileData::DISPATCH_EVENTS) && self.is_selected()
+        self.data.intersects(ProfileData::DISPATCH_EVENTS)
     }
 
     /// Whether the regions of the command buffer are reported.
+    #[inline]
     pub fn reports_regions(&self) -> bool {
-        self.session.wants(ProfileData::COMMAND_REGIONS) && self.is_selected()
-    }
-
-    fn is_selected(&self) -> bool {
-        let ProfileFilter { command_buffer, queue, .. } = &self.session.request.filter;
-        queue.is_none_or(|queue| queue == self.operation.queue_ordinal)
-            && command_buffer.is_none_or(|id| id == self.operation.command_buffer_id)
+        self.data.intersects(ProfileData::COMMAND_REGIONS)
     }
 
     /// Whether the filter selects a dispatch; `command_index` is that in its command buffer.
+    #[inline]
     pub fn selects_dispatch(
         &self,
         executable: &Executable,
         function: u32,
         command_index: Option<u32>,
     ) -> bool {
-        let pattern = self.session.request.filter.function.as_deref();
-        self.selects_command(command_index)
-            && pattern.is_none_or(|pattern| self.session.selects_function(pattern, executable, function))
+        let pattern = || self.session.request.filter.function.as_deref();
+        !self.session.is_filtered
+            || self.selects_command(command_index)
+                && pattern()
+                    .is_none_or(|pattern| self.session.selects_function(pattern, executable, function))
     }
 
     /// Whether the filter selects what is not a dispatch.
@@ -571,17 +677,21 @@ impl Identity {
     }
 }
 
-/// Adds what a submission waits for, and then what it signals. In place: a returned list would be moved, which costs more.
-fn add_timepoints(submission: &Submission<Live<'_>>, timepoints: &mut SmallVec<[Timepoint<u64>; 4]>) {
-    let mut add = |it: &Timepoint<&Semaphore>| {
-        timepoints.push(Timepoint { semaphore: it.semaphore.id(), value: it.value });
-    };
-    // One loop for each list: a chained iterator costs as much as the rest of the event.
-    submission.waits.iter().for_each(&mut add);
-    submission.signals.iter().for_each(&mut add);
+impl DeferredEvent {
+    fn new(submission: &Submission<Live<'_>>, submitted_ns: i64, replayed_record: Option<u64>) -> Self {
+        let timepoints = submission.waits.iter().chain(submission.signals);
+        let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
+        Self {
+            timepoints: timepoints.map(id).collect(),
+            wait_count: submission.waits.len(),
+            submitted_ns,
+            replayed_record,
+        }
+    }
 }
 
 /// A submission, as events name it.
+#[inline]
 fn operation(
     submission: &Submission<Live<'_>>,
     created: Option<&Buffer>,
@@ -608,6 +718,7 @@ fn operation(
 }
 
 /// Bytes that an operation allocates or moves.
+#[inline]
 fn payload_bytes(op: &QueueOp<Live<'_>>) -> u64 {
     let length = |range: &BufferRef<&Buffer>| match range.binding {
         Binding::Direct(buffer) => {

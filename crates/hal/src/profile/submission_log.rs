@@ -54,8 +54,8 @@ impl SubmissionLog {
     ) {
         let (wait_count, signal_count) = (waits.len(), signals.len());
         // One loop for each list: a chained iterator costs as much as the rest of the event.
-        waits.for_each(|timepoint| self.timepoints.push(timepoint));
-        signals.for_each(|timepoint| self.timepoints.push(timepoint));
+        self.timepoints.extend(waits);
+        self.timepoints.extend(signals);
         self.push_without_timepoints(event, wait_count, signal_count);
     }
 

@@ -9,6 +9,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{Dispatch, HostCallFlags, Indexed, KeptSubmission, Live, Note, QueueOp, Submission};
 
+use super::delays::{Delayed, Delays};
 use super::stage::Tiling;
 use super::times::Clock;
 use super::{Spares, abort, estimate, report};
@@ -30,6 +31,8 @@ pub(super) struct Issue {
     content: RwLock<Content>,
     failure: Mutex<Option<Failure>>,
     spares: Weak<Spares>,
+    /// For tests.
+    delays: Option<Arc<Delays>>,
 }
 
 pub(super) struct Content {
@@ -62,7 +65,7 @@ const POLLS: usize = 16;
 
 impl Issue {
     /// An idle issue for a pool on which `slots` threads may run it, kept for reuse in `spares`.
-    pub(super) fn new(slots: usize, spares: Weak<Spares>) -> Self {
+    pub(super) fn new(slots: usize, spares: Weak<Spares>, delays: Option<Arc<Delays>>) -> Self {
         let content = Content {
             kept: KeptSubmission::empty(),
             aborts: false,
@@ -77,6 +80,7 @@ impl Issue {
             content: RwLock::new(content),
             failure: Mutex::default(),
             spares,
+            delays,
         }
     }
 
@@ -145,7 +149,11 @@ impl Issue {
             let _record = guard::RecordScope::enter(content.kept.note());
             content.with_view(|view| {
                 let running = Running { issue: &self, content: &content, view, worker };
-                let is_complete = self.progress.run(worker.index, worker.victims, &running);
+                let (index, victims) = (worker.index, worker.victims);
+                let is_complete = match &self.delays {
+                    None => self.progress.run(index, victims, &running),
+                    Some(delays) => self.progress.run(index, victims, &Delayed { work: &running, delays }),
+                };
                 if is_complete {
                     running.report();
                 }
@@ -157,6 +165,9 @@ impl Issue {
             self.has_helper.store(false, Ordering::Release);
         }
         if is_complete {
+            if let Some(delays) = &self.delays {
+                delays.wait();
+            }
             self.complete();
         }
     }

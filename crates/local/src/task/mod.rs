@@ -3,6 +3,7 @@
 //! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
 //! worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
 
+mod delays;
 mod estimate;
 mod issue;
 mod report;
@@ -17,12 +18,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::profile::ProfiledSubmission;
-use rehal_hal::{KeptSubmission, Live, Promise, Semaphore, Submission};
+use rehal_hal::{KeptSubmission, Live, Names, Promise, QueueOp, Semaphore, Submission};
 
+use self::delays::Delays;
+pub use self::delays::WorkerDelays;
 use self::issue::Issue;
 use self::semaphore::TaskSemaphore;
 use crate::executable::guard;
-use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
+use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
 use crate::pool::{Pool, PoolHandle, Threads, WorkerPlace};
 use crate::topology::Topology;
 
@@ -35,6 +38,7 @@ struct Owner {
     pool: Pool<Issue>,
     spares: Arc<Spares>,
     topology: Topology,
+    delays: Option<Arc<Delays>>,
 }
 
 /// How workers are started, and how they wait.
@@ -45,6 +49,9 @@ pub struct WorkerOptions {
     pub spin: Duration,
     /// Minimum stack size of a worker. Default: 2 MiB, which is also the least: host calls run on workers.
     pub stack_bytes: usize,
+    /// For tests. Default: none.
+    #[doc(hidden)]
+    pub delays: Option<WorkerDelays>,
 }
 
 /// The stack size of threads that run code of unknown needs: that of `std`.
@@ -77,7 +84,8 @@ impl Workers {
         let pool = Pool::new(&places, &threads, prepare)
             .map_err(|error| Error::io("starting a worker thread", &error))
             .context(|| format!("starting {} workers", places.len()))?;
-        Ok(Self(Arc::new(Owner { pool, spares: Arc::default(), topology: topology.clone() })))
+        let delays = options.delays.map(|delays| Arc::new(Delays::new(delays)));
+        Ok(Self(Arc::new(Owner { pool, spares: Arc::default(), topology: topology.clone(), delays })))
     }
 
     /// Where they run.
@@ -91,6 +99,7 @@ impl Workers {
 pub(crate) struct TaskExecutor {
     pool: PoolHandle<Issue>,
     spares: Weak<Spares>,
+    delays: Option<Arc<Delays>>,
     /// Whether a failure aborts the process.
     aborts: bool,
 }
@@ -101,6 +110,7 @@ impl TaskExecutor {
         Self {
             pool: workers.0.pool.handle().clone(),
             spares: Arc::downgrade(&workers.0.spares),
+            delays: workers.0.delays.clone(),
             aborts: abort_on_failure,
         }
     }
@@ -111,7 +121,7 @@ impl TaskExecutor {
         submission: &Submission<Live<'_>>,
         profile: Option<ProfiledSubmission>,
     ) -> Result<()> {
-        if estimate::is_brief(&submission.op, &LiveNames) {
+        if self.runs_inline(&submission.op, &LiveNames) {
             let promise = Promise::new(submission.signals);
             let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref());
             return outcome.inspect_err(|error| self.abort_if_asked(error));
@@ -128,7 +138,7 @@ impl TaskExecutor {
     /// The same for one that had to wait.
     pub(crate) fn execute_kept(&self, kept: KeptSubmission) {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
-        if estimate::is_brief(kept.op(), &names) {
+        if self.runs_inline(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
             let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile());
             // Waiters get a failure from the signals; there is no other receiver.
@@ -147,6 +157,11 @@ impl TaskExecutor {
         Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone()))
     }
 
+    /// Whether an operation runs on the thread that makes it ready.
+    fn runs_inline<'r, N: Names + 'r, R: Resolve<'r, N>>(&self, op: &QueueOp<N>, names: &R) -> bool {
+        self.delays.is_none() && estimate::is_brief(op, names)
+    }
+
     fn abort_if_asked(&self, error: &Error) {
         if self.aborts {
             abort(error);
@@ -155,7 +170,9 @@ impl TaskExecutor {
 
     fn issue(&self) -> Arc<Issue> {
         let spare = self.spares.upgrade().and_then(|spares| spares.0.lock().pop());
-        spare.unwrap_or_else(|| Arc::new(Issue::new(self.pool.slots(), self.spares.clone())))
+        spare.unwrap_or_else(|| {
+            Arc::new(Issue::new(self.pool.slots(), self.spares.clone(), self.delays.clone()))
+        })
     }
 
     fn submit(&self, issue: &Arc<Issue>) {

@@ -8,12 +8,15 @@ mod quota;
 mod select;
 mod sysfs;
 mod text;
+mod values;
 
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
 
 use crate::platform;
+
+pub use values::{PRESETS, parse_ids};
 
 /// Maximum number of workers of one selected topology.
 pub const MAX_WORKERS: usize = 256;

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     trials.extend(testing::on_both_sets("discrete", discrete::captures_replay_as_on_shared_memory));
     trials.extend(testing::on_both_sets("orders", orders::both_orders_read_the_same_on_a_late_device));
     trials.extend(testing::on_both_sets("workers", orders::both_orders_read_the_same_on_workers));
+    trials.extend(testing::on_both_sets("delays", orders::both_orders_read_the_same_under_delays));
     trials.extend(testing::on_both_sets("operations", orders::operations_one_by_one_read_the_same));
     trials.extend(testing::on_both_sets("slices", slices::dispatches_are_sliced));
     trials.extend(testing::on_both_sets("slices_of_pages", slices::touched_pages_are_enough));

@@ -4,13 +4,14 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup};
 use rehal_local::executable::Plugins;
-use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology, WorkerDelays};
 use rehal_replay::{
     FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, RaceOptions, RecordOptions, Recorder,
     Replay, ReplayOptions, ReplayOrder,
@@ -32,6 +33,15 @@ const REPETITIONS_VARIABLE: &str = "REHAL_ORDER_REPETITIONS";
 const WORKERS: usize = 3;
 
 const MAX_DELAY: Duration = Duration::from_micros(300);
+
+/// Replays of each capture in each order with delays in workers, and with delays in workers and queues.
+const DELAYED: usize = 100;
+
+/// Size of the captures that are replayed so often: others take an unoptimised build too long, and so does bytecode.
+const MAX_DELAYED_BYTES: usize = 48 << 10;
+
+/// Captures that are replayed at the same time.
+const THREADS: usize = 8;
 
 /// The bytes of host reads.
 #[derive(Default)]
@@ -145,6 +155,22 @@ impl Case {
         seen.dispatches
     }
 
+    /// Replays `count` times on the same devices.
+    fn check_repeated(&self, order: ReplayOrder, count: usize, device: &dyn Fn(u64) -> Device) {
+        let Ok(expected) = &self.expected else { return };
+        let plan = Plan::compile(self.bytes.clone(), PlanOptions::default()).unwrap();
+        let group = DeviceGroup::new((0..plan.device_count() as u64).map(device).collect()).unwrap();
+        let options = ReplayOptions { file_remaps: self.remaps.clone(), order, ..ReplayOptions::default() };
+        let replay = Replay::new(plan, &group, &options).unwrap();
+        for repetition in 0..count {
+            let mut reads = Reads::default();
+            let outcome = replay.run(&mut [&mut reads]).map_err(|error| error.report());
+            let (name, order) = (&self.name, order.name());
+            assert!(outcome.is_ok(), "{name} in {order} order, repetition {repetition}: {outcome:?}");
+            assert!(reads.0 == *expected, "{name} in {order} order, repetition {repetition}: other reads");
+        }
+    }
+
     fn check(&self, order: ReplayOrder, seed: u64) {
         self.check_on(order, seed, &|index| late(seed + index));
     }
@@ -217,6 +243,39 @@ pub fn both_orders_read_the_same_on_workers(set: &Path) {
             }
         }
     }
+}
+
+/// `local-task` on workers that are late in all that they do.
+fn on_late_workers(seed: u64) -> Device {
+    let mut options = LocalTaskOptions::default();
+    options.topology = Some(Topology::with_workers(WORKERS).unwrap());
+    options.worker.delays = Some(WorkerDelays { seed, limit: MAX_DELAY });
+    LocalTask::create(options).unwrap()
+}
+
+/// On `local-task`, whose workers are late in all that they do, as it is and with delayed queues.
+pub fn both_orders_read_the_same_under_delays(set: &Path) {
+    let is_cheap = |case: &Case| {
+        case.bytes.len() <= MAX_DELAYED_BYTES && !case.name.contains(".vmvx.") && case.expected.is_ok()
+    };
+    let cases: Vec<_> = captures(set).filter_map(Case::new).filter(is_cheap).collect();
+    for driver in ["local-sync", "local-task"] {
+        assert!(cases.iter().filter(|case| case.name.contains(driver)).count() > 5, "{driver}");
+    }
+    // Delays leave processors idle.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let seed = fastrand::Rng::with_seed(case.bytes.len() as u64).u64(..);
+            let late_queues =
+                |index| LateDevice::over(on_late_workers(seed ^ index), seed ^ index, MAX_DELAY);
+            for order in [ReplayOrder::Captured, ReplayOrder::Serialized] {
+                case.check_repeated(order, DELAYED, &|index| on_late_workers(seed ^ index));
+                case.check_repeated(order, DELAYED, &late_queues);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
 }
 
 /// On `local-sync`, on several workers, and on a device that completes work late.

@@ -256,7 +256,7 @@ pub(super) fn host_execution(rows: &mut Vec<u8>, origin: &Origin, id: u64, event
         start_host_time_ns: I64::new(event.start_ns),
         end_host_time_ns: I64::new(event.end_ns),
         payload_length: U64::new(operation.payload_bytes),
-        tile_count: U64::new(event.workgroup_count),
+        tile_count: U64::new(dispatch.map_or(0, ProfiledDispatch::workgroup_total)),
         tile_duration_sum_ns: I64::new(event.thread_time_ns),
         operation_count: U32::new(operation.operation_count),
         ..Default::default()
@@ -410,8 +410,25 @@ pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &W
     rows.extend_from_slice(row.sized().as_bytes());
 }
 
+/// Relates a submission to its timepoints, and to the record that it replays.
+pub(super) fn relationships(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    mut next_id: impl FnMut() -> u64,
+    event: &QueueEvent<'_>,
+) {
+    let waits = event.waits.iter().map(|it| (layout::RELATIONSHIP_WAITS, it));
+    let signals = event.signals.iter().map(|it| (layout::RELATIONSHIP_SIGNALS, it));
+    for (kind, it) in waits.chain(signals) {
+        timepoint(rows, origin, next_id(), kind, event, it);
+    }
+    if let Some(record) = event.replayed_record {
+        replayed_submission(rows, origin, next_id(), &event.operation, record);
+    }
+}
+
 /// A semaphore's value is an artifact, with the ids of the semaphore and the value.
-pub(super) fn timepoint(
+fn timepoint(
     rows: &mut Vec<u8>,
     origin: &Origin,
     id: u64,

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, KeptSubmissions, MemoryEvent,
-    ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, SubmissionLog, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
+    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
-use rehal_profile::layout::{self, RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
+use rehal_profile::layout;
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -33,10 +33,11 @@ pub(super) struct DeviceSink {
     session_id: u64,
     origin: Origin,
     pending: Mutex<Pending>,
-    /// Submissions that are not pending yet, while the session is active.
-    kept: Mutex<Option<KeptSubmissions>>,
+    /// The most frequent events, while the session is active. They become rows when they are written, which is not in the time of
+    /// the program's work.
+    kept: Mutex<Option<KeptEvents>>,
     /// Held while rows are taken and written, so that chunks are in the order of their rows. Empty: it has the capacity for what is kept next.
-    writing: Mutex<SubmissionLog>,
+    writing: Mutex<EventLog>,
 }
 
 /// What is not written yet.
@@ -44,23 +45,13 @@ pub(super) struct DeviceSink {
 struct Pending {
     /// Rows, as the bytes of their chunks.
     lists: [Vec<u8>; LISTS.len()],
-    events: Events,
-    /// Bytes of all rows, including those of the events.
+    /// Bytes of all rows.
     size_bytes: usize,
     /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
 }
 
-/// The most frequent events. They become rows when they are written, which is not in the time of the program's work.
-#[derive(Default)]
-struct Events {
-    submissions: SubmissionLog,
-    executions: Vec<HostExecution>,
-    /// Executions that replay a record.
-    replaying: u64,
-}
-
-/// The last number of an event in each list of rows that [`Events`] become.
+/// The last number of an event in each list of rows that events which were kept become.
 struct LastIds {
     submission: u64,
     execution: u64,
@@ -190,8 +181,8 @@ impl DeviceSink {
         if let Some(source) = &*self.kept.lock() {
             source.take(kept);
         }
-        let (mut lists, mut events, last) = self.pending.lock().take(kept);
-        self.encode(&mut lists, kept, &events, last);
+        let (mut lists, last) = self.pending.lock().take(kept);
+        self.encode(&mut lists, kept, last);
         kept.clear();
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
@@ -215,38 +206,25 @@ impl DeviceSink {
                 *list = written;
             }
         }
-        events.clear();
-        pending.events.reuse(events);
     }
 
     /// Adds the rows of events.
-    fn encode(
-        &self,
-        lists: &mut [Vec<u8>; LISTS.len()],
-        kept: &SubmissionLog,
-        events: &Events,
-        mut last: LastIds,
-    ) {
+    fn encode(&self, lists: &mut [Vec<u8>; LISTS.len()], kept: &EventLog, mut last: LastIds) {
         let next = |last: &mut u64| {
             *last += 1;
             *last
         };
-        for event in kept.events().chain(events.submissions.events()) {
+        for event in kept.submissions.events() {
             rows::queue_event(&mut lists[QUEUE], &self.origin, next(&mut last.submission), &event);
-            let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
-            let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
-            let relationships = &mut lists[RELATIONSHIP];
-            for (kind, timepoint) in waits.chain(signals) {
-                let id = next(&mut last.relationship);
-                rows::timepoint(relationships, &self.origin, id, kind, &event, timepoint);
-            }
-            if let Some(record) = event.replayed_record {
-                let id = next(&mut last.relationship);
-                rows::replayed_submission(relationships, &self.origin, id, &event.operation, record);
-            }
+            rows::relationships(
+                &mut lists[RELATIONSHIP],
+                &self.origin,
+                || next(&mut last.relationship),
+                &event,
+            );
         }
-        for event in &events.executions {
-            rows::host_execution(&mut lists[HOST_EXECUTION], &self.origin, next(&mut last.execution), event);
+        for event in kept.executions.events() {
+            rows::host_execution(&mut lists[HOST_EXECUTION], &self.origin, next(&mut last.execution), &event);
             if let Some(record) = event.replayed_record {
                 let (rows, id) = (&mut lists[RELATIONSHIP], next(&mut last.relationship));
                 rows::replayed_submission(rows, &self.origin, id, &event.operation, record);
@@ -287,47 +265,38 @@ impl Pending {
         self.size_bytes += rows.len() - before;
     }
 
-    /// Takes all rows and events; the ids of the rows that the events become follow the last ones.
-    /// `kept` are submissions besides these.
-    fn take(&mut self, kept: &SubmissionLog) -> ([Vec<u8>; LISTS.len()], Events, LastIds) {
-        let events = take(&mut self.events);
+    fn push_relationships(&mut self, origin: &Origin, event: &QueueEvent<'_>) {
+        let (rows, count) = (&mut self.lists[RELATIONSHIP], &mut self.counts[RELATIONSHIP]);
+        let before = rows.len();
+        let next = || {
+            *count += 1;
+            *count
+        };
+        rows::relationships(rows, origin, next, event);
+        self.size_bytes += rows.len() - before;
+    }
+
+    /// Takes all rows; the ids of those that `kept` becomes follow the last ones.
+    fn take(&mut self, kept: &EventLog) -> ([Vec<u8>; LISTS.len()], LastIds) {
         let last = LastIds {
             submission: self.counts[QUEUE],
             execution: self.counts[HOST_EXECUTION],
             relationship: self.counts[RELATIONSHIP],
         };
-        for log in [kept, &events.submissions] {
-            self.counts[QUEUE] += log.len() as u64;
-            self.counts[RELATIONSHIP] += log.relationship_count() as u64;
-        }
-        self.counts[HOST_EXECUTION] += events.executions.len() as u64;
-        self.counts[RELATIONSHIP] += events.replaying;
+        let counts = kept.counts();
+        self.counts[QUEUE] += counts.submissions as u64;
+        self.counts[HOST_EXECUTION] += counts.executions as u64;
+        self.counts[RELATIONSHIP] += counts.relationships as u64;
         self.size_bytes = 0;
-        (take(&mut self.lists), events, last)
+        (take(&mut self.lists), last)
     }
 }
 
-impl Events {
-    fn clear(&mut self) {
-        self.submissions.clear();
-        self.executions.clear();
-        self.replaying = 0;
-    }
-
-    /// Keeps the capacity of `written`, which is empty, where there are no events.
-    fn reuse(&mut self, written: Self) {
-        if self.submissions.is_empty() {
-            self.submissions = written.submissions;
-        }
-        if self.executions.is_empty() {
-            self.executions = written.executions;
-        }
-    }
-}
-
-/// Bytes of the rows of submissions with these timepoints and replayed records.
-fn submission_bytes(submissions: usize, relationships: usize) -> usize {
-    submissions * size_of::<layout::QueueEvent>() + relationships * size_of::<layout::EventRelationship>()
+/// Bytes of the rows that the events become.
+fn size_of_events(counts: EventCounts) -> usize {
+    counts.submissions * size_of::<layout::QueueEvent>()
+        + counts.executions * size_of::<layout::HostExecutionEvent>()
+        + counts.relationships * size_of::<layout::EventRelationship>()
 }
 
 fn append(
@@ -368,30 +337,29 @@ impl ProfileSink for DeviceSink {
         self.bound(pending);
     }
 
-    fn session_begins(&self, kept: KeptSubmissions) {
+    fn session_begins(&self, kept: KeptEvents) {
         *self.kept.lock() = Some(kept);
     }
 
-    fn submissions_kept(&self, submissions: usize, relationships: usize) {
-        self.bound_size(submission_bytes(submissions, relationships));
+    fn events_kept(&self, counts: EventCounts) {
+        self.bound_size(size_of_events(counts));
     }
 
     fn queue_event(&self, event: &QueueEvent<'_>) {
         let mut pending = self.pending.lock();
-        let is_replay = event.replayed_record.is_some();
-        let relationships = event.waits.len() + event.signals.len() + usize::from(is_replay);
-        pending.size_bytes += submission_bytes(1, relationships);
-        pending.events.submissions.push(event);
+        pending.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
+        pending.push_relationships(&self.origin, event);
         self.bound(pending);
     }
 
     fn host_execution(&self, event: &HostExecution) {
         let mut pending = self.pending.lock();
-        let is_replay = event.replayed_record.is_some();
-        pending.size_bytes += size_of::<layout::HostExecutionEvent>()
-            + usize::from(is_replay) * size_of::<layout::EventRelationship>();
-        pending.events.executions.push(*event);
-        pending.events.replaying += u64::from(is_replay);
+        pending.push(HOST_EXECUTION, |rows, id| rows::host_execution(rows, &self.origin, id, event));
+        if let Some(record) = event.replayed_record {
+            pending.push(RELATIONSHIP, |rows, id| {
+                rows::replayed_submission(rows, &self.origin, id, &event.operation, record);
+            });
+        }
         self.bound(pending);
     }
 

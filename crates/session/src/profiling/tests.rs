@@ -3,9 +3,9 @@
 use parking_lot::Mutex;
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, KeptSubmissions, MemoryEvent,
-    ProfileSink, ProfiledCommand, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
-    SubmissionLog, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
+    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledDispatch, ProfiledOperation, QueueEvent,
+    QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint};
 use rehal_profile::QueueEventType;
@@ -222,7 +222,6 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
             status: StatusCode::Ok,
             start_ns: 20,
             end_ns: 30,
-            workgroup_count: 0,
             thread_time_ns: 0,
             replayed_record: Some(3_000 + submission_id),
         });
@@ -267,15 +266,15 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
 #[derive(Default)]
 struct Idle {
     reported: Mutex<Vec<u64>>,
-    kept: Mutex<Option<KeptSubmissions>>,
+    kept: Mutex<Option<KeptEvents>>,
 }
 
 impl ProfileSink for Idle {
-    fn session_begins(&self, kept: KeptSubmissions) {
+    fn session_begins(&self, kept: KeptEvents) {
         *self.kept.lock() = Some(kept);
     }
 
-    fn submissions_kept(&self, _submissions: usize, _relationships: usize) {}
+    fn events_kept(&self, _counts: EventCounts) {}
 
     fn queue_event(&self, event: &QueueEvent<'_>) {
         self.reported.lock().push(event.signals[0].value);
@@ -321,9 +320,9 @@ fn kept_submissions_are_those_of_their_session_and_its_end_reports_the_rest() {
         }
     };
     let take = |sink: &Idle| -> Vec<u64> {
-        let mut log = SubmissionLog::default();
+        let mut log = EventLog::default();
         sink.kept.lock().as_ref().unwrap().take(&mut log);
-        log.events().map(|event| event.signals[0].value).collect()
+        log.submissions.events().map(|event| event.signals[0].value).collect()
     };
     let begin = || {
         let sink = Arc::new(Idle::default());

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, KeptSubmissions, MemoryEvent,
-    ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent,
-    WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
+    KeptEvents, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
+    ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
 
@@ -76,7 +76,8 @@ impl Profiled {
         if self.has_ticks && self.device.flush_profiling().is_err() {
             return Vec::new();
         }
-        let mut reported = self.spans.0.lock();
+        self.spans.add_kept();
+        let mut reported = self.spans.reported.lock();
         let ticks = std::mem::take(&mut reported.ticks);
         let mut spans = std::mem::take(&mut reported.spans);
         if let Some((first, last)) = reported.clocks {
@@ -98,7 +99,11 @@ fn host(first: ClockSample, last: ClockSample, tick: u64) -> i64 {
 }
 
 #[derive(Default)]
-struct Spans(Mutex<Reported>);
+struct Spans {
+    reported: Mutex<Reported>,
+    /// What is not reported yet.
+    kept: Mutex<Option<KeptEvents>>,
+}
 
 /// What a device has reported.
 #[derive(Default)]
@@ -109,6 +114,16 @@ struct Reported {
     ticks: Vec<(u64, u64)>,
     /// The first and the last sample of the clocks.
     clocks: Option<(ClockSample, ClockSample)>,
+}
+
+impl Spans {
+    fn add_kept(&self) {
+        let mut log = EventLog::default();
+        if let Some(kept) = &*self.kept.lock() {
+            kept.take(&mut log);
+        }
+        log.executions.events().for_each(|event| self.host_execution(&event));
+    }
 }
 
 impl ProfileSink for Spans {
@@ -125,15 +140,17 @@ impl ProfileSink for Spans {
 
     fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
 
-    fn session_begins(&self, _kept: KeptSubmissions) {}
+    fn session_begins(&self, kept: KeptEvents) {
+        *self.kept.lock() = Some(kept);
+    }
 
-    fn submissions_kept(&self, _submissions: usize, _relationships: usize) {}
+    fn events_kept(&self, _counts: EventCounts) {}
 
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
 
     fn host_execution(&self, event: &HostExecution) {
         if event.dispatch.is_some() && event.status == StatusCode::Ok {
-            self.0.lock().spans.push((event.start_ns, event.end_ns));
+            self.reported.lock().spans.push((event.start_ns, event.end_ns));
         }
     }
 
@@ -146,11 +163,11 @@ impl ProfileSink for Spans {
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 
     fn dispatch_event(&self, event: &DispatchEvent) {
-        self.0.lock().ticks.push((event.start_tick, event.end_tick));
+        self.reported.lock().ticks.push((event.start_tick, event.end_tick));
     }
 
     fn clock_sample(&self, sample: &ClockSample) {
-        let mut reported = self.0.lock();
+        let mut reported = self.reported.lock();
         let first = reported.clocks.map_or(*sample, |(first, _)| first);
         reported.clocks = Some((first, *sample));
     }
