@@ -40,13 +40,24 @@ fn wait(semaphore: &Semaphore, value: u64) -> Result<()> {
 }
 
 fn library(device: &Device) -> Executable {
-    let data = compile("library.c", Link::Embedded, &["-DCONCURRENT"]);
+    load(device, &library_bytes())
+}
+
+/// Other bytes each time, so that a test knows nothing of what dispatches of another cost.
+fn library_bytes() -> Vec<u8> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let mut data = compile("library.c", Link::Embedded, &["-DCONCURRENT"]);
+    data.extend(COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    data
+}
+
+fn load(device: &Device, data: &[u8]) -> Executable {
     let params = ExecutableParams {
         label: "executable 4",
         affinity: QUEUE_AFFINITY_ANY,
         caching_mode: CachingMode::empty(),
         format: "embedded-elf-x86_64",
-        data: &data,
+        data,
         constants: &[],
     };
     // SAFETY: the tests' own code.
@@ -273,6 +284,41 @@ fn a_thread_that_waits_runs_what_it_waits_for() {
     let meet = dispatch(&executable, "meet", [1; 3], &one, &bindings);
     queue.signal(&[done.at(1)]).dispatch(&meet).unwrap();
     done.wait(1, None).unwrap();
+    release.send(()).unwrap();
+    wait(&called, 1).unwrap();
+}
+
+/// The only worker is occupied by a host call, and this thread does not wait, so that the dispatch has run only if it did
+/// when it was submitted.
+#[test]
+fn what_dispatches_cost_is_known_when_their_executable_is_loaded_again() {
+    let (device, data) = (device(1), library_bytes());
+    let (begun, queue) = (buffer(&device, 4), device.queue(QUEUE_AFFINITY_ANY));
+    let bindings = [BufferRef::whole(&begun)];
+    let one = 1_u32.to_le_bytes();
+    let first = load(&device, &data);
+    for _ in 0..32 {
+        let done = semaphore(&device);
+        let brief = dispatch(&first, "meet", [1; 3], &one, &bindings);
+        queue.signal(&[done.at(1)]).dispatch(&brief).unwrap();
+        wait(&done, 1).unwrap();
+    }
+    drop(first);
+    let (started, start) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let call = HostCall(Arc::new(move |_| {
+        started.send(()).unwrap();
+        let _ = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        Ok(())
+    }));
+    let (called, done) = (semaphore(&device), semaphore(&device));
+    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    start.recv().unwrap();
+    let again = load(&device, &data);
+    let brief = dispatch(&again, "meet", [1; 3], &one, &bindings);
+    queue.signal(&[done.at(1)]).dispatch(&brief).unwrap();
+    assert_eq!(done.query().unwrap(), 1);
     release.send(()).unwrap();
     wait(&called, 1).unwrap();
 }

@@ -9,22 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, Result};
 use rehal_hal::{Device, QueueAffinity, Registration, Semaphore, Timepoint};
+use smallvec::SmallVec;
 
+use crate::Plan;
 use crate::plan::{Completion, RecordLocation, Release};
 use crate::schedule::{HostWait, Schedule};
-use crate::{Plan, ReplayOrder};
 
 /// Bytes of buffers that wait to be freed, above which the host waits for the work that uses them.
 const HELD_BYTES: u64 = 512 << 20;
+
+/// After every step of a plan.
+const NO_WAIT: u32 = u32::MAX;
 
 /// The work of a run that is in flight, and when the host waits for it.
 ///
 /// A run notifies it before and after each step, of each submission, of the end of timed scopes, and of its own end.
 /// In serialized order no runnable work is in flight after a step. In captured order the schedule lists the waits.
 pub(crate) struct Flight<'r> {
-    order: ReplayOrder,
+    /// `None` in serialized order.
+    schedule: Option<&'r Schedule>,
     devices: &'r [Device],
-    waits: Peekable<Iter<'r, HostWait>>,
+    waits: Iter<'r, HostWait>,
+    /// The step of the first of `waits`; [`NO_WAIT`] if there is none.
+    next_wait: u32,
     completions: Peekable<Iter<'r, Completion>>,
     /// Deferred submissions that are issued and cannot run yet, by index.
     deferred: HashMap<u32, Issued>,
@@ -32,7 +39,10 @@ pub(crate) struct Flight<'r> {
     in_flight: VecDeque<InFlight>,
     /// The number of submissions that have become runnable: the position of the next in the run order.
     position: u32,
-    failures: Arc<Failures>,
+    /// `None` until there is a [`Report`].
+    failures: Option<Arc<Failures>>,
+    /// The error of a submission that is known to have failed.
+    error: Option<Error>,
     /// The queues of each device with work issued since their last flush.
     unflushed: Vec<QueueAffinity>,
     /// Objects to free once all submissions before a position are complete, with the bytes that each frees.
@@ -41,19 +51,34 @@ pub(crate) struct Flight<'r> {
 }
 
 /// A submission that is issued.
-pub(crate) struct Issued {
-    signals: Box<[(Semaphore, u64)]>,
+struct Issued {
+    signals: SmallVec<[(Semaphore, u64); 1]>,
     location: RecordLocation,
+    /// Whether its signals may fail because of another submission that signals the same semaphore.
+    is_shared: bool,
+}
+
+/// A submission as it is issued.
+pub(crate) struct Issue<'a> {
+    pub device: u32,
+    pub affinity: QueueAffinity,
+    /// With those of the run's own.
+    pub signals: &'a [Timepoint<&'a Semaphore>],
+    /// As in the plan.
+    pub planned_signals: &'a [Timepoint<u32>],
+    pub location: RecordLocation,
+    /// Its index if it cannot run yet.
+    pub deferred: Option<u32>,
 }
 
 struct InFlight {
     position: u32,
     issued: Issued,
-    /// Of its [`Report`].
-    registration: Registration,
+    /// Of its [`Report`], if its signals are shared. Otherwise they fail only with the submission.
+    registration: Option<Registration>,
 }
 
-/// The failed submissions of a run.
+/// The failed submissions of a run, of those that report.
 #[derive(Default)]
 struct Failures {
     is_any: AtomicBool,
@@ -90,14 +115,16 @@ impl<'r> Flight<'r> {
         let waits = &waits[waits.partition_point(|wait| wait.step < first)..];
         let completed = plan.completions.partition_point(|completion| completion.step < first);
         Self {
-            order: if schedule.is_some() { ReplayOrder::Captured } else { ReplayOrder::Serialized },
+            schedule,
             devices,
-            waits: waits.iter().peekable(),
+            next_wait: waits.first().map_or(NO_WAIT, |wait| wait.step),
+            waits: waits.iter(),
             completions: plan.completions[completed..].iter().peekable(),
             deferred: HashMap::new(),
             in_flight: VecDeque::new(),
             position,
-            failures: Arc::default(),
+            failures: None,
+            error: None,
             unflushed: vec![0; devices.len()],
             held: VecDeque::new(),
             held_bytes: 0,
@@ -105,14 +132,24 @@ impl<'r> Flight<'r> {
     }
 
     /// Called before `step` is performed: waits for what it must not overtake.
+    #[inline]
     pub(crate) fn before(&mut self, step: u32) -> Result<()> {
-        if self.order == ReplayOrder::Serialized {
-            return Ok(());
+        let is_any_reported = || self.failures.as_ref().is_some_and(|failures| failures.is_any());
+        let has_failed = self.error.is_some() || is_any_reported();
+        if step < self.next_wait && !has_failed { Ok(()) } else { self.wait_before(step) }
+    }
+
+    fn wait_before(&mut self, step: u32) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
         }
-        if let Some((_, error)) = self.failures.first() {
+        if let Some((_, error)) = self.failures.as_ref().and_then(|failures| failures.first()) {
             return Err(error);
         }
-        while let Some(wait) = self.waits.next_if(|wait| wait.step <= step) {
+        while self.next_wait <= step
+            && let Some(wait) = self.waits.next()
+        {
+            self.next_wait = self.waits.as_slice().first().map_or(NO_WAIT, |next| next.step);
             self.wait_for(wait.position)?;
         }
         Ok(())
@@ -120,28 +157,21 @@ impl<'r> Flight<'r> {
 
     /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits for it;
     /// a deferred one can run when [`Flight::complete`] is called, after the step that signals the last of its waits.
-    pub(crate) fn issued(
-        &mut self,
-        device: u32,
-        affinity: QueueAffinity,
-        signals: &[Timepoint<&Semaphore>],
-        location: RecordLocation,
-        deferred: Option<u32>,
-    ) -> Result<()> {
-        if let Some(index) = deferred {
-            self.deferred.insert(index, Issued::of(signals, location));
+    pub(crate) fn issued(&mut self, issue: &Issue<'_>) -> Result<()> {
+        if let Some(index) = issue.deferred {
+            self.deferred.insert(index, Issued::of(issue, self.schedule));
         }
-        if self.order == ReplayOrder::Serialized {
-            self.devices[device as usize].flush(affinity)?;
-            return if deferred.is_none() { rehal_hal::wait_all(signals, None) } else { Ok(()) };
+        if self.schedule.is_none() {
+            self.devices[issue.device as usize].flush(issue.affinity)?;
+            return if issue.deferred.is_none() { rehal_hal::wait_all(issue.signals, None) } else { Ok(()) };
         }
-        self.unflushed[device as usize] |= affinity;
-        if deferred.is_none() {
+        self.unflushed[issue.device as usize] |= issue.affinity;
+        if issue.deferred.is_none() {
             let is_complete =
                 |it: &Timepoint<&Semaphore>| it.semaphore.query().is_ok_and(|at| at >= it.value);
-            match signals.iter().all(is_complete) {
+            match issue.signals.iter().all(is_complete) {
                 true => self.position += 1,
-                false => self.fly(Issued::of(signals, location)),
+                false => self.fly(Issued::of(issue, self.schedule)),
             }
         }
         Ok(())
@@ -155,9 +185,10 @@ impl<'r> Flight<'r> {
     /// A deferred submission that is issued is runnable now, and so in flight. The serialized order waits for it.
     pub(crate) fn complete(&mut self, submission: u32) -> Result<()> {
         let Some(issued) = self.deferred.remove(&submission) else { return Ok(()) };
-        match self.order {
-            ReplayOrder::Captured => self.fly(issued),
-            ReplayOrder::Serialized => issued.wait()?,
+        match self.schedule {
+            None => issued.wait()?,
+            Some(_) if issued.is_complete().is_ok_and(|is_complete| is_complete) => self.position += 1,
+            Some(_) => self.fly(issued),
         }
         Ok(())
     }
@@ -203,29 +234,37 @@ impl<'r> Flight<'r> {
     pub(crate) fn abort(&mut self) -> Option<(RecordLocation, Error)> {
         // Work that cannot be flushed fails, or executes by itself.
         let _ = self.flush();
-        for in_flight in self.in_flight.drain(..) {
-            let _ = in_flight.issued.wait();
-            in_flight.registration.detach();
+        let mut first = None;
+        for InFlight { position, issued, registration } in self.in_flight.drain(..) {
+            let outcome = issued.wait();
+            match (registration, outcome) {
+                (Some(registration), _) => registration.detach(),
+                (None, Err(error)) if first.is_none() => first = Some((position, issued.location, error)),
+                (None, _) => {}
+            }
         }
-        let mut reported = self.failures.reported.lock();
-        while reported.outstanding != 0 {
-            self.failures.changed.wait(&mut reported);
-        }
-        drop(reported);
-        self.failures.first()
+        let reported = self.failures.as_ref().and_then(|failures| {
+            let mut reported = failures.reported.lock();
+            while reported.outstanding != 0 {
+                failures.changed.wait(&mut reported);
+            }
+            reported.first.take()
+        });
+        let first = first.into_iter().chain(reported).min_by_key(|(position, ..)| *position);
+        first.map(|(_, location, error)| (location, error))
     }
 
     fn fly(&mut self, issued: Issued) {
         let position = self.position;
         self.position += 1;
-        self.failures.reported.lock().outstanding += 1;
-        let report = Report { failures: self.failures.clone(), position, location: issued.location };
-        let registration = match issued.signals.last() {
-            Some((semaphore, value)) => {
-                semaphore.on_reached(*value, Box::new(move |outcome| report.settle(outcome)))
-            }
-            None => Registration::done(),
-        };
+        let failures = &mut self.failures;
+        let watched = issued.signals.last().filter(|_| issued.is_shared);
+        let registration = watched.map(|(semaphore, value)| {
+            let failures = failures.get_or_insert_default();
+            failures.reported.lock().outstanding += 1;
+            let report = Report { failures: failures.clone(), position, location: issued.location };
+            semaphore.on_reached(*value, Box::new(move |outcome| report.settle(outcome)))
+        });
         self.in_flight.push_back(InFlight { position, issued, registration });
         self.reap();
     }
@@ -242,12 +281,17 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// Removes completed submissions from the front of those in flight.
+    /// Removes completed submissions from the front of those in flight, and notes a failure.
     fn reap(&mut self) {
-        while let Some(first) = self.in_flight.front()
-            && first.issued.is_complete()
-        {
-            self.in_flight.pop_front();
+        while let Some(first) = self.in_flight.front() {
+            match first.issued.is_complete() {
+                Ok(true) => drop(self.in_flight.pop_front()),
+                Ok(false) => return,
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    return;
+                }
+            }
         }
     }
 
@@ -264,13 +308,19 @@ impl<'r> Flight<'r> {
 }
 
 impl Issued {
-    fn of(signals: &[Timepoint<&Semaphore>], location: RecordLocation) -> Self {
-        let signals = signals.iter().map(|signal| (signal.semaphore.clone(), signal.value)).collect();
-        Self { signals, location }
+    fn of(issue: &Issue<'_>, schedule: Option<&Schedule>) -> Self {
+        let signals = issue.signals.iter().map(|signal| (signal.semaphore.clone(), signal.value)).collect();
+        let is_shared = schedule.is_some_and(|schedule| schedule.share_signals(issue.planned_signals));
+        Self { signals, location: issue.location, is_shared }
     }
 
-    fn is_complete(&self) -> bool {
-        self.signals.iter().all(|(semaphore, value)| semaphore.query().is_ok_and(|at| at >= *value))
+    fn is_complete(&self) -> Result<bool> {
+        for (semaphore, value) in &self.signals {
+            if semaphore.query()? < *value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn wait(&self) -> Result<()> {
@@ -279,8 +329,12 @@ impl Issued {
 }
 
 impl Failures {
+    fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
     fn first(&self) -> Option<(RecordLocation, Error)> {
-        if !self.is_any.load(Ordering::Acquire) {
+        if !self.is_any() {
             return None;
         }
         self.reported.lock().first.as_ref().map(|(_, location, error)| (*location, error.clone()))

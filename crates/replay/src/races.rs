@@ -243,6 +243,8 @@ impl ConflictPolicy<WORDS> for Pairs {
 
     fn host_waits(&mut self, _step: u32, _position: u32) {}
 
+    fn joins(&mut self, _signals: &[Timepoint<u32>]) {}
+
     fn retires(&mut self, slots: Slots<WORDS>) {
         if !slots.is_empty() {
             self.incomplete.get_or_insert(Incomplete::TooManyInFlight);

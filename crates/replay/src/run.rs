@@ -24,7 +24,7 @@ use self::redzones::Redzones;
 use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{self, FileRemap};
-use crate::flight::Flight;
+use crate::flight::{Flight, Issue};
 use crate::plan::{RecordLocation, Release, Step, StepOp};
 use crate::prepare::{self, Prepared};
 use crate::region::Region;
@@ -134,7 +134,12 @@ impl Replay {
             own_names = prepare::own_names(&plan, devices.devices())?;
             replacements.check_names(&plan, &own_names)?;
         }
-        let schedule = (options.order == ReplayOrder::Captured).then(|| Schedule::of(&plan));
+        // What can run on a synchronous device has run when it is issued, so there is nothing to wait for.
+        let is_synchronous = devices.devices().iter().all(|device| device.info().is_synchronous);
+        let schedule = (options.order == ReplayOrder::Captured).then(|| match is_synchronous {
+            true => Schedule::default(),
+            false => Schedule::of(&plan),
+        });
         let evictions = match &options.cold_scope {
             Some(name) => Evictions::of(&plan, &scopes::entries(&plan, name)?),
             None => Evictions::default(),
@@ -491,8 +496,14 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             (*params, *size) = redzones.around(*params, *size)?;
         }
         let buffer = live.submit()?;
-        let deferred = (!runs).then_some(index);
-        self.flight.issued(submission.device, live.affinity, live.signals, location, deferred)?;
+        self.flight.issued(&Issue {
+            device: submission.device,
+            affinity: live.affinity,
+            signals: live.signals,
+            planned_signals: submission.signals.of(&self.plan.lists.timepoints),
+            location,
+            deferred: (!runs).then_some(index),
+        })?;
         if let (QueueOp::Alloca { size, created, .. }, Some(buffer)) = (submission.op, buffer) {
             self.state.objects.buffers[created as usize] = Some(redzones.inside(buffer, size)?);
         }

@@ -22,6 +22,16 @@ const WORK_PER_STEP: u64 = 4096;
 pub(crate) struct Schedule {
     /// Sorted by step.
     pub waits: Vec<HostWait>,
+    /// By semaphore.
+    signallers: Vec<Signallers>,
+}
+
+/// How many submissions signal a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signallers {
+    None,
+    One,
+    Several,
 }
 
 /// Before step `step` the host waits for a submission.
@@ -36,13 +46,20 @@ pub(crate) struct HostWait {
 impl Schedule {
     /// The schedule of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let mut walk =
-            Walk::<_, WORDS>::new(plan, Waits(Vec::new()), MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        let policy =
+            Self { waits: Vec::new(), signallers: vec![Signallers::None; plan.initial_payloads.len()] };
+        let mut walk = Walk::<_, WORDS>::new(plan, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
         walk.all();
-        let Waits(mut waits) = walk.policy;
+        let mut this = walk.policy;
         // A wait for what one step makes runnable comes one step later.
-        waits.sort_by_key(|wait| wait.step);
-        Self { waits }
+        this.waits.sort_by_key(|wait| wait.step);
+        this
+    }
+
+    /// Whether other submissions, too, signal one of these semaphores. `true` if that is not known.
+    pub(crate) fn share_signals(&self, signals: &[Timepoint<u32>]) -> bool {
+        let is_shared = |signallers: &Signallers| *signallers == Signallers::Several;
+        signals.iter().any(|it| self.signallers.get(it.semaphore as usize).is_none_or(is_shared))
     }
 }
 
@@ -64,6 +81,9 @@ pub(crate) trait ConflictPolicy<const N: usize> {
     /// Before `step`, the host waits for the submission at this position of the run order.
     fn host_waits(&mut self, step: u32, position: u32);
 
+    /// A submission with these signals is in flight.
+    fn joins(&mut self, signals: &[Timepoint<u32>]);
+
     /// `slots` are forgotten, because too many submissions are in flight.
     fn retires(&mut self, slots: Slots<N>);
 
@@ -71,10 +91,7 @@ pub(crate) trait ConflictPolicy<const N: usize> {
     fn stops_tracking(&mut self);
 }
 
-/// Collects the waits of a schedule.
-struct Waits(Vec<HostWait>);
-
-impl ConflictPolicy<WORDS> for Waits {
+impl ConflictPolicy<WORDS> for Schedule {
     const WANTS_CONFLICTS: bool = false;
 
     fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _conflict: Conflict) {}
@@ -90,7 +107,17 @@ impl ConflictPolicy<WORDS> for Waits {
     }
 
     fn host_waits(&mut self, step: u32, position: u32) {
-        self.0.push(HostWait { step, position });
+        self.waits.push(HostWait { step, position });
+    }
+
+    fn joins(&mut self, signals: &[Timepoint<u32>]) {
+        for signal in signals {
+            let signallers = &mut self.signallers[signal.semaphore as usize];
+            *signallers = match signallers {
+                Signallers::None => Signallers::One,
+                Signallers::One | Signallers::Several => Signallers::Several,
+            };
+        }
     }
 
     fn retires(&mut self, _slots: Slots<WORDS>) {}
@@ -226,6 +253,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
                 before = before.union(self.tracker.closed(conflicts));
             }
         }
+        self.policy.joins(signals);
         self.tracker.join(index, self.step, before, signals, &footprint);
         self.footprint = footprint;
     }

@@ -23,9 +23,15 @@ pub use written::WriteTracker;
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Allocations up to this size in bytes are zeroed here: glibc's per-thread cache (tcache), which holds free
-/// blocks up to this size, serves only `malloc`, and `calloc` is several times slower.
-const SMALL_BYTES: usize = 1024;
+/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated determines which of
+/// the addresses of a kernel's buffers differ only by multiples of a page, of which processors confuse loads with stores: the
+/// same kernel then takes an eighth longer in one process than in another.
+const PAGE_BYTES: usize = 4096;
+
+/// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's per-thread cache
+/// (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower. Larger ones than this get zero pages from
+/// the kernel.
+const ZEROED_HERE_BYTES: usize = 64 << 10;
 
 /// Size of the pieces of [`HostMemory::for_each_chunk`].
 const CHUNK_BYTES: usize = 64 << 10;
@@ -92,7 +98,8 @@ impl HostMemory {
         };
         let length_host = usize::try_from(length).map_err(|_| exhausted())?;
         let access = Access::Writable;
-        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
+        let least = if length_host < PAGE_BYTES { ALIGNMENT_BYTES } else { PAGE_BYTES };
+        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(least);
         let Some(address) = NonZeroUsize::new(alignment).filter(|it| it.is_power_of_two()) else {
             return Err(Error::invalid_argument(format!(
                 "an alignment of {alignment} bytes is not a power of two"
@@ -107,24 +114,19 @@ impl HostMemory {
         // kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
-        // SAFETY: the layout has a nonzero size, and bytes that the allocator does not zero are zeroed here.
-        let base = unsafe {
-            if padded > SMALL_BYTES {
-                alloc_zeroed(layout)
-            } else {
-                // Hidden from the optimizer, which would fuse the two to `alloc_zeroed`.
-                let base = black_box(alloc(layout));
-                if !base.is_null() {
-                    base.write_bytes(0, padded);
-                }
-                base
-            }
-        };
-        let base = NonNull::new(base).ok_or_else(exhausted)?;
+        let is_zeroed = length_host > ZEROED_HERE_BYTES;
+        // SAFETY: the layout has a nonzero size.
+        let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
+        let base = NonNull::new(black_box(base)).ok_or_else(exhausted)?;
         // Not `align_offset`, which is allowed to fail.
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
+        if !is_zeroed {
+            // SAFETY: as above.
+            unsafe { data.write_bytes(0, length_host) };
+        }
         Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
     }
 

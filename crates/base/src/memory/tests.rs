@@ -46,6 +46,23 @@ fn fills_copies_and_rejects_out_of_bounds_ranges() {
     assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
 }
 
+/// Whatever earlier allocations left behind.
+#[test]
+fn allocations_are_zero_and_large_ones_begin_at_a_page() {
+    for length in [1, 100, 4095, 4096, 5000, 65_535, 65_536, 65_537, 300_000] {
+        for alignment in [0, 128, 4096, 8192] {
+            for _ in 0..4 {
+                let mut memory = HostMemory::allocate_aligned(length, alignment).unwrap();
+                let expected = alignment.max(if length < 4096 { 64 } else { 4096 });
+                assert!((memory.as_ptr().addr() as u64).is_multiple_of(expected), "{length}, {alignment}");
+                let bytes = memory.exclusive_bytes().unwrap();
+                assert!(bytes.len() as u64 == length && bytes.iter().all(|byte| *byte == 0));
+                bytes.fill(0xFF);
+            }
+        }
+    }
+}
+
 /// Empty buffers are imported and bound too.
 #[test]
 fn empty_allocations_are_aligned() {

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ pub(crate) struct Cost {
     average: AtomicU64,
     dispatches: AtomicU64,
 }
+
+/// The costs of the functions of an executable, by ordinal.
+pub(crate) type Costs = Arc<[Cost]>;
 
 const UNITS: u64 = 64;
 

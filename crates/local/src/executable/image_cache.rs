@@ -5,11 +5,12 @@
 //! pages, no initializers. All images of the compiler are.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Result};
 
+use super::cost::Costs;
 use super::{abi, elf};
 
 /// Maximum number of cached images.
@@ -23,6 +24,8 @@ pub(super) struct LoadedImage {
     pub(super) module: Arc<elf::Module>,
     /// Address of the library query function.
     pub(super) query: *const c_void,
+    /// What its functions cost, once that is measured. Kept with the image, so that a replay knows it in every iteration.
+    pub(super) costs: Arc<OnceLock<Costs>>,
 }
 
 // SAFETY: the address is of read-only code that the module keeps mapped.
@@ -49,7 +52,8 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     let query = image.function(abi::QUERY_SYMBOL)?;
     // SAFETY: guaranteed by the caller.
     let module = unsafe { image.load() }?;
-    let loaded = LoadedImage { query: module.address(query), module: Arc::new(module) };
+    let loaded =
+        LoadedImage { query: module.address(query), module: Arc::new(module), costs: Arc::default() };
     if bytes.len() <= MAX_BYTES && loaded.module.is_immutable() {
         keep(bytes, loaded.clone());
     }

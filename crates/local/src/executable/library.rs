@@ -1,12 +1,13 @@
 //! Executables as libraries of functions.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::FunctionInfo;
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
+use super::cost::{Cost, Costs};
 use super::dylib::Dylib;
 use super::format::{self, Format};
 use super::guard::Label;
@@ -23,6 +24,8 @@ pub struct Library {
     /// Bytes of workgroup local memory that each function needs.
     local_memory_bytes: Box<[u32]>,
     pub(super) label: Box<Label>,
+    /// Shared by the libraries of one cached image.
+    costs: Arc<OnceLock<Costs>>,
     /// Referenced by the environment.
     _constants: Box<[u32]>,
     _imports: Imports,
@@ -63,16 +66,16 @@ impl Library {
     /// Runs the executable's code (initializers and its query function): the caller trusts `bytes`
     /// as it trusts its own code.
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
-        let code = match Format::of(format)? {
+        let (query, code, costs) = match Format::of(format)? {
             Format::EmbeddedElf => {
                 // SAFETY: the caller trusts the bytes.
                 let image = unsafe { image_cache::load(bytes) }?;
-                (image.query, Code::Embedded(image.module))
+                (image.query, Code::Embedded(image.module), image.costs)
             }
             Format::SystemElf => {
                 // SAFETY: the caller trusts the bytes.
                 let dylib = unsafe { Dylib::from_bytes(bytes) }?;
-                (dylib.symbol(abi::QUERY_SYMBOL)?, Code::System(dylib))
+                (dylib.symbol(abi::QUERY_SYMBOL)?, Code::System(dylib), Arc::default())
             }
             Format::Vmvx => {
                 return Err(Error::unimplemented(format!(
@@ -81,7 +84,7 @@ impl Library {
             }
         };
         // SAFETY: the address is of the query symbol of code that the caller trusts.
-        unsafe { Self::query(code.0, code.1, options) }
+        unsafe { Self::query(query, code, costs, options) }
     }
 
     /// Loads an executable of the format detected by [`format::infer`].
@@ -98,7 +101,12 @@ impl Library {
 
     /// # Safety
     /// `query` is the query function of `code`, which the caller trusts.
-    unsafe fn query(query: *const c_void, code: Code, options: &LoadOptions<'_>) -> Result<Self> {
+    unsafe fn query(
+        query: *const c_void,
+        code: Code,
+        costs: Arc<OnceLock<Costs>>,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self> {
         let constants: Box<[u32]> = options.constants.into();
         let mut environment = Box::new(Environment {
             constants: if constants.is_empty() { std::ptr::null() } else { constants.as_ptr() },
@@ -132,6 +140,7 @@ impl Library {
             functions: contents.functions,
             local_memory_bytes: contents.local_memory_bytes,
             label,
+            costs,
             _constants: constants,
             _imports: imports,
             _code: code,
@@ -152,6 +161,12 @@ impl Library {
     /// All functions, by ordinal, as the reference reports and captures record them.
     pub fn functions(&self) -> &[FunctionInfo] {
         &self.functions
+    }
+
+    /// What the functions cost, for those that run them to measure.
+    pub(super) fn costs(&self) -> Costs {
+        let unknown = || self.functions.iter().map(|_| Cost::default()).collect();
+        self.costs.get_or_init(unknown).clone()
     }
 
     /// The function with this ordinal, or an error with the number of functions.

@@ -6,7 +6,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory};
 use smallvec::SmallVec;
 
-use super::cost::Cost;
+use super::cost::{Cost, Costs};
 use super::dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
 use super::format::Format;
 use super::library::{Library, LoadOptions};
@@ -17,8 +17,8 @@ use crate::execute::Place;
 /// A loaded executable of a CPU driver.
 pub(crate) struct LocalExecutable {
     code: Code,
-    /// What the workgroups of each function cost; empty if that is not measured.
-    costs: Box<[Cost]>,
+    /// What the workgroups of each function cost, if that is measured.
+    costs: Option<Costs>,
     local_memory_limit: Option<u64>,
 }
 
@@ -72,8 +72,10 @@ impl LocalExecutable {
     }
 
     fn new(code: Code, options: ExecutableOptions) -> Self {
-        let measured = if options.measures { code.functions().len() } else { 0 };
-        let costs = (0..measured).map(|_| Cost::default()).collect();
+        let costs = options.measures.then(|| match &code {
+            Code::Native(library) => library.costs(),
+            Code::Vmvx(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
+        });
         Self { code, costs, local_memory_limit: options.local_memory_limit }
     }
 
@@ -113,7 +115,7 @@ impl LocalExecutable {
 
     /// What a workgroup of the function costs, if that is measured.
     pub(crate) fn cost(&self, ordinal: u32) -> Option<&Cost> {
-        self.costs.get(ordinal as usize)
+        self.costs.as_ref()?.get(ordinal as usize)
     }
 }
 

@@ -14,6 +14,7 @@ use super::Run;
 use super::names::LiveNames;
 use super::objects::get;
 use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
+use crate::flight::Issue;
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
@@ -239,7 +240,14 @@ impl<'r> Run<'r, '_, '_> {
         if flow.is_continue() && !signals.is_empty() {
             let device = &self.replay.devices.devices()[submission.device as usize];
             device.queue(submission.affinity).signal(signals).barrier(0)?;
-            self.flight.issued(submission.device, submission.affinity, signals, location, None)?;
+            self.flight.issued(&Issue {
+                device: submission.device,
+                affinity: submission.affinity,
+                signals,
+                planned_signals: submission.signals.of(&self.plan.lists.timepoints),
+                location,
+                deferred: None,
+            })?;
         }
         Ok(flow)
     }

@@ -34,10 +34,15 @@ fn late(bytes: &[u8], order: ReplayOrder, seed: u64) -> Result<Observed> {
 
 /// Replays a capture in serialized order on a synchronous device.
 pub fn expected(bytes: &[u8]) -> Observed {
+    on_time(bytes, &ReplayOptions::default())
+}
+
+/// Replays a capture on a synchronous device.
+fn on_time(bytes: &[u8], options: &ReplayOptions) -> Observed {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
     let mut observed = Observed::default();
-    Replay::new(plan, &group, &ReplayOptions::default()).unwrap().run(&mut [&mut observed]).unwrap();
+    Replay::new(plan, &group, options).unwrap().run(&mut [&mut observed]).unwrap();
     observed
 }
 
@@ -213,6 +218,8 @@ fn random_programs_read_the_same_in_both_orders() {
     for program in 0..80 {
         let bytes = RandomProgram::capture(program);
         let expected = expected(&bytes);
+        // On a synchronous device, without waits.
+        assert_eq!(on_time(&bytes, &captured()).reads, expected.reads, "program {program}");
         for (order, seed) in
             [(ReplayOrder::Captured, 1), (ReplayOrder::Captured, 2), (ReplayOrder::Serialized, 3)]
         {
@@ -250,6 +257,11 @@ fn unordered_work_overlaps() {
 /// The failing dispatch, one that waits for it, and others that do not.
 #[test]
 fn a_failure_names_the_record_that_caused_it() {
+    [true, false].into_iter().for_each(a_failure_is_named);
+}
+
+/// Submissions signal one semaphore, so that it fails for those before the failure too, or one each.
+fn a_failure_is_named(signals_are_shared: bool) {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let executable =
@@ -259,12 +271,17 @@ fn a_failure_names_the_record_that_caused_it() {
     // Independent of the failure, and issued before it.
     let other = capture.semaphore(0);
     capture.order(&[], &[(other, 1)]).dispatch(&adds, &[], &[whole(buffers[1])]);
-    let chain = capture.semaphore(0);
-    capture.order(&[], &[(chain, 1)]).dispatch(&adds, &[], &[whole(buffers[0])]);
-    capture.order(&[(chain, 1)], &[(chain, 2)]).dispatch(&fails, &[], &[whole(buffers[0])]);
+    let one = capture.semaphore(0);
+    let chain: Vec<_> = match signals_are_shared {
+        true => (1..7).map(|value| (one, value)).collect(),
+        false => (1..7).map(|_| (capture.semaphore(0), 1)).collect(),
+    };
+    capture.order(&[], &chain[..1]).dispatch(&adds, &[], &[whole(buffers[0])]);
+    capture.order(&chain[..1], &chain[1..2]).dispatch(&fails, &[], &[whole(buffers[0])]);
     let place = capture.place();
-    for value in 2..6 {
-        capture.order(&[(chain, value)], &[(chain, value + 1)]).dispatch(&adds, &[], &[whole(buffers[0])]);
+    for at in 1..5 {
+        let (waits, signals) = (&chain[at..at + 1], &chain[at + 1..at + 2]);
+        capture.order(waits, signals).dispatch(&adds, &[], &[whole(buffers[0])]);
     }
     capture.read(buffers[0], 0, 4);
     for seed in 0..20 {
