@@ -23,9 +23,8 @@ pub use written::WriteTracker;
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated determines which of
-/// the addresses of a kernel's buffers differ only by multiples of a page, of which processors confuse loads with stores: the
-/// same kernel then takes an eighth longer in one process than in another.
+/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated determines where in
+/// their pages the buffers of a kernel begin, and the same work can take an eighth longer in one process than in another.
 const PAGE_BYTES: usize = 4096;
 
 /// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's per-thread cache
