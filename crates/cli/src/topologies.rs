@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use rehal_base::{Context as _, Result};
 use rehal_session::DeviceOptions;
+use rehal_session::LOCAL_TASK;
 use rehal_session::hal::DeviceUri;
 use rehal_session::topology::{MAX_WORKERS, Sharing, Topology, TopologyOptions, Worker};
 
@@ -18,9 +19,15 @@ const ADVICE: &str =
 /// The topologies that the flags before the query select, and those of devices whose URIs select others.
 pub(crate) fn dump(flags: &Flags) -> Result<String> {
     let mut text = topologies(&topology_options(flags))?;
-    let has_parameters = |uri: &String| DeviceUri::parse(uri).is_ok_and(|uri| !uri.params.is_empty());
-    let mut uris: Vec<_> = flags.list(&DEVICE).into_iter().filter(has_parameters).collect();
-    uris.dedup();
+    let has_parameters = |uri: &String| {
+        DeviceUri::parse(uri).is_ok_and(|uri| uri.driver == LOCAL_TASK && !uri.params.is_empty())
+    };
+    let mut uris: Vec<String> = Vec::new();
+    for uri in flags.list(&DEVICE).into_iter().filter(has_parameters) {
+        if !uris.contains(&uri) {
+            uris.push(uri);
+        }
+    }
     let mut options = DeviceOptions::default();
     options.drivers = options.drivers.with(task_options(flags));
     for (device, uri) in devices::find_all(flags, DEVICE.name(), &uris)?.iter().zip(&uris) {

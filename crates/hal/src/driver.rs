@@ -107,14 +107,21 @@ impl Driver {
         self.0.enumerate().context(|| format!("driver '{}'", self.name()))
     }
 
-    /// Adds the parameters of a device's URI to `options`, in order, so that they override them. Fails with `INVALID_ARGUMENT`
-    /// for parameters that the driver does not have, and for values that they cannot have.
+    /// Adds the parameters of a device's URI to `options`, so that they override them: in the order of
+    /// [`DriverBackend::parameters`], and repeated ones in the order of `params`. Fails with `INVALID_ARGUMENT` for parameters that
+    /// the driver does not have, and for values that they cannot have.
     pub fn configure<T: AsRef<str>>(&self, options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
-        params.iter().try_fold(options, |options, (key, value)| {
+        let known = self.0.parameters();
+        let place = |(key, value): &(T, T)| {
             let (key, value) = (key.as_ref(), value.as_ref());
-            let found = self.0.parameters().iter().find(|parameter| parameter.keys.contains(&key));
-            let parameter = found.ok_or_else(|| self.no_such_parameter(key, value))?;
-            (parameter.set)(options, value).context(|| format!("parameter '{key}={value}'"))
+            let place = known.iter().position(|parameter| parameter.keys.contains(&key));
+            let place = place.ok_or_else(|| self.no_such_parameter(key, value))?;
+            Ok((place, key.to_owned(), value.to_owned()))
+        };
+        let mut ordered = params.iter().map(place).collect::<Result<Vec<_>>>()?;
+        ordered.sort_by_key(|(place, ..)| *place);
+        ordered.iter().try_fold(options, |options, (place, key, value)| {
+            (known[*place].set)(options, value).context(|| format!("parameter '{key}={value}'"))
         })
     }
 

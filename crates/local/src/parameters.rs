@@ -11,28 +11,9 @@ use crate::topology::{Distribution, NodeSelection, PRESETS, Performance, Topolog
 /// How the workers of the device are selected, how they are started, and what it does with them.
 ///
 /// Parameters override options one by one. One that selects workers by their cores also overrides a list of CPUs or a number of
-/// workers that was set before, which would leave it without effect.
+/// workers of the flags, which would leave it without effect. Of parameters of one URI, a list of CPUs overrides a number, a number the
+/// rest, and a preset what it consists of, as of flags: therefore they are set in this order.
 pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
-    DeviceParameter {
-        keys: &["task_topology_cpu_ids"],
-        set: |options, value| {
-            select(options, |selection| {
-                let processors = parse_ids(value).ok_or_else(|| wrong(value, "CPUs such as 0,2,3"))?;
-                selection.processors = vec![processors];
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_group_count"],
-        set: |options, value| {
-            select(options, |selection| {
-                selection.processors.clear();
-                selection.worker_count = Some(number(value)?).filter(|count| *count > 0);
-                Ok(())
-            })
-        },
-    },
     DeviceParameter {
         keys: &["task_topology_mode"],
         set: |options, value| select_cores(options, |_| choice(value, &[("physical_cores", ())])),
@@ -82,6 +63,26 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
                 if let Some(preset) = choice(value, &PRESETS)? {
                     (selection.performance, selection.distribution) = preset;
                 }
+                Ok(())
+            })
+        },
+    },
+    DeviceParameter {
+        keys: &["task_topology_group_count"],
+        set: |options, value| {
+            select(options, |selection| {
+                selection.processors.clear();
+                selection.worker_count = Some(number(value)?).filter(|count| *count > 0);
+                Ok(())
+            })
+        },
+    },
+    DeviceParameter {
+        keys: &["task_topology_cpu_ids"],
+        set: |options, value| {
+            select(options, |selection| {
+                let processors = parse_ids(value).ok_or_else(|| wrong(value, "CPUs such as 0,2,3"))?;
+                selection.processors = vec![processors];
                 Ok(())
             })
         },
@@ -226,6 +227,22 @@ mod tests {
         }
         let set = configured(flags, &[("task_topology_group_count", "0")]).unwrap().selection;
         assert_eq!((set.processors.len(), set.worker_count), (0, None));
+    }
+
+    #[test]
+    fn the_order_in_the_uri_does_not_matter() {
+        let mut given = [
+            ("task_topology_cpu_ids", "0,2"),
+            ("task_topology_group_count", "3"),
+            ("task_topology_nodes", "all"),
+            ("task_topology_distribution", "compact"),
+            ("task_topology_favor", "throughput"),
+        ];
+        let first = configured(LocalTaskOptions::default(), &given).unwrap().selection;
+        assert_eq!((first.processors.len(), first.worker_count), (1, Some(3)));
+        assert_eq!(first.distribution, Distribution::Scatter);
+        given.reverse();
+        assert_eq!(configured(LocalTaskOptions::default(), &given).unwrap().selection, first);
     }
 
     #[test]

@@ -142,11 +142,10 @@ fn faults_outside_kernels_are_not_intercepted() {
 }
 
 #[test]
-fn a_fault_outside_kernels_names_the_record_that_is_replayed() {
+fn a_fault_outside_kernels_names_the_last_record() {
     let output = crash("corrupted");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
-    let expected =
-        "INTERNAL; crashed with SIGABRT outside of kernels\n  at: record #31, offset 7536\n  try: a kernel";
+    let expected = "INTERNAL; crashed with SIGABRT outside of kernels\n  at: the last record of this thread is #31, offset 7536\n  try: a kernel";
     assert!(text.contains(expected), "{text}");
 }

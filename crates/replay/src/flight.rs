@@ -54,7 +54,8 @@ pub(crate) struct Flight<'r> {
 struct Issued {
     signals: SmallVec<[(Semaphore, u64); 1]>,
     location: RecordLocation,
-    /// Whether its signals may fail because of another submission that signals the same semaphore.
+    /// Whether its signals may fail because of another submission: one that signals the same semaphore, or any if that loses the
+    /// device.
     is_shared: bool,
 }
 
@@ -159,7 +160,8 @@ impl<'r> Flight<'r> {
     /// a deferred one can run when [`Flight::complete`] is called, after the step that signals the last of its waits.
     pub(crate) fn issued(&mut self, issue: &Issue<'_>) -> Result<()> {
         if let Some(index) = issue.deferred {
-            self.deferred.insert(index, Issued::of(issue, self.schedule));
+            let issued = self.issued_of(issue);
+            self.deferred.insert(index, issued);
         }
         if self.schedule.is_none() {
             self.devices[issue.device as usize].flush(issue.affinity)?;
@@ -171,10 +173,20 @@ impl<'r> Flight<'r> {
                 |it: &Timepoint<&Semaphore>| it.semaphore.query().is_ok_and(|at| at >= it.value);
             match issue.signals.iter().all(is_complete) {
                 true => self.position += 1,
-                false => self.fly(Issued::of(issue, self.schedule)),
+                false => {
+                    let issued = self.issued_of(issue);
+                    self.fly(issued);
+                }
             }
         }
         Ok(())
+    }
+
+    fn issued_of(&self, issue: &Issue<'_>) -> Issued {
+        let signals = issue.signals.iter().map(|signal| (signal.semaphore.clone(), signal.value)).collect();
+        let is_shared = self.schedule.is_some_and(|schedule| schedule.share_signals(issue.planned_signals))
+            || self.devices[issue.device as usize].info().can_be_lost;
+        Issued { signals, location: issue.location, is_shared }
     }
 
     /// Called after `step`: the next deferred submission that it makes runnable.
@@ -308,12 +320,6 @@ impl<'r> Flight<'r> {
 }
 
 impl Issued {
-    fn of(issue: &Issue<'_>, schedule: Option<&Schedule>) -> Self {
-        let signals = issue.signals.iter().map(|signal| (signal.semaphore.clone(), signal.value)).collect();
-        let is_shared = schedule.is_some_and(|schedule| schedule.share_signals(issue.planned_signals));
-        Self { signals, location: issue.location, is_shared }
-    }
-
     fn is_complete(&self) -> Result<bool> {
         for (semaphore, value) in &self.signals {
             if semaphore.query()? < *value {

@@ -7,15 +7,16 @@ use rehal_replay::{Observer, RecordLocation};
 /// Once installed, a SIGSEGV, SIGILL, SIGFPE, SIGBUS or SIGABRT in a kernel ends the process with a message that names the
 /// executable, function, workgroup and address, and with [`CrashReports::EXIT_STATUS`]. A SIGBUS in a mapped file
 /// that another process truncated ends it with a message that names the file, and with
-/// [`CrashReports::TRUNCATED_STATUS`]. Other crashes are passed to the previous handlers. As an [`Observer`] of a
-/// replay, it adds the record to the message.
+/// [`CrashReports::TRUNCATED_STATUS`]. A crash of other code that was called with a [`CrashNote`](rehal_base::CrashNote), such as the
+/// compiler of a driver, ends as one in a kernel. Other crashes are passed to the previous handlers, after a message in threads that have
+/// replayed records. As an [`Observer`] of a replay, it adds the record to the messages.
 ///
 /// A library that does not own its process must not install it.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashReports(());
 
 impl CrashReports {
-    /// Exit status after a crash in a kernel.
+    /// Exit status after a crash in a kernel, or in code that was called with a note.
     pub const EXIT_STATUS: i32 = guard::EXIT_STATUS;
 
     /// Exit status after a mapped file was truncated.

@@ -95,7 +95,7 @@ pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::guard::RemovedOnCrash;
 pub use rehal_local::executable::{flush_c_streams, function_contents, strip as strip_executable};
 pub use rehal_local::watch_buffer;
-pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
+pub use rehal_local::{LOCAL_TASK, LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::activity;

@@ -28,8 +28,8 @@ const ALIGNMENT_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 
 /// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's per-thread cache
-/// (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower. Larger ones than this get zero pages from
-/// the kernel.
+/// (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower. Larger ones than this are left
+/// to the allocator, which gets zero pages from the kernel for most of them.
 const ZEROED_HERE_BYTES: usize = 64 << 10;
 
 /// Size of the pieces of [`HostMemory::for_each_chunk`].
@@ -97,8 +97,7 @@ impl HostMemory {
         };
         let length_host = usize::try_from(length).map_err(|_| exhausted())?;
         let access = Access::Writable;
-        let least = if length_host < PAGE_BYTES { ALIGNMENT_BYTES } else { PAGE_BYTES };
-        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(least);
+        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
         let Some(address) = NonZeroUsize::new(alignment).filter(|it| it.is_power_of_two()) else {
             return Err(Error::invalid_argument(format!(
                 "an alignment of {alignment} bytes is not a power of two"
@@ -109,6 +108,7 @@ impl HostMemory {
             let (base, layout) = (NonNull::without_provenance(address), Layout::new::<()>());
             return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
         }
+        let alignment = if length_host < PAGE_BYTES { alignment } else { alignment.max(PAGE_BYTES) };
         // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from the
         // kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;

@@ -34,6 +34,7 @@ struct Kept {
 }
 
 const _: () = assert!(size_of::<Kept>() == 64, "a cache line");
+const _: () = assert!(size_of::<KeptDispatch>() == 48);
 
 #[derive(Debug)]
 struct KeptDispatch {

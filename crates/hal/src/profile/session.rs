@@ -345,7 +345,11 @@ impl ProfileSession {
         if has_event {
             let submitted_ns = now_ns();
             if is_ready {
-                self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
+                let kept =
+                    self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
+                if kept.is_none() {
+                    self.report_ready(submission, operation, submitted_ns, replayed_record);
+                }
                 let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
                 if other.is_empty() {
                     return None;
@@ -360,6 +364,29 @@ impl ProfileSession {
             false => self.request.data - ProfileData::OF_OPERATIONS,
         };
         Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record })
+    }
+
+    /// Reports a submission that is ready to the sink of a session that has ended meanwhile.
+    #[cold]
+    fn report_ready(
+        &self,
+        submission: &Submission<Live<'_>>,
+        operation: ProfiledOperation,
+        now_ns: i64,
+        replayed_record: Option<u64>,
+    ) {
+        let ids = |all: &[Timepoint<&Semaphore>]| -> Vec<_> {
+            all.iter().map(|it| Timepoint { semaphore: it.semaphore.id(), value: it.value }).collect()
+        };
+        self.sink().queue_event(&QueueEvent {
+            operation,
+            waits: &ids(submission.waits),
+            signals: &ids(submission.signals),
+            was_deferred: false,
+            submitted_ns: now_ns,
+            ready_ns: now_ns,
+            replayed_record,
+        });
     }
 
     /// Calls `keep` with what the session keeps its events in. Returns `None` if it has ended.

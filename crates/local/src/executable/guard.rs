@@ -5,7 +5,7 @@
 //! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
 //! the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a
 //! [`CrashNote`](rehal_base::CrashNote), such as a driver that compiles a kernel, are reported with the note. Other faults are
-//! passed to the previous handler; of a thread that replays, the record is reported before.
+//! passed to the previous handler; of a thread that has replayed records, the last one is reported before.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
@@ -24,7 +24,7 @@ use super::abi::{DispatchState, WorkgroupState};
 use super::library::Library;
 use crate::platform;
 
-/// Exit status of a process whose kernel crashed.
+/// Exit status of a process whose kernel crashed, or code that was called with a [`CrashNote`](rehal_base::CrashNote).
 pub const EXIT_STATUS: i32 = 86;
 
 /// Exit status if the kernel uses an instruction that this CPU lacks: the executable is for another machine,

@@ -83,6 +83,8 @@ impl Library {
                 )));
             }
         };
+        // What a function costs may depend on the constants.
+        let costs = if options.constants.is_empty() { costs } else { Arc::default() };
         // SAFETY: the address is of the query symbol of code that the caller trusts.
         unsafe { Self::query(query, code, costs, options) }
     }

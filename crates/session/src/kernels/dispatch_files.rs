@@ -1,7 +1,7 @@
 //! What a tool needs to dispatch a kernel by itself: its executable and what is bound to it, as files.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,11 @@ impl DispatchFiles {
         if full.exists() {
             return Ok(());
         }
-        let created = full.parent().map_or(Ok(()), std::fs::create_dir_all);
+        // Only this one: what was removed because the process is about to end stays so.
+        let created = full.parent().map_or(Ok(()), std::fs::create_dir).or_else(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        });
         let created = created.and_then(|()| File::options().write(true).create_new(true).open(&full));
         created.and_then(|mut file| write(&mut file)).map_err(|error| failed(&full, &error))
     }

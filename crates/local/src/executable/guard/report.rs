@@ -57,15 +57,21 @@ fn report_note(fault: &Fault<'_>) {
     report_outside(fault);
 }
 
-/// Says what may be the cause of a fault of our own code, or of a library, while a record is replayed; the previous handler then ends
-/// the process.
+/// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed records; the previous handler
+/// then ends the process.
 fn report_outside(fault: &Fault<'_>) {
     if RECORD.get() == NO_RECORD {
         return;
     }
     let mut text = Text::new();
-    text.push("INTERNAL; crashed with ").push(fault.name).push(" outside of kernels\n  at: ");
-    text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get());
+    text.push("INTERNAL; crashed with ").push(fault.name);
+    if let Some(address) = fault.address {
+        text.push(" at address ").hex(address as u64);
+    }
+    text.push(" outside of kernels\n  at: the last record of this thread is #")
+        .decimal(RECORD.get())
+        .push(", offset ")
+        .decimal(OFFSET.get());
     text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process: replay with watched memory, ");
     text.push("which names it; otherwise report an error of this tool\n");
     platform::write_stderr(text.bytes());
