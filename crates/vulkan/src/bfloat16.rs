@@ -77,11 +77,24 @@ mod tests {
 
     #[test]
     fn the_structure_has_the_layout_of_vulkan() {
-        assert_eq!(size_of::<ShaderBfloat16Features<'_>>(), 32);
-        assert_eq!(std::mem::offset_of!(ShaderBfloat16Features<'_>, p_next), 8);
-        assert_eq!(std::mem::offset_of!(ShaderBfloat16Features<'_>, types), 16);
-        let features = Bfloat16 { types: true, dot_product: false, cooperative_matrix: true };
-        assert_eq!(ShaderBfloat16Features::from(features).get(), features);
-        assert!(features.is_any() && !Bfloat16::default().is_any());
+        use std::mem::offset_of;
+        type Structure = ShaderBfloat16Features<'static>;
+        assert_eq!((size_of::<Structure>(), offset_of!(Structure, p_next)), (32, 8));
+        assert_eq!(offset_of!(Structure, types), 16);
+        assert_eq!(offset_of!(Structure, dot_product), 20);
+        assert_eq!(offset_of!(Structure, cooperative_matrix), 24);
+    }
+
+    #[test]
+    fn each_feature_is_a_field() {
+        for set in 0..3 {
+            let features = Bfloat16 { types: set == 0, dot_product: set == 1, cooperative_matrix: set == 2 };
+            let structure = ShaderBfloat16Features::from(features);
+            let fields = [structure.types, structure.dot_product, structure.cooperative_matrix];
+            assert_eq!(fields, [0, 1, 2].map(|field| vk::Bool32::from(field == set)));
+            assert_eq!(structure.get(), features);
+            assert!(features.is_any());
+        }
+        assert!(!Bfloat16::default().is_any());
     }
 }

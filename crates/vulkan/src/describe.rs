@@ -120,8 +120,7 @@ fn capabilities(physical: &Physical) -> Vec<String> {
         ("cooperativeMatrix", yes(features.cooperative_matrix)),
     ]);
     let mut lines = vec![format!("features: {features_line}")];
-    if features.cooperative_matrix {
-        let matrix = &physical.cooperative_matrix;
+    if let Some(matrix) = physical.cooperative_matrix() {
         let (stages, rows) = (matrix.stages, matrix.combinations);
         lines.push(format!("cooperative_matrix: stages=0x{stages:08x} property_rows={rows}"));
     }

@@ -8,6 +8,7 @@
 mod bfloat16;
 mod buffer;
 mod command;
+mod cooperative_matrix;
 mod describe;
 mod device;
 mod driver;

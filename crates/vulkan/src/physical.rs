@@ -8,6 +8,7 @@ use ash::vk;
 use rehal_base::{Error, Result, StatusCode};
 
 use crate::bfloat16::{self, Bfloat16, ShaderBfloat16Features};
+use crate::cooperative_matrix::CooperativeMatrix;
 use crate::emulation::Emulation;
 use crate::error::failure;
 use crate::instance::Instance;
@@ -27,7 +28,6 @@ pub(crate) struct Physical {
     /// The largest `vkAllocateMemory`, in bytes.
     pub(crate) max_allocation_bytes: u64,
     pub(crate) features: Features,
-    pub(crate) cooperative_matrix: CooperativeMatrix,
     pub(crate) queue_families: Vec<vk::QueueFamilyProperties>,
     pub(crate) memory: vk::PhysicalDeviceMemoryProperties,
     pub(crate) extensions: Vec<String>,
@@ -39,15 +39,6 @@ pub(crate) struct Physical {
     pub(crate) has_calibrated_clock: bool,
     /// How it differs from what Vulkan says of it.
     pub(crate) emulation: Emulation,
-}
-
-/// What a device can do with cooperative matrices.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CooperativeMatrix {
-    /// `VkShaderStageFlags` of the shaders that may use them.
-    pub(crate) stages: u32,
-    /// The number of combinations of sizes and types.
-    pub(crate) combinations: usize,
 }
 
 /// What a device can do with subgroups.
@@ -111,7 +102,6 @@ impl Physical {
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
             max_allocation_bytes: 1 << 30,
             features: Features::default(),
-            cooperative_matrix: CooperativeMatrix::default(),
             queue_families,
             memory: emulation.memory(memory),
             extensions: extensions.iter().map(name).collect(),
@@ -125,7 +115,6 @@ impl Physical {
         if properties.api_version >= vk::API_VERSION_1_2 {
             physical.query_properties();
             physical.query_features();
-            physical.query_cooperative_matrix()?;
             physical.query_clock()?;
         }
         Ok(physical)
@@ -134,6 +123,14 @@ impl Physical {
     /// Whether the device has an extension.
     pub(crate) fn has_extension(&self, name: &CStr) -> bool {
         self.extensions.iter().any(|it| it.as_bytes() == name.to_bytes())
+    }
+
+    /// What the device can do with cooperative matrices; `None` if it has none, or does not tell.
+    pub(crate) fn cooperative_matrix(&self) -> Option<CooperativeMatrix> {
+        let (entry, instance) = (self.instance.entry(), self.instance.functions());
+        // SAFETY: the device is one of the instance's, and its feature is of the extension.
+        let query = || unsafe { CooperativeMatrix::query(entry, instance, self.handle) };
+        self.features.cooperative_matrix.then(query).flatten()
     }
 
     /// The path of the device's URI: `GPU-` and its UUID.
@@ -288,28 +285,6 @@ impl Physical {
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
             bfloat16: bfloat16.get(),
         });
-    }
-
-    fn query_cooperative_matrix(&mut self) -> Result<()> {
-        if !self.features.cooperative_matrix {
-            return Ok(());
-        }
-        let mut matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut matrix);
-        let (entry, instance) = (self.instance.entry(), self.instance.functions());
-        let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
-        // SAFETY: the device has the extension.
-        let combinations = unsafe {
-            instance.get_physical_device_properties2(self.handle, &mut properties);
-            functions.get_physical_device_cooperative_matrix_properties(self.handle)
-        };
-        let combinations =
-            combinations.map_err(|error| failure("enumerating the device's cooperative matrices", error))?;
-        self.cooperative_matrix = CooperativeMatrix {
-            stages: matrix.cooperative_matrix_supported_stages.as_raw(),
-            combinations: combinations.len(),
-        };
-        Ok(())
     }
 
     fn query_clock(&mut self) -> Result<()> {

@@ -67,26 +67,27 @@ impl<'a> Instruction<'a> {
         })
     }
 
+    /// The index of the operand after the text that begins with operand `index`, which need not be UTF-8: sources may be split
+    /// within a character.
+    pub(super) fn text_end(&self, index: usize) -> Result<usize, FormatError> {
+        let words = self.operands.get(index..).unwrap_or_default();
+        match words.iter().position(|word| word.to_le_bytes().contains(&0)) {
+            Some(last) => Ok(index + last + 1),
+            None => Err(self.error("a NUL-terminated string".to_owned(), "no NUL".to_owned())),
+        }
+    }
+
     /// The text from operand `index` on, and the index of the operand after it.
     pub(super) fn text(&self, index: usize) -> Result<(String, usize), FormatError> {
-        let words = self.operands.get(index..).unwrap_or_default();
-        let mut bytes = Vec::new();
-        for (position, word) in words.iter().enumerate() {
-            let chunk = word.to_le_bytes();
-            let Some(end) = chunk.iter().position(|byte| *byte == 0) else {
-                bytes.extend_from_slice(&chunk);
-                continue;
-            };
-            bytes.extend_from_slice(&chunk[..end]);
-            return match String::from_utf8(bytes) {
-                Ok(text) => Ok((text, index + position + 1)),
-                Err(error) => {
-                    let byte = error.as_bytes().get(error.utf8_error().valid_up_to()).copied().unwrap_or(0);
-                    Err(self.error("UTF-8".to_owned(), format!("byte {byte:#04x}")))
-                }
-            };
+        let end = self.text_end(index)?;
+        let bytes = self.operands[index..end].iter().flat_map(|word| word.to_le_bytes());
+        match String::from_utf8(bytes.take_while(|byte| *byte != 0).collect()) {
+            Ok(text) => Ok((text, end)),
+            Err(error) => {
+                let byte = error.as_bytes().get(error.utf8_error().valid_up_to()).copied().unwrap_or(0);
+                Err(self.error("UTF-8".to_owned(), format!("byte {byte:#04x}")))
+            }
         }
-        Err(self.error("text that ends with NUL".to_owned(), "no NUL".to_owned()))
     }
 
     /// An error about this instruction.

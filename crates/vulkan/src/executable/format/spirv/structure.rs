@@ -17,22 +17,16 @@ use spirv::Op;
 use super::FORMAT;
 use super::instructions::{Instruction, Instructions};
 
-/// The limit that SPIR-V sets for ids. Drivers have a table of as many.
-const MAX_BOUND: u32 = 1 << 22;
+/// The highest id bound that is accepted: the default of `spirv-val --max-id-bound`, which is also what SPIR-V requires every
+/// implementation to support. SPIR-V sets no maximum, but drivers allocate a table of this length before they read an instruction.
+const MAX_BOUND: u32 = 0x3F_FFFF;
 
 /// Checks the structure of a module; `base` is its offset in the file, for errors.
 pub(super) fn check(words: &[u32], base: usize) -> Result<(), FormatError> {
     let bound = words.get(3).copied().unwrap_or(0);
     if bound == 0 || bound > MAX_BOUND {
         let (at, expected) = ((base + 12) as u64, format!("1 to {MAX_BOUND}"));
-        return Err(FormatError::new(
-            FORMAT,
-            Fault::Corrupt,
-            at,
-            "bound of ids",
-            expected,
-            bound.to_string(),
-        ));
+        return Err(FormatError::new(FORMAT, Fault::Corrupt, at, "id bound", expected, bound.to_string()));
     }
     let mut module = Module { bound, ids: HashMap::new() };
     for instruction in Instructions::new(words, base) {
@@ -48,24 +42,30 @@ pub(super) fn check(words: &[u32], base: usize) -> Result<(), FormatError> {
         Place::Module => Ok(()),
         _ => {
             let end = (base + 4 * words.len()) as u64;
-            Err(FormatError::new(FORMAT, Fault::Truncated, end, "function", "OpFunctionEnd", "the end"))
+            let found = "the end of the module";
+            Err(FormatError::new(FORMAT, Fault::Truncated, end, "function", "OpFunctionEnd", found))
         }
     }
 }
 
-/// The grammar of an instruction. Those that the grammar lacks are of extensions that no device of this driver enables.
+/// The grammar of an instruction.
 fn grammar(instruction: &Instruction<'_>) -> Result<&'static Grammar<'static>, FormatError> {
-    static BY_OPCODE: OnceLock<HashMap<u16, &Grammar<'_>>> = OnceLock::new();
-    let table = BY_OPCODE.get_or_init(|| INSTRUCTION_TABLE.iter().map(|it| (it.opcode as u16, it)).collect());
-    table.get(&instruction.opcode).copied().ok_or_else(|| {
-        let found = instruction.opcode.to_string();
+    grammar_of(instruction, u32::from(instruction.opcode))
+}
+
+/// The grammar of an opcode that is in `instruction`. Those that the grammar lacks are of extensions that no device of this driver
+/// enables.
+fn grammar_of(instruction: &Instruction<'_>, opcode: u32) -> Result<&'static Grammar<'static>, FormatError> {
+    static BY_OPCODE: OnceLock<HashMap<u32, &Grammar<'_>>> = OnceLock::new();
+    let table = BY_OPCODE.get_or_init(|| INSTRUCTION_TABLE.iter().map(|it| (it.opcode as u32, it)).collect());
+    table.get(&opcode).copied().ok_or_else(|| {
         FormatError::new(
             FORMAT,
             Fault::Unsupported,
             instruction.offset as u64,
             "opcode",
-            "a known one",
-            found,
+            "an opcode of the SPIR-V grammar",
+            format!("unknown opcode {opcode}"),
         )
     })
 }
@@ -101,12 +101,13 @@ impl<'a> Module<'a> {
         let Some(index) = find(Kind::IdResult) else { return Ok(()) };
         let id = instruction.operand(index)?;
         if id == 0 || id >= self.bound {
-            return Err(instruction.error(format!("ids from 1 to {}", self.bound - 1), id.to_string()));
+            let expected = format!("a result id from 1 to {}", self.bound - 1);
+            return Err(instruction.error(expected, id.to_string()));
         }
         let definition = Definition { op: grammar.opcode, value_type, operands: instruction.operands };
         match self.ids.insert(id, definition) {
             None => Ok(()),
-            Some(_) => Err(instruction.error("an id that is not defined yet".into(), id.to_string())),
+            Some(_) => Err(instruction.error("a unique result id".into(), format!("duplicate id {id}"))),
         }
     }
 
@@ -114,35 +115,38 @@ impl<'a> Module<'a> {
         self.ids
             .get(&id)
             .copied()
-            .ok_or_else(|| instruction.error("ids that are defined".into(), id.to_string()))
-    }
-
-    /// The definition of an id, which has to be `what` says.
-    fn expect(
-        &self,
-        instruction: &Instruction<'_>,
-        id: u32,
-        what: &str,
-        is_expected: impl FnOnce(&Definition<'_>) -> bool,
-    ) -> Result<Definition<'a>, FormatError> {
-        let found = self.find(instruction, id)?;
-        match is_expected(&found) {
-            true => Ok(found),
-            false => Err(instruction.error(what.into(), format!("{id}, of Op{:?},", found.op))),
-        }
+            .ok_or_else(|| instruction.error("a defined id".into(), format!("undefined id {id}")))
     }
 
     fn expect_type(&self, instruction: &Instruction<'_>, id: u32) -> Result<(), FormatError> {
-        self.expect(instruction, id, "the id of a type", |it| it.is_type()).map(drop)
+        let found = self.find(instruction, id)?;
+        match found.is_type() {
+            true => Ok(()),
+            false => Err(unexpected(instruction, "the id of a type".into(), id, &found)),
+        }
     }
 
+    /// The definition of an id, which has to be by this instruction.
     fn expect_op(
         &self,
         instruction: &Instruction<'_>,
         id: u32,
         op: Op,
     ) -> Result<Definition<'a>, FormatError> {
-        self.expect(instruction, id, &format!("the id of an Op{op:?}"), |it| it.op == op)
+        let found = self.find(instruction, id)?;
+        match found.op == op {
+            true => Ok(found),
+            false => Err(unexpected(instruction, format!("the id of an Op{op:?}"), id, &found)),
+        }
+    }
+
+    /// The type of a value.
+    fn type_of(&self, instruction: &Instruction<'_>, value: u32) -> Result<u32, FormatError> {
+        let found = self.find(instruction, value)?;
+        match found.value_type {
+            0 => Err(unexpected(instruction, "the id of a value".into(), value, &found)),
+            value_type => Ok(value_type),
+        }
     }
 
     fn check(&self, instruction: &Instruction<'a>) -> Result<(), FormatError> {
@@ -151,8 +155,8 @@ impl<'a> Module<'a> {
         if let Some(end) = end
             && end < instruction.operands.len()
         {
-            let found = instruction.operands.len().to_string();
-            return Err(instruction.error(format!("{end} operands"), found));
+            let (expected, found) = (format!("{end} operands"), instruction.operands.len().to_string());
+            return Err(instruction.error(expected, found));
         }
         let id = |index| instruction.operand(index);
         let label = |index: usize| self.expect_op(instruction, id(index)?, Op::Label).map(drop);
@@ -176,9 +180,16 @@ impl<'a> Module<'a> {
             Op::Store => pointer(id(0)?),
             Op::AccessChain | Op::InBoundsAccessChain => self.check_chain(instruction, 3),
             Op::PtrAccessChain | Op::InBoundsPtrAccessChain => self.check_chain(instruction, 4),
-            Op::CompositeExtract => self.check_extract(instruction),
+            Op::CompositeExtract => self.check_extract(instruction, 2),
+            Op::CompositeInsert => self.check_insert(instruction, 2),
+            Op::SpecConstantOp => match Op::from_u32(id(2)?) {
+                Some(Op::CompositeExtract) => self.check_extract(instruction, 3),
+                Some(Op::CompositeInsert) => self.check_insert(instruction, 3),
+                _ => Ok(()),
+            },
             Op::Branch => label(0),
             Op::BranchConditional => label(1).and_then(|()| label(2)),
+            Op::Switch => label(1),
             Op::SelectionMerge => label(0),
             Op::LoopMerge => label(0).and_then(|()| label(1)),
             Op::Phi => {
@@ -220,7 +231,7 @@ impl<'a> Module<'a> {
                         at += 1;
                         instruction.operand(at)?;
                     }
-                    Kind::LiteralString => at = instruction.text(at)?.1 - 1,
+                    Kind::LiteralString => at = instruction.text_end(at)? - 1,
                     Kind::PairLiteralIntegerIdRef => return self.check_cases(instruction, at).map(Some),
                     Kind::LiteralSpecConstantOpInteger => return self.check_constant_op(instruction, at),
                     kind if has_parameters(kind) => {
@@ -238,10 +249,10 @@ impl<'a> Module<'a> {
         Ok(Some(at))
     }
 
-    /// The targets of an `OpSwitch`, whose literals are as wide as its selector.
+    /// The cases of an `OpSwitch`, whose literals are as wide as its selector.
     fn check_cases(&self, instruction: &Instruction<'_>, at: usize) -> Result<usize, FormatError> {
-        let selector = self.find(instruction, instruction.operand(0)?)?;
-        let kind = self.find(instruction, selector.value_type)?;
+        let selector = self.type_of(instruction, instruction.operand(0)?)?;
+        let kind = self.find(instruction, selector)?;
         let is_wide = kind.op == Op::TypeInt && kind.operands.get(1).is_some_and(|bits| *bits > 32);
         let literal = if is_wide { 2 } else { 1 };
         let mut at = at;
@@ -249,7 +260,6 @@ impl<'a> Module<'a> {
             self.expect_op(instruction, instruction.operand(at + literal)?, Op::Label)?;
             at += literal + 1;
         }
-        self.expect_op(instruction, instruction.operand(1)?, Op::Label)?;
         Ok(at)
     }
 
@@ -259,22 +269,24 @@ impl<'a> Module<'a> {
         instruction: &Instruction<'_>,
         at: usize,
     ) -> Result<Option<usize>, FormatError> {
-        let opcode = instruction.operand(at)?;
-        let inner = Instruction { opcode: u16::try_from(opcode).unwrap_or(u16::MAX), ..*instruction };
+        let inner = grammar_of(instruction, instruction.operand(at)?)?;
         let of_value = |it: &&LogicalOperand| !matches!(it.kind, Kind::IdResult | Kind::IdResultType);
-        let inner = grammar(&inner)?;
         if inner.opcode == Op::SpecConstantOp || inner.opcode == Op::Switch {
-            return Err(instruction.error("an operation on values".into(), format!("Op{:?}", inner.opcode)));
+            let expected = "the opcode of an operation on constants".into();
+            return Err(instruction.error(expected, format!("Op{:?}", inner.opcode)));
         }
         self.check_operands(instruction, inner.operands.iter().filter(of_value), at + 1)
     }
 
     /// The type that a pointer is of; `None` if it has none.
     fn pointee(&self, instruction: &Instruction<'_>, value: u32) -> Result<Option<u32>, FormatError> {
-        let value_type = self.find(instruction, value)?.value_type;
-        let is_pointer = |it: &Definition<'_>| matches!(it.op, Op::TypePointer | Op::TypeUntypedPointerKHR);
-        let found = self.expect(instruction, value_type, "the id of a pointer", is_pointer)?;
-        Ok((found.op == Op::TypePointer).then(|| found.operands.get(2).copied().unwrap_or(0)))
+        let id = self.type_of(instruction, value)?;
+        let found = self.find(instruction, id)?;
+        match found.op {
+            Op::TypePointer => Ok(Some(found.operands.get(2).copied().unwrap_or(0))),
+            Op::TypeUntypedPointerKHR => Ok(None),
+            _ => Err(unexpected(instruction, "a value of a pointer type".into(), id, &found)),
+        }
     }
 
     /// An access chain, whose indices begin with operand `first`: it reaches the type that its result points to.
@@ -282,65 +294,131 @@ impl<'a> Module<'a> {
         let result = self.expect_op(instruction, instruction.operand(0)?, Op::TypePointer)?;
         let Some(mut at) = self.pointee(instruction, instruction.operand(2)?)? else { return Ok(()) };
         for index in instruction.operands.iter().skip(first) {
-            let constant = self.find(instruction, *index)?;
-            let value = (constant.op == Op::Constant).then(|| constant.operands.get(2).copied()).flatten();
-            at = self.part(instruction, at, value)?;
+            at = self.part(instruction, at, Index::Id(*index))?;
         }
-        self.expect_same(instruction, result.operands.get(2).copied().unwrap_or(0), at)
+        let pointee = result.operands.get(2).copied().unwrap_or(0);
+        expect_reached(instruction, "the type that the result points to", pointee, at)
     }
 
-    /// A part of a composite value: its indices reach the type of the result.
-    fn check_extract(&self, instruction: &Instruction<'_>) -> Result<(), FormatError> {
-        let mut at = self.find(instruction, instruction.operand(2)?)?.value_type;
-        for index in instruction.operands.iter().skip(3) {
-            at = self.part(instruction, at, Some(*index))?;
-        }
-        self.expect_same(instruction, instruction.operand(0)?, at)
+    /// Extracts a part of the composite that is operand `at`: the indices after it reach the type of the result.
+    fn check_extract(&self, instruction: &Instruction<'_>, at: usize) -> Result<(), FormatError> {
+        let composite = self.type_of(instruction, instruction.operand(at)?)?;
+        let part = self.literal_part(instruction, composite, at + 1)?;
+        expect_reached(instruction, "the result type", instruction.operand(0)?, part)
     }
 
-    fn expect_same(&self, instruction: &Instruction<'_>, wanted: u32, found: u32) -> Result<(), FormatError> {
-        match wanted == found {
-            true => Ok(()),
-            false => Err(instruction.error(format!("indices of a part of type {wanted}"), found.to_string())),
+    /// Inserts operand `at` into a copy of the composite that is the operand after it: the indices after that reach the type of
+    /// what is inserted.
+    fn check_insert(&self, instruction: &Instruction<'_>, at: usize) -> Result<(), FormatError> {
+        let object = self.type_of(instruction, instruction.operand(at)?)?;
+        let composite = self.type_of(instruction, instruction.operand(at + 1)?)?;
+        let result = instruction.operand(0)?;
+        if composite != result {
+            let expected = format!("a composite of type {result}, the result type");
+            return Err(instruction.error(expected, format!("type {composite}")));
+        }
+        let part = self.literal_part(instruction, composite, at + 2)?;
+        expect_reached(instruction, "the type of the object", object, part)
+    }
+
+    /// The type that the literal indices from operand `first` on reach in a type.
+    fn literal_part(&self, instruction: &Instruction<'_>, of: u32, first: usize) -> Result<u32, FormatError> {
+        let mut indices = instruction.operands.iter().skip(first);
+        indices.try_fold(of, |at, index| self.part(instruction, at, Index::Literal(*index)))
+    }
+
+    /// The value of an `OpConstant` of an integer type, read as unsigned.
+    fn constant(&self, id: u32) -> Option<u64> {
+        let found = self.ids.get(&id).filter(|it| it.op == Op::Constant)?;
+        let kind = self.ids.get(&found.value_type).filter(|it| it.op == Op::TypeInt)?;
+        let low = u64::from(*found.operands.get(2)?);
+        match kind.operands.get(1)? {
+            0..=32 => Some(low),
+            _ => Some(low | u64::from(*found.operands.get(3)?) << 32),
         }
     }
 
-    /// The type of a part of a type; `index` is `None` if it is not constant.
-    fn part(&self, instruction: &Instruction<'_>, of: u32, index: Option<u32>) -> Result<u32, FormatError> {
+    /// The type of a part of a type. Literal indices have to be in bounds, if the number of elements is known. Ids may be out of
+    /// bounds, which is undefined only if it is executed, except for those of members, which have to be constant and in bounds.
+    fn part(&self, instruction: &Instruction<'_>, of: u32, index: Index) -> Result<u32, FormatError> {
         let outer = self.find(instruction, of)?;
-        let (parts, count) = match outer.op {
-            Op::TypeStruct => {
-                let members = outer.operands.get(1..).unwrap_or_default();
-                let member = index.and_then(|index| members.get(index as usize));
-                return member.copied().ok_or_else(|| {
-                    let found = index.map_or_else(|| "no constant".into(), |index| index.to_string());
-                    instruction
-                        .error(format!("the constant index of one of {} members", members.len()), found)
-                });
-            }
-            Op::TypeVector | Op::TypeMatrix => (outer.operands.get(1), outer.operands.get(2)),
-            op if is_indexed(op) => (outer.operands.get(1), None),
-            op => {
-                return Err(
-                    instruction.error("indices into a composite".into(), format!("one into Op{op:?}"))
-                );
+        let count = match outer.op {
+            Op::TypeStruct => return self.member(instruction, &outer, index),
+            Op::TypeVector | Op::TypeMatrix => outer.operands.get(2).copied().map(u64::from),
+            Op::TypeArray => outer.operands.get(2).and_then(|length| self.constant(*length)),
+            op if is_indexed(op) => None,
+            _ => {
+                return Err(unexpected(instruction, "indices into a composite type".into(), of, &outer));
             }
         };
-        if let (Some(index), Some(count)) = (index, count)
-            && index >= *count
+        if let (Index::Literal(index), Some(count)) = (index, count)
+            && u64::from(index) >= count
         {
-            return Err(instruction.error(format!("an index below {count}"), index.to_string()));
+            return Err(instruction.error(format!("an index below {count}"), format!("index {index}")));
         }
-        Ok(parts.copied().unwrap_or(0))
+        Ok(outer.operands.get(1).copied().unwrap_or(0))
+    }
+
+    /// The type of a member of a struct.
+    fn member(
+        &self,
+        instruction: &Instruction<'_>,
+        of: &Definition<'_>,
+        index: Index,
+    ) -> Result<u32, FormatError> {
+        let members = of.operands.get(1..).unwrap_or_default();
+        let value = match index {
+            Index::Literal(value) => u64::from(value),
+            Index::Id(id) => {
+                let found = self.find(instruction, id)?;
+                let expected = "an integer OpConstant as the index of a member";
+                self.constant(id).ok_or_else(|| unexpected(instruction, expected.into(), id, &found))?
+            }
+        };
+        let member = usize::try_from(value).ok().and_then(|index| members.get(index));
+        member.copied().ok_or_else(|| {
+            instruction.error(format!("a member index below {}", members.len()), format!("index {value}"))
+        })
     }
 }
 
-/// Whether a type that is neither a struct nor a vector has parts of one type.
+/// An index into a composite.
+#[derive(Clone, Copy)]
+enum Index {
+    Literal(u32),
+    Id(u32),
+}
+
+/// The error for an id that is defined as something else.
+fn unexpected(
+    instruction: &Instruction<'_>,
+    expected: String,
+    id: u32,
+    found: &Definition<'_>,
+) -> FormatError {
+    instruction.error(expected, format!("id {id} (Op{:?})", found.op))
+}
+
+/// Fails unless indices reach the type `wanted`, which is `what`.
+fn expect_reached(
+    instruction: &Instruction<'_>,
+    what: &str,
+    wanted: u32,
+    reached: u32,
+) -> Result<(), FormatError> {
+    match wanted == reached {
+        true => Ok(()),
+        false => {
+            let expected = format!("indices that reach type {wanted}, {what}");
+            Err(instruction.error(expected, format!("indices that reach type {reached}")))
+        }
+    }
+}
+
+/// Whether a type is a runtime array or a cooperative matrix: its elements are of one type, and the module does not say how many
+/// they are.
 fn is_indexed(op: Op) -> bool {
-    matches!(
-        op,
-        Op::TypeArray | Op::TypeRuntimeArray | Op::TypeCooperativeMatrixKHR | Op::TypeCooperativeMatrixNV
-    )
+    matches!(op, Op::TypeRuntimeArray | Op::TypeCooperativeMatrixKHR | Op::TypeCooperativeMatrixNV)
 }
 
 /// Whether operands of this kind may be followed by parameters that depend on their value.
@@ -374,7 +452,9 @@ fn has_parameters(kind: Kind) -> bool {
 enum Place {
     /// Outside of functions.
     Module,
-    /// In a function, between blocks.
+    /// In a function, before its first block.
+    Parameters,
+    /// In a function, between blocks or after the last.
     Function,
     Block,
 }
@@ -385,24 +465,28 @@ impl Place {
         let op = grammar(instruction)?.opcode;
         let next = match (self, op) {
             (_, Op::Line | Op::NoLine | Op::Nop | Op::ExtInst) => Some(self),
-            (Self::Module, Op::Function) => Some(Self::Function),
+            (Self::Module, Op::Function) => Some(Self::Parameters),
             (Self::Module, op) => is_declaration(op).then_some(Self::Module),
-            (Self::Function, Op::FunctionParameter) => Some(Self::Function),
-            (Self::Function, Op::Label) => Some(Self::Block),
-            (Self::Function, Op::FunctionEnd) => Some(Self::Module),
+            (Self::Parameters, Op::FunctionParameter) => Some(Self::Parameters),
+            (Self::Parameters | Self::Function, Op::Label) => Some(Self::Block),
+            (Self::Parameters | Self::Function, Op::FunctionEnd) => Some(Self::Module),
             (Self::Block, Op::Function | Op::FunctionEnd | Op::FunctionParameter | Op::Label) => None,
             (Self::Block, op) if reflect::is_block_terminator(op) => Some(Self::Function),
             (Self::Block, Op::Undef | Op::Variable | Op::UntypedVariableKHR) => Some(Self::Block),
             (Self::Block, op) => (!is_declaration(op)).then_some(Self::Block),
-            (Self::Function, _) => None,
+            (Self::Parameters | Self::Function, _) => None,
         };
         next.ok_or_else(|| {
-            let place = match self {
-                Self::Module => "outside of functions",
-                Self::Function => "between blocks",
-                Self::Block => "in a block",
+            let (expected, place) = match self {
+                Self::Module => ("a declaration or OpFunction", "outside of a function"),
+                Self::Parameters => {
+                    ("OpFunctionParameter, OpLabel or OpFunctionEnd", "before the first block of a function")
+                }
+                Self::Function => ("OpLabel or OpFunctionEnd", "between blocks"),
+                Self::Block => ("an instruction of a block or its terminator", "in a block"),
             };
-            instruction.error("instructions in their places".into(), format!("one {place}"))
+            let (at, found) = (instruction.offset as u64, format!("Op{op:?} {place}"));
+            FormatError::new(FORMAT, Fault::Corrupt, at, "layout", expected, found)
         })
     }
 }
