@@ -1,6 +1,7 @@
 use rehal_base::StatusCode;
 
-use super::{HostExecution, ProfiledDispatch, ProfiledOperation, QueueOpKind};
+use super::kept_operation::{KeptOperation, KeptRecord};
+use super::{HostExecution, ProfiledDispatch, QueueOpKind};
 
 /// Host executions that are kept until they are written, as [`SubmissionLog`](super::SubmissionLog) keeps queue events: each
 /// takes the size of a cache line, and its dispatch less than another.
@@ -16,21 +17,13 @@ pub struct ExecutionLog {
 /// A [`HostExecution`] whose dispatch is in the log.
 #[derive(Debug)]
 struct Kept {
-    submission_id: u64,
-    /// The command buffer of a command or an execution, else the allocation; no operation has both.
-    object_id: u64,
-    payload_bytes: u64,
+    operation: KeptOperation,
     start_ns: i64,
     end_ns: i64,
-    /// [`NO_RECORD`] without one.
-    replayed_record: u64,
-    operation_count: u32,
+    replayed_record: KeptRecord,
     /// [`NO_COMMAND`] for a queue operation.
     command_index: u32,
     status: StatusCode,
-    queue_ordinal: u16,
-    kind: QueueOpKind,
-    flags: u8,
 }
 
 const _: () = assert!(size_of::<Kept>() == 64, "a cache line");
@@ -41,9 +34,6 @@ struct KeptDispatch {
     dispatch: ProfiledDispatch,
     thread_time_ns: i64,
 }
-
-/// No capture has that many records.
-const NO_RECORD: u64 = u64::MAX;
 
 /// No command buffer has that many commands.
 const NO_COMMAND: u32 = u32::MAX;
@@ -60,30 +50,20 @@ impl ExecutionLog {
     /// Adds an event.
     #[inline]
     pub fn push(&mut self, event: &HostExecution) {
-        let operation = &event.operation;
-        let object_id = match has_command_buffer(operation.kind, event.command_index) {
-            true => operation.command_buffer_id,
-            false => operation.allocation_id,
-        };
         let mut flags = if event.was_deferred { WAS_DEFERRED } else { 0 };
         if let Some(dispatch) = event.dispatch {
             flags |= IS_DISPATCH;
             self.dispatches.push(KeptDispatch { dispatch, thread_time_ns: event.thread_time_ns });
         }
         self.replaying += usize::from(event.replayed_record.is_some());
+        let has_command_buffer = has_command_buffer(event.operation.kind, event.command_index);
         self.executions.push(Kept {
-            submission_id: operation.submission_id,
-            object_id,
-            payload_bytes: operation.payload_bytes,
+            operation: KeptOperation::new(&event.operation, has_command_buffer, flags),
             start_ns: event.start_ns,
             end_ns: event.end_ns,
-            replayed_record: event.replayed_record.unwrap_or(NO_RECORD),
-            operation_count: operation.operation_count,
+            replayed_record: KeptRecord::new(event.replayed_record),
             command_index: event.command_index.unwrap_or(NO_COMMAND),
             status: event.status,
-            queue_ordinal: operation.queue_ordinal as u16,
-            kind: operation.kind,
-            flags,
         });
     }
 
@@ -91,7 +71,7 @@ impl ExecutionLog {
     pub fn events(&self) -> impl Iterator<Item = HostExecution> {
         let mut dispatches = self.dispatches.iter();
         self.executions.iter().map(move |kept| {
-            let dispatch = if kept.flags & IS_DISPATCH != 0 { dispatches.next() } else { None };
+            let dispatch = if kept.operation.flags & IS_DISPATCH != 0 { dispatches.next() } else { None };
             kept.event(dispatch)
         })
     }
@@ -101,7 +81,7 @@ impl ExecutionLog {
         self.executions.len()
     }
 
-    /// Whether there are no events.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.executions.is_empty()
     }
@@ -122,25 +102,16 @@ impl ExecutionLog {
 impl Kept {
     fn event(&self, dispatch: Option<&KeptDispatch>) -> HostExecution {
         let command_index = Some(self.command_index).filter(|index| *index != NO_COMMAND);
-        let has_command_buffer = has_command_buffer(self.kind, command_index);
         HostExecution {
-            operation: ProfiledOperation {
-                kind: self.kind,
-                queue_ordinal: self.queue_ordinal.into(),
-                submission_id: self.submission_id,
-                command_buffer_id: if has_command_buffer { self.object_id } else { 0 },
-                allocation_id: if has_command_buffer { 0 } else { self.object_id },
-                operation_count: self.operation_count,
-                payload_bytes: self.payload_bytes,
-            },
+            operation: self.operation.operation(has_command_buffer(self.operation.kind(), command_index)),
             command_index,
             dispatch: dispatch.map(|it| it.dispatch),
-            was_deferred: self.flags & WAS_DEFERRED != 0,
+            was_deferred: self.operation.flags & WAS_DEFERRED != 0,
             status: self.status,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             thread_time_ns: dispatch.map_or(0, |it| it.thread_time_ns),
-            replayed_record: Some(self.replayed_record).filter(|record| *record != NO_RECORD),
+            replayed_record: self.replayed_record.get(),
         }
     }
 }
@@ -148,6 +119,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::ProfiledOperation;
 
     fn execution(kind: QueueOpKind, command_index: Option<u32>) -> HostExecution {
         let has_command_buffer = has_command_buffer(kind, command_index);

@@ -6,6 +6,7 @@
 
 mod events;
 mod execution_log;
+mod kept_operation;
 mod session;
 mod submission_log;
 

@@ -1,4 +1,5 @@
-use super::{ProfiledOperation, QueueEvent, QueueOpKind};
+use super::kept_operation::{KeptOperation, KeptRecord};
+use super::{QueueEvent, QueueOpKind};
 use crate::Timepoint;
 
 /// Queue events that are kept until they are written. Most of the cost of an event is the time to write it to memory, so each
@@ -15,26 +16,22 @@ pub struct SubmissionLog {
 /// A [`QueueEvent`] whose timepoints are in the log.
 #[derive(Debug)]
 struct Kept {
-    submission_id: u64,
-    /// The command buffer or the allocation; no operation has both.
-    object_id: u64,
-    payload_bytes: u64,
+    operation: KeptOperation,
     submitted_ns: i64,
     ready_ns: i64,
-    /// [`NO_RECORD`] without one.
-    replayed_record: u64,
-    operation_count: u32,
+    replayed_record: KeptRecord,
     wait_count: u32,
     signal_count: u32,
-    queue_ordinal: u16,
-    kind: QueueOpKind,
-    was_deferred: bool,
 }
 
 const _: () = assert!(size_of::<Kept>() == 64, "a cache line");
 
-/// No capture has that many records.
-const NO_RECORD: u64 = u64::MAX;
+const WAS_DEFERRED: u8 = 1 << 0;
+
+/// Whether the object of an event is a command buffer, not an allocation.
+fn has_command_buffer(kind: QueueOpKind) -> bool {
+    kind == QueueOpKind::Execute
+}
 
 impl SubmissionLog {
     /// Adds an event.
@@ -61,25 +58,15 @@ impl SubmissionLog {
 
     #[inline]
     fn push_without_timepoints(&mut self, event: &QueueEvent<'_>, wait_count: usize, signal_count: usize) {
-        let operation = &event.operation;
-        let object_id = match operation.kind {
-            QueueOpKind::Execute => operation.command_buffer_id,
-            _ => operation.allocation_id,
-        };
+        let flags = if event.was_deferred { WAS_DEFERRED } else { 0 };
         self.replaying += usize::from(event.replayed_record.is_some());
         self.submissions.push(Kept {
-            submission_id: operation.submission_id,
-            object_id,
-            payload_bytes: operation.payload_bytes,
+            operation: KeptOperation::new(&event.operation, has_command_buffer(event.operation.kind), flags),
             submitted_ns: event.submitted_ns,
             ready_ns: event.ready_ns,
-            replayed_record: event.replayed_record.unwrap_or(NO_RECORD),
-            operation_count: operation.operation_count,
+            replayed_record: KeptRecord::new(event.replayed_record),
             wait_count: wait_count as u32,
             signal_count: signal_count as u32,
-            queue_ordinal: operation.queue_ordinal as u16,
-            kind: operation.kind,
-            was_deferred: event.was_deferred,
         });
     }
 
@@ -99,7 +86,7 @@ impl SubmissionLog {
         self.submissions.len()
     }
 
-    /// Whether there are no events.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.submissions.is_empty()
     }
@@ -119,23 +106,14 @@ impl SubmissionLog {
 
 impl Kept {
     fn event<'a>(&self, waits: &'a [Timepoint<u64>], signals: &'a [Timepoint<u64>]) -> QueueEvent<'a> {
-        let is_execution = self.kind == QueueOpKind::Execute;
         QueueEvent {
-            operation: ProfiledOperation {
-                kind: self.kind,
-                queue_ordinal: self.queue_ordinal.into(),
-                submission_id: self.submission_id,
-                command_buffer_id: if is_execution { self.object_id } else { 0 },
-                allocation_id: if is_execution { 0 } else { self.object_id },
-                operation_count: self.operation_count,
-                payload_bytes: self.payload_bytes,
-            },
+            operation: self.operation.operation(has_command_buffer(self.operation.kind())),
             waits,
             signals,
-            was_deferred: self.was_deferred,
+            was_deferred: self.operation.flags & WAS_DEFERRED != 0,
             submitted_ns: self.submitted_ns,
             ready_ns: self.ready_ns,
-            replayed_record: Some(self.replayed_record).filter(|record| *record != NO_RECORD),
+            replayed_record: self.replayed_record.get(),
         }
     }
 }
@@ -143,6 +121,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::ProfiledOperation;
 
     fn event<'a>(
         kind: QueueOpKind,
