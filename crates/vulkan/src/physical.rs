@@ -115,7 +115,7 @@ impl Physical {
         if properties.api_version >= vk::API_VERSION_1_2 {
             physical.query_properties();
             physical.query_features();
-            physical.query_clock()?;
+            physical.query_clock();
         }
         Ok(physical)
     }
@@ -287,18 +287,23 @@ impl Physical {
         });
     }
 
-    fn query_clock(&mut self) -> Result<()> {
+    /// Without an answer, times of the device are not correlated with the host's.
+    fn query_clock(&mut self) {
         if !self.has_extension(ash::ext::calibrated_timestamps::NAME) {
-            return Ok(());
+            return;
         }
         let (entry, instance) = (self.instance.entry(), self.instance.functions());
+        let name = c"vkGetPhysicalDeviceCalibrateableTimeDomainsEXT";
+        // SAFETY: the name is a string. The bindings panic if they call a function that the loader lacks.
+        if unsafe { entry.get_instance_proc_addr(instance.handle(), name.as_ptr()) }.is_none() {
+            return;
+        }
         let functions = ash::ext::calibrated_timestamps::Instance::new(entry, instance);
-        // SAFETY: the device has the extension.
-        let domains = unsafe { functions.get_physical_device_calibrateable_time_domains(self.handle) }
-            .map_err(|error| failure("enumerating the device's clocks", error))?;
+        // SAFETY: the device has the extension, and the loader has the function.
+        let domains = unsafe { functions.get_physical_device_calibrateable_time_domains(self.handle) };
         let needs = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC];
-        self.has_calibrated_clock = needs.iter().all(|domain| domains.contains(domain));
-        Ok(())
+        self.has_calibrated_clock =
+            domains.is_ok_and(|domains| needs.iter().all(|domain| domains.contains(domain)));
     }
 
     fn has_size_control(&self) -> bool {
