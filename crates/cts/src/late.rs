@@ -38,6 +38,8 @@ struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     max_delay: Duration,
+    /// What a failed submission fails, if that loses the device: all of its timelines.
+    timelines: Option<Mutex<Vec<Semaphore>>>,
 }
 
 struct State {
@@ -49,9 +51,24 @@ struct State {
 impl LateDevice {
     /// A device that runs each submission on `base` up to `max_delay` after its waits are reached.
     pub fn over(base: Device, seed: u64, max_delay: Duration) -> Device {
+        Self::create(base, seed, max_delay, None)
+    }
+
+    /// The same, which is lost when a submission fails: then all of its timelines fail, also at payloads that they had reached.
+    pub fn losable(base: Device, seed: u64, max_delay: Duration) -> Device {
+        Self::create(base, seed, max_delay, Some(Mutex::default()))
+    }
+
+    fn create(
+        base: Device,
+        seed: u64,
+        max_delay: Duration,
+        timelines: Option<Mutex<Vec<Semaphore>>>,
+    ) -> Device {
         let random = fastrand::Rng::with_seed(seed);
         let state = Mutex::new(State { ready: Vec::new(), random, is_closed: false });
-        let queue = Arc::new(Queue { state, changed: Condvar::new(), max_delay });
+        let can_be_lost = timelines.is_some();
+        let queue = Arc::new(Queue { state, changed: Condvar::new(), max_delay, timelines });
         for _ in 0..WORKERS {
             let (queue, base) = (queue.clone(), base.clone());
             std::thread::spawn(move || queue.work(&base));
@@ -60,7 +77,7 @@ impl LateDevice {
             let queue = queue.clone();
             move |kept| queue.push(kept)
         };
-        let info = DeviceInfo { is_synchronous: false, ..base.info().clone() };
+        let info = DeviceInfo { is_synchronous: false, can_be_lost, ..base.info().clone() };
         Device::new(Self { base, info, pending: PendingSubmissions::new(ready), queue })
     }
 }
@@ -102,7 +119,16 @@ impl Queue {
             }
             let outcome = run(&kept, base);
             kept.promise().settle(&outcome);
+            if let Err(error) = outcome {
+                self.lose(&error);
+            }
         }
+    }
+
+    fn lose(&self, error: &Error) {
+        let Some(timelines) = &self.timelines else { return };
+        let timelines = std::mem::take(&mut *timelines.lock().unwrap_or_else(PoisonError::into_inner));
+        timelines.iter().for_each(|timeline| timeline.fail(error.clone()));
     }
 }
 
@@ -150,7 +176,11 @@ impl DeviceBackend for LateDevice {
         initial_value: u64,
         flags: SemaphoreFlags,
     ) -> Result<Semaphore> {
-        self.base.backend().create_semaphore(affinity, initial_value, flags)
+        let semaphore = self.base.backend().create_semaphore(affinity, initial_value, flags)?;
+        if let Some(timelines) = &self.queue.timelines {
+            timelines.lock().unwrap_or_else(PoisonError::into_inner).push(semaphore.clone());
+        }
+        Ok(semaphore)
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {

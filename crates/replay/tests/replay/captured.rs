@@ -293,6 +293,31 @@ fn a_failure_is_named(signals_are_shared: bool) {
     }
 }
 
+/// The loss fails the timeline of what was complete before it, too.
+#[test]
+fn a_lost_device_names_the_record_that_lost_it() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable =
+        capture.executable(cache, &code("mixed", 1, &[function("fails", 0, 1), function("adds", 0, 1)]));
+    let [fails, adds] = [0, 1].map(|function| CaptureBuilder::kernel(executable, function, [1, 1, 1]));
+    let buffer = capture.buffer(4);
+    let [first, second] = [capture.semaphore(0), capture.semaphore(0)];
+    capture.order(&[], &[(first, 1)]).dispatch(&adds, &[], &[whole(buffer)]);
+    capture.order(&[(first, 1)], &[(second, 1)]).dispatch(&fails, &[], &[whole(buffer)]);
+    let place = capture.place();
+    capture.read(buffer, 0, 4);
+    for seed in 0..20 {
+        let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+        let device = LateDevice::losable(TestDevice::create().0, seed, MAX_DELAY);
+        let group = DeviceGroup::new(vec![device]).unwrap();
+        let error = Replay::new(plan, &group, &captured()).unwrap().run(&mut []).unwrap_err();
+        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel failed"));
+        let at = format!("record #{}, offset {}: operation", place.ordinal, place.offset);
+        assert!(error.report().contains(&at), "{}", error.report());
+    }
+}
+
 /// A run that ends with an error does not leave work in flight that uses its objects.
 #[test]
 fn a_failing_observer_ends_the_run_after_work_in_flight() {
