@@ -244,8 +244,11 @@ impl<'a> Script<'a> {
 pub(crate) fn record_barrier(commands: &CommandBuffer) -> Result<()> {
     use rehal_hal::AccessScope as Scope;
     let source_scope = Scope::DISPATCH_WRITE | Scope::TRANSFER_WRITE;
-    let target_scope =
-        Scope::DISPATCH_READ | Scope::DISPATCH_WRITE | Scope::TRANSFER_READ | Scope::TRANSFER_WRITE;
+    let target_scope = Scope::INDIRECT_COMMAND_READ
+        | Scope::DISPATCH_READ
+        | Scope::DISPATCH_WRITE
+        | Scope::TRANSFER_READ
+        | Scope::TRANSFER_WRITE;
     commands.record(&Command::ExecutionBarrier {
         source_stages: ExecutionStage::DISPATCH | ExecutionStage::TRANSFER | ExecutionStage::COMMAND_RETIRE,
         target_stages: ExecutionStage::COMMAND_ISSUE | ExecutionStage::DISPATCH | ExecutionStage::TRANSFER,

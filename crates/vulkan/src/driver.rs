@@ -23,6 +23,8 @@ pub struct VulkanDriverOptions {
     pub search_paths: Vec<PathBuf>,
     /// Whether calls are checked by the Khronos validation layer, which has to be installed. Default: no.
     pub validation: bool,
+    /// Whether the validation layer also looks for accesses that no barrier orders, which takes longer. Default: no.
+    pub synchronization_validation: bool,
     /// Whether objects and commands have names for debuggers, and messages of the driver are received. Default: no.
     pub debug_utils: bool,
     /// The least severe messages that are received. Default: warnings.
@@ -36,6 +38,7 @@ impl Default for VulkanDriverOptions {
         Self {
             search_paths: Vec::new(),
             validation: false,
+            synchronization_validation: false,
             debug_utils: false,
             least_severity: DebugSeverity::Warning,
             messages: None,

@@ -85,6 +85,11 @@ impl Instance {
         if sink.is_some() {
             info = info.push_next(&mut messages);
         }
+        let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
+        if options.validation && options.synchronization_validation {
+            info = info.push_next(&mut features);
+        }
         // SAFETY: the strings and structures that `info` points to live until the call returns.
         let instance = unsafe { entry.create_instance(&info, None) }
             .map_err(|error| failure("creating the Vulkan instance", error))?;

@@ -92,6 +92,7 @@ fn driver(is_validated: bool, emulated: Option<Emulated>) -> &'static Driver {
     DRIVERS[index].get_or_init(|| {
         let mut options = VulkanDriverOptions::default();
         options.validation = is_validated;
+        options.synchronization_validation = is_validated;
         options.messages =
             Some(Arc::new(|message: &DebugMessage| MESSAGES.lock().push(message.text.clone())));
         let emulation = emulated.map(Emulated::emulation).unwrap_or_default();

@@ -52,8 +52,10 @@ fn stages(stages: ExecutionStage, is_source: bool) -> Stages {
         // Where workgroup counts are read.
         found |= Stages::DRAW_INDIRECT;
     }
+    // The host accesses memory besides commands.
     let all = if is_source { ExecutionStage::COMMAND_RETIRE } else { ExecutionStage::COMMAND_ISSUE };
-    if found.is_empty() || (found == Stages::HOST && stages.contains(all)) {
+    let names_work = found.intersects(Stages::COMPUTE_SHADER | Stages::TRANSFER);
+    if !names_work && (found.is_empty() || stages.contains(all)) {
         // Commands are dispatches and transfers.
         found |= Stages::COMPUTE_SHADER | Stages::TRANSFER | Stages::DRAW_INDIRECT;
     }
@@ -169,6 +171,20 @@ mod tests {
         assert!(barrier.target_stages.contains(Stages::DRAW_INDIRECT | Stages::COMPUTE_SHADER));
         assert!(barrier.target_access.contains(Access::INDIRECT_COMMAND_READ | Access::SHADER_READ));
         assert!(!barrier.target_access.contains(Access::TRANSFER_READ));
+    }
+
+    #[test]
+    fn commands_that_are_not_issued_do_not_access_memory() {
+        use ExecutionStage as Stage;
+        let works = Stages::COMPUTE_SHADER | Stages::TRANSFER | Stages::DRAW_INDIRECT;
+        let reads = Access::SHADER_READ | Access::TRANSFER_READ | Access::INDIRECT_COMMAND_READ;
+        for target in [Stage::COMMAND_ISSUE, Stage::COMMAND_ISSUE | Stage::HOST] {
+            let barrier = Barrier::of(Stage::COMMAND_RETIRE, target, []);
+            assert!(barrier.source_stages.contains(works) && barrier.target_stages.contains(works));
+            assert!(barrier.target_access.contains(reads));
+        }
+        let counts = Barrier::of(Stage::TRANSFER, Stage::COMMAND_PROCESS, []);
+        assert!(counts.target_stages == Stages::DRAW_INDIRECT);
     }
 
     #[test]
