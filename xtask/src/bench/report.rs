@@ -1,6 +1,7 @@
 //! Medians, ratios and verdicts, as a table and as JSON.
 
 use super::measure::Unit;
+use rehal_bench::stats::{self, Interval};
 use serde_json::json;
 
 /// The target of a row.
@@ -21,6 +22,8 @@ pub struct Row {
     target: Target,
     theirs: Summary,
     ours: Summary,
+    /// The 95 % bootstrap interval of the ratio of the medians.
+    interval: Interval,
 }
 
 /// The median of the runs, and half the interquartile range relative to it.
@@ -32,21 +35,54 @@ struct Summary {
 impl Row {
     /// Summarizes the figures of the runs.
     pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
-        Self { name: name.to_owned(), unit, target, theirs: Summary::of(theirs), ours: Summary::of(ours) }
+        let interval = stats::bootstrap_ratio(&theirs, &ours, stats::median);
+        let (theirs, ours) = (Summary::of(theirs), Summary::of(ours));
+        Self { name: name.to_owned(), unit, target, theirs, ours, interval }
     }
 
     fn ratio(&self) -> f64 {
         self.ours.median / self.theirs.median
     }
 
-    /// Compares the ratio as printed: half a percent is below the noise.
     fn is_met(&self) -> bool {
         match self.target {
             // Of differences, which noise can make negative: then no ratio says anything.
             Target::Ratio(_) if self.theirs.median <= 0.0 => self.ours.median <= 0.0,
-            Target::Ratio(limit) => (self.ratio() * 100.0).round() / 100.0 <= limit,
-            Target::Within(limit) => ((self.ratio() - 1.0).abs() * 100.0).round() / 100.0 <= limit,
+            Target::Ratio(_) | Target::Within(_) => self.allows(self.ratio()),
             Target::Bytes(limit) => self.ours.median <= limit as f64,
+        }
+    }
+
+    /// Whether the target allows this ratio, as printed: half a percent is below the noise.
+    fn allows(&self, ratio: f64) -> bool {
+        match self.target {
+            Target::Ratio(limit) => (ratio * 100.0).round() / 100.0 <= limit,
+            Target::Within(limit) => ((ratio - 1.0).abs() * 100.0).round() / 100.0 <= limit,
+            Target::Bytes(_) => true,
+        }
+    }
+
+    /// Whether other runs would probably lead to the same verdict: neither end of the interval contradicts it.
+    fn is_decided(&self) -> bool {
+        let Interval { low, high } = self.interval;
+        match self.target {
+            Target::Bytes(_) => true,
+            // An interval on both sides of 1 may have a ratio within the limit although neither end is.
+            Target::Within(_) if !self.is_met() => {
+                (!self.allows(low) && !self.allows(high)) && (low > 1.0) == (high > 1.0)
+            }
+            Target::Ratio(_) | Target::Within(_) => {
+                [low, high].iter().all(|end| self.allows(*end) == self.is_met())
+            }
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.is_met(), self.is_decided()) {
+            (true, true) => "met",
+            (true, false) => "met, undecided",
+            (false, true) => "MISSED",
+            (false, false) => "MISSED, undecided",
         }
     }
 
@@ -72,22 +108,23 @@ impl Summary {
 /// Prints the table header.
 pub fn print_head() {
     println!(
-        "{:<28} {:>22} {:>22} {:>7}  {:<14} verdict",
-        "claim", "reference", "rehal", "ratio", "promised"
+        "{:<28} {:>22} {:>22} {:>7} {:>13}  {:<14} verdict",
+        "claim", "reference", "rehal", "ratio", "95 %", "promised"
     );
 }
 
 /// Prints a row as soon as it is measured: the whole table takes minutes.
 pub fn print_row(row: &Row) {
     let side = |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
-    let verdict = if row.is_met() { "met" } else { "MISSED" };
     println!(
-        "{:<28} {:>22} {:>22} {:>6.2}x  {:<14} {verdict}",
+        "{:<28} {:>22} {:>22} {:>6.2}x {:>13}  {:<14} {}",
         row.name,
         side(&row.theirs),
         side(&row.ours),
         row.ratio(),
-        row.promise()
+        format!("{:.2} to {:.2}", row.interval.low, row.interval.high),
+        row.promise(),
+        row.verdict(),
     );
 }
 
@@ -107,7 +144,8 @@ pub fn json(rows: &[Row]) -> String {
                 Unit::Bytes => "bytes",
             };
             json!({
-                "name": row.name, "unit": unit, "promised": row.promise(), "met": row.is_met(), "ratio": row.ratio(),
+                "name": row.name, "unit": unit, "promised": row.promise(), "met": row.is_met(), "decided": row.is_decided(),
+                "ratio": row.ratio(), "interval": [row.interval.low, row.interval.high],
                 "reference_median": row.theirs.median, "rehal_median": row.ours.median,
                 "reference_spread": row.theirs.spread, "rehal_spread": row.ours.spread,
             })
@@ -152,6 +190,22 @@ mod tests {
         };
         assert!(row(10.0, 5.0) && row(-10.0, -1.0) && row(10.0, -1.0));
         assert!(!row(-10.0, 5.0) && !row(10.0, 6.0));
+    }
+
+    #[test]
+    fn noise_is_not_a_verdict() {
+        let verdict = |target, ours: [f64; 6]| {
+            Row::new("a", Unit::Nanoseconds, target, vec![100.0; 6], ours.to_vec()).verdict()
+        };
+        let ratio = Target::Ratio(0.5);
+        assert_eq!(verdict(ratio, [41.0, 42.0, 43.0, 44.0, 45.0, 46.0]), "met");
+        assert_eq!(verdict(ratio, [30.0, 70.0, 31.0, 71.0, 32.0, 33.0]), "met, undecided");
+        assert_eq!(verdict(ratio, [30.0, 70.0, 31.0, 71.0, 72.0, 73.0]), "MISSED, undecided");
+        assert_eq!(verdict(ratio, [61.0, 62.0, 63.0, 64.0, 65.0, 66.0]), "MISSED");
+        let within = Target::Within(0.03);
+        assert_eq!(verdict(within, [98.0, 99.0, 100.0, 101.0, 102.0, 100.0]), "met");
+        assert_eq!(verdict(within, [90.0, 91.0, 92.0, 90.0, 91.0, 92.0]), "MISSED");
+        assert_eq!(verdict(within, [80.0, 120.0, 80.0, 120.0, 120.0, 81.0]), "MISSED, undecided");
     }
 
     #[test]
