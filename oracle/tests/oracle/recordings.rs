@@ -32,6 +32,9 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
             let name = format!("recorded::{device}::{}", capture.name);
             trials.push(Trial::test(name, move || recorded_alike(&capture, &arguments)));
         }
+        let (capture, arguments) = (capture.clone(), on_device("local-task", &arguments));
+        let name = format!("recorded_with_files::{}", capture.name);
+        trials.push(Trial::test(name, move || recorded_with_files(&capture, &arguments)));
     }
 }
 
@@ -46,24 +49,17 @@ fn recorded_alike(capture: &Capture, arguments: &[String]) -> Outcome {
     let place = |name: &str| scratch.path().join(name);
     let (ours, theirs, preloaded) =
         (place("ours.ireereplay"), place("theirs.ireereplay"), place("preloaded.ireereplay"));
-    let record = |program: &Path, into: &Path, more: &[&str]| -> Result<Ended, Failed> {
-        let mut arguments = arguments.to_vec();
-        arguments.retain(|argument| !argument.starts_with("--device_replay_output="));
-        arguments.push(format!("--device_replay_output={}", into.display()));
-        arguments.extend(more.iter().map(ToString::to_string));
-        tool::run(program, &arguments, &capture.directory).map_err(Failed::from)
-    };
     let run = Pair::find("iree-run-module")?;
-    let ended = record(&run.ours, &ours, &[])?;
+    let ended = record(&run.ours, capture, arguments, &ours, &[])?;
     ensure(ours.exists(), || format!("nothing recorded: {}", ended.summary()))?;
-    record(&run.theirs, &theirs, &MAPPED)?;
+    record(&run.theirs, capture, arguments, &theirs, &MAPPED)?;
 
     let dump = Pair::find("iree-dump-replay")?;
     let ours_dumped = printed(&dump.theirs, &[text(&ours)])?;
     ensure(ours_dumped == printed(&dump.ours, &[text(&ours)])?, || "the dumps of ours differ".into())?;
     let checksums = ours_dumped.lines().last().and_then(checksum_bytes).ok_or("ours has no checksums")?;
     said_alike(&ours_dumped, &printed(&dump.theirs, &[text(&theirs)])?)?;
-    record(&run.theirs, &preloaded, &[])?;
+    record(&run.theirs, capture, arguments, &preloaded, &[])?;
     let (ours_bytes, theirs_bytes) = (fs::metadata(&ours)?.len(), fs::metadata(&preloaded)?.len());
     let allowed =
         MOSTLY_CONSTANTS.iter().find(|(name, _)| *name == capture.name).map_or(1.01, |(_, part)| *part);
@@ -81,6 +77,47 @@ fn recorded_alike(capture: &Capture, arguments: &[String]) -> Outcome {
         }
         printed(&pair.theirs, &arguments)?;
         printed(&pair.ours, &arguments)?;
+    }
+    Ok(())
+}
+
+/// Records a command into a capture, with `more` arguments.
+fn record(
+    program: &Path,
+    capture: &Capture,
+    arguments: &[String],
+    into: &Path,
+    more: &[&str],
+) -> Result<Ended, Failed> {
+    let mut arguments = arguments.to_vec();
+    arguments.retain(|argument| !argument.starts_with("--device_replay_output="));
+    arguments.push(format!("--device_replay_output={}", into.display()));
+    arguments.extend(more.iter().map(ToString::to_string));
+    tool::run(program, &arguments, &capture.directory).map_err(Failed::from)
+}
+
+/// The bytes of results that are written to files are read as the reference reads them, in each format of files.
+fn recorded_with_files(capture: &Capture, arguments: &[String]) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let (ours, theirs) = (scratch.path().join("ours.ireereplay"), scratch.path().join("theirs.ireereplay"));
+    let (run, dump) = (Pair::find("iree-run-module")?, Pair::find("iree-dump-replay")?);
+    let arguments: Vec<String> = arguments
+        .iter()
+        .filter(|it| !it.starts_with("--output=") && !it.starts_with("--expected_output="))
+        .cloned()
+        .collect();
+    let ended = record(&run.theirs, capture, &arguments, &theirs, &MAPPED)?;
+    let printed_results =
+        String::from_utf8_lossy(&ended.stdout).lines().filter(|it| it.starts_with("result[")).count();
+    for format in ["npy", "bin"] {
+        let outputs: Vec<String> = (0..printed_results)
+            .map(|index| format!("--output=@{}", scratch.path().join(format!("{index}.{format}")).display()))
+            .collect();
+        let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
+        let ended = record(&run.ours, capture, &arguments, &ours, &outputs)?;
+        let reference = record(&run.theirs, capture, &arguments, &theirs, &[&MAPPED[..], &outputs].concat())?;
+        ensure(ended.succeeded() == reference.succeeded(), || ended.summary())?;
+        said_alike(&printed(&dump.theirs, &[text(&ours)])?, &printed(&dump.theirs, &[text(&theirs)])?)?;
     }
     Ok(())
 }

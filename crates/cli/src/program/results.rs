@@ -59,7 +59,9 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
     let mut file = options.open(path).map_err(failed)?;
     file.write_all(&header).map_err(failed)?;
-    with_value_memory(value, |memory| {
+    // The reference reads the bytes of an array for the one format and rounds them up for the other; captures must be identical.
+    let read = if is_npy { size } else { size.checked_next_multiple_of(4).unwrap_or(size) };
+    with_value_memory(value, read, |memory| {
         let range = Range { offset: 0, length: size.min(memory.length()) };
         memory.write_file(&file, range)?.map_err(failed)
     })

@@ -108,8 +108,13 @@ pub fn type_of_value(value: &Value) -> Result<TensorType> {
     })
 }
 
-/// Passes the bytes of a number, tensor or buffer to `look`, as the whole of the memory; empty for a null reference.
-pub fn with_value_memory<R>(value: &Value, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
+/// Passes the first `length` bytes of a number, tensor or buffer to `look`, as the whole of the memory; all if it has fewer, and none
+/// for a null reference. The buffer of a tensor can be longer than the tensor; what follows is not read unless `length` says so.
+pub fn with_value_memory<R>(
+    value: &Value,
+    length: u64,
+    look: impl FnOnce(&HostMemory) -> Result<R>,
+) -> Result<R> {
     let of = |bytes: &[u8]| HostMemory::constant(bytes);
     let own = match value {
         Value::I8(value) => of(&value.to_le_bytes()),
@@ -120,17 +125,18 @@ pub fn with_value_memory<R>(value: &Value, look: impl FnOnce(&HostMemory) -> Res
         Value::F64(value) => of(&value.to_le_bytes()),
         Value::Ref(reference) => match object_of(reference)? {
             Object::Null => of(&[]),
-            Object::View(view) => return tensors::view(view.buffer(), look),
-            Object::Buffer(buffer) => return tensors::view(buffer, look),
+            Object::View(view) => return tensors::view_part(view.buffer(), length, look),
+            Object::Buffer(buffer) => return tensors::view_part(buffer, length, look),
             Object::Bytes(bytes) => return look(bytes.memory()),
         },
     };
     look(&own?)
 }
 
-/// As [`with_value_memory`], with a copy of the bytes unless they are constant.
+/// Passes the bytes of a number, tensor or buffer to `look`, as a copy unless they are constant.
 pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-    with_value_memory(value, |memory| Ok(look(&memory.bytes(memory.whole())?)))
+    let length = type_of_value(value)?.size_bytes()?;
+    with_value_memory(value, length, |memory| Ok(look(&memory.bytes(memory.whole())?)))
 }
 
 /// An object with bytes.

@@ -75,6 +75,15 @@ pub(crate) fn type_of(view: &BufferView) -> TensorType {
     TensorType { shape: view.shape().to_vec(), element_type: view.element_type() }
 }
 
+/// Passes the first `length` bytes of a buffer to `look`; all if it has fewer.
+pub(crate) fn view_part<R>(
+    buffer: &Buffer,
+    length: u64,
+    look: impl FnOnce(&HostMemory) -> Result<R>,
+) -> Result<R> {
+    transfer::view(buffer, 0, length.min(buffer.size()), look)
+}
+
 /// Passes all bytes of a buffer to `look`.
 pub(crate) fn view<R>(buffer: &Buffer, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
     transfer::view(buffer, 0, WHOLE_BUFFER, look)
