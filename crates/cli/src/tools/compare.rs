@@ -73,8 +73,9 @@ const FUNCTION: Flag<Option<String>> =
 const WITH: List<PathBuf> = List::paths(
     "with",
     "PATH",
-    "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, or a compiled executable. A \
-     directory stands for the files in it with the extensions .c, .rs, .so, .elf and .vmfb. May be repeated.",
+    "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, a compiled executable, or \
+     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .so, .elf, .vmfb, \
+     .spv and .vk1. May be repeated.",
 );
 
 const BASELINE: Flag<Option<PathBuf>> = Flag::path(

@@ -38,8 +38,8 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, or the source of a \
-     kernel in C or Rust (.c, .rs), which is compiled first and replaces only the functions that it has. \
+    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, a SPIR-V module, or the \
+     source of a kernel in C or Rust (.c, .rs), which is compiled first and replaces only the functions that it has. \
      WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
      own name, or all. With the name of a function, functions that the file lacks stay captured; otherwise it must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \

@@ -29,6 +29,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("vulkan::verify::on_cpu", on_cpu));
     trials.push(Trial::test("vulkan::compare::right", || compares("add4.add", "captured", 0, "right ")));
     trials.push(Trial::test("vulkan::compare::wrong", || compares("add4.add", "add4_swapped", 2, "wrong ")));
+    trials.push(Trial::test("vulkan::compare::directory", compares_a_directory));
     trials.push(Trial::test("vulkan::compare::slower", slower));
     trials.push(Trial::test("vulkan::reduce", reduces));
 }
@@ -236,6 +237,19 @@ fn compares(name: &str, with: &str, status: i32, verdict: &str) -> Outcome {
     ensure(said.lines().any(|line| line.starts_with(verdict)), || format!("{}\n{said}", ended.summary()))?;
     // A busy machine may leave the times inconclusive.
     ensure(ended.code == Some(status) || status == 0 && ended.code != Some(2), || ended.summary())
+}
+
+/// A directory stands for the SPIR-V modules and executables in it.
+fn compares_a_directory() -> Outcome {
+    let (capture, scratch) = (find("add4.add")?, tempfile::tempdir()?);
+    for (name, from) in [("a.spv", SWAPPED), ("b.vk1", "vulkan/executables/add4_swapped.0.vk1")] {
+        fs::copy(fixture(from), scratch.path().join(name))?;
+    }
+    let (function, with) = (format!("--function={ADD}"), format!("--with={}", scratch.path().display()));
+    let ended = rehal(&["compare", "--device=vulkan", &function, &with, &path(&capture.path)])?;
+    let said = stdout(&ended);
+    let is_named = ["a.spv", "b.vk1"].iter().all(|name| said.contains(name));
+    ensure(ended.code == Some(2) && is_named, || format!("{}\n{said}", ended.summary()))
 }
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";

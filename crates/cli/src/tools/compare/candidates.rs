@@ -10,7 +10,7 @@ use rehal_session::{KernelLanguage, Replacement, Selector, Substitution};
 use crate::tools::replay_flags;
 
 /// The extensions of replacements in directories.
-const EXTENSIONS: [&str; 5] = ["c", "rs", "so", "elf", "vmfb"];
+const EXTENSIONS: [&str; 7] = ["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
 
 /// A replacement.
 pub(super) struct Candidate {
@@ -69,7 +69,7 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<()> {
     match metadata.is_file() {
         true => Ok(()),
         false => Err(Error::invalid_argument(format!("'{}' is not a regular file", path.display()))
-            .advise("name a source (.c, .rs), a shared library or an executable")),
+            .advise("name a source (.c, .rs), a shared library, an executable or a SPIR-V module (.spv)")),
     }
 }
 
