@@ -76,6 +76,10 @@ impl Core {
         // At most one other lane: its flush leaves nothing of it unsubmitted.
         while let Some(other) = state.tracks.unsubmitted(lane, after) {
             self.flush_lane(state, other)?;
+            // Unless the device was lost before: what was rejected then stays unsubmitted.
+            if let Some(loss) = self.gpu.loss() {
+                return Err(loss.clone());
+            }
         }
         let barrier = self.lanes[lane].barrier.commands();
         Ok(state.tracks.add(lane, commands, barrier, after, &self.completed()))

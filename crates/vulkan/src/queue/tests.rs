@@ -14,14 +14,16 @@ use ash::vk;
 use rehal_base::{Error, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
-    Timeline, WorkgroupCount,
+    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,
+    SemaphoreFlags, Timeline, WorkgroupCount,
 };
 
 use super::faults::Call;
 use super::{Core, Frontier, OUTSTANDING_LIMIT, Origin, SPARE_BYTES};
 use crate::device::core_of;
-use crate::{VulkanDriver, VulkanOptions};
+use crate::emulation::Emulation;
+use crate::issue::TRANSFER_QUEUE;
+use crate::{VulkanDriver, VulkanDriverOptions, VulkanOptions};
 
 const OUT_OF_MEMORY: vk::Result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
@@ -36,7 +38,17 @@ struct Fixture {
 
 impl Fixture {
     fn new(options: VulkanOptions) -> Self {
-        let driver = Driver::new(VulkanDriver::default());
+        Self::emulating(Emulation::default(), options)
+    }
+
+    /// A device with a second lane.
+    fn with_transfer_lane() -> Self {
+        let emulation = Emulation { has_transfer_family: true, ..Emulation::default() };
+        Self::emulating(emulation, VulkanOptions::default())
+    }
+
+    fn emulating(emulation: Emulation, options: VulkanOptions) -> Self {
+        let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
         let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
         let params = ExecutableParams {
             label: "",
@@ -80,7 +92,11 @@ impl Fixture {
     }
 
     fn fill(&self, signal: &Semaphore) -> Result<(), Error> {
-        self.device.queue(QUEUE_AFFINITY_ANY).signal(&[signal.at(1)]).fill(&self.buffer, &[1], 0)
+        self.fill_on(QUEUE_AFFINITY_ANY, signal)
+    }
+
+    fn fill_on(&self, affinity: QueueAffinity, signal: &Semaphore) -> Result<(), Error> {
+        self.device.queue(affinity).signal(&[signal.at(1)]).fill(&self.buffer, &[1], 0)
     }
 }
 
@@ -119,6 +135,41 @@ fn a_thread_that_waits_for_collected_work_gets_its_failure() {
     assert_lost_by_memory(&semaphores[2].wait(1, LONG).unwrap_err());
     assert_eq!(fixture.core.completed(), Frontier::at(0, 3));
     assert!(fixture.core.wait(&Frontier::at(0, 4), None), "what is never submitted is not waited for");
+}
+
+/// A thread may have passed the check for a lost device before the other lane failed.
+#[test]
+fn work_that_needs_what_another_lane_has_rejected_fails() {
+    let fixture = Fixture::with_transfer_lane();
+    let (blocker, core) = (fixture.core.block_queue(), fixture.core.clone());
+    let releaser = thread::spawn(move || {
+        while core.gpu().loss().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(blocker);
+    });
+    let semaphores = [(); 3].map(|()| fixture.semaphore());
+    fixture.fill_on(TRANSFER_QUEUE, &semaphores[0]).unwrap();
+    fixture.fill_on(TRANSFER_QUEUE, &semaphores[1]).unwrap();
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    // It is collected. The device's own thread may submit it first.
+    let _ = fixture.fill_on(TRANSFER_QUEUE, &semaphores[2]);
+    let _ = fixture.core.flush();
+    releaser.join().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let core = fixture.core.clone();
+    thread::spawn(move || {
+        let mut state = core.state.lock();
+        let added = core.add(&mut state, &Frontier::at(1, 3), 0, vk::CommandBuffer::null());
+        drop(state);
+        sender.send(added).unwrap();
+    });
+    let Ok(added) = receiver.recv_timeout(Duration::from_secs(20)) else {
+        // Releasing the device needs the lock that the thread holds.
+        std::mem::forget(fixture);
+        panic!("the thread waits for what is never submitted");
+    };
+    assert_lost_by_memory(&added.unwrap_err());
 }
 
 #[test]
