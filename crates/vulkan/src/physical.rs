@@ -27,6 +27,8 @@ pub(crate) struct Physical {
     pub(crate) v12_properties: vk::PhysicalDeviceVulkan12Properties<'static>,
     /// The largest `vkAllocateMemory`, in bytes.
     pub(crate) max_allocation_bytes: u64,
+    /// The descriptors that every layout of a set may have; larger ones are supported or not.
+    pub(crate) max_per_set_descriptors: u32,
     pub(crate) features: Features,
     pub(crate) queue_families: Vec<vk::QueueFamilyProperties>,
     pub(crate) memory: vk::PhysicalDeviceMemoryProperties,
@@ -101,6 +103,7 @@ impl Physical {
             subgroup: Subgroup::default(),
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
             max_allocation_bytes: 1 << 30,
+            max_per_set_descriptors: 0,
             features: Features::default(),
             queue_families,
             memory: emulation.memory(memory),
@@ -217,6 +220,7 @@ impl Physical {
         unsafe { self.instance.functions().get_physical_device_properties2(self.handle, &mut properties) };
         (self.device_uuid, self.driver_uuid) = (v11.device_uuid, v11.driver_uuid);
         self.max_allocation_bytes = v11.max_memory_allocation_size;
+        self.max_per_set_descriptors = v11.max_per_set_descriptors;
         self.driver_name = text(v12.driver_name_as_c_str());
         self.driver_info = text(v12.driver_info_as_c_str());
         self.v12_properties = vk::PhysicalDeviceVulkan12Properties {

@@ -84,6 +84,21 @@ fn errors_name_what_is_wrong() {
     assert_eq!(infer(b"VKE1"), None);
 }
 
+/// Drivers have tables of all bindings up to the largest number.
+#[test]
+fn bindings_with_large_numbers_are_refused() {
+    let mut bytes = named("affine.descriptors.vk1");
+    // Number, type, count and stages of the second binding, as the compiler lays them out.
+    let words: Vec<u8> = [1_u32, 7, 1, 0x20].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = (0..bytes.len()).find(|at| bytes[*at..].starts_with(&words)).unwrap();
+    for number in [4096_u32, u32::MAX] {
+        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        let (_, message) = refuse("vulkan-spirv-fb", &bytes);
+        let expected = format!("binding: expected a number below 4096, found {number}");
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
 #[test]
 fn big_endian_modules_are_refused_by_name() {
     let swapped: Vec<u8> =

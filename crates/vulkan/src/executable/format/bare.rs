@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rehal_base::{Fault, FormatError};
 
+use super::layouts::MAX_BINDINGS;
 use super::spirv::{self, EntryPoint, FORMAT, ResourceKind};
 use super::{
     AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, Dispatch, DispatchAbi,
@@ -13,8 +14,6 @@ use super::{
 
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
 const STAGE_COMPUTE: u32 = 0x20;
-/// Limit on the numbers of sets and of bindings, and on the bindings of a layout: those between used ones exist too.
-const MAX_BINDINGS: u32 = 4096;
 
 /// Reads a module; its compute entry points become the functions, in order.
 pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, FormatError> {
