@@ -269,14 +269,15 @@ impl Gpu {
             .ok_or_else(|| Error::unimplemented("the device has no memory type for memory of the host"))
     }
 
-    /// The bits of timestamps of a queue family that are valid; 0 if it has none.
+    /// Whether the host resets queries; otherwise commands do.
+    pub(crate) fn resets_queries(&self) -> bool {
+        self.enabled.v12.host_query_reset == vk::TRUE
+    }
+
+    /// The bits of timestamps of a queue family that are valid; 0 if it has none, or cannot use them.
     pub(crate) fn timestamp_mask(&self, family: u32) -> u64 {
-        let bits = self.physical.queue_families.get(family as usize).map_or(0, |it| it.timestamp_valid_bits);
-        match bits {
-            0 => 0,
-            64.. => u64::MAX,
-            bits => (1 << bits) - 1,
-        }
+        let family = self.physical.queue_families.get(family as usize);
+        family.map_or(0, |family| timestamp_mask(family, self.resets_queries()))
     }
 
     /// Notes that the device is lost; the first reason wins. Returns it.
@@ -316,6 +317,20 @@ impl Drop for Gpu {
             self.device.destroy_pipeline_cache(self.pipeline_cache, None);
             self.device.destroy_device(None);
         }
+    }
+}
+
+/// The valid bits of timestamps of a family. Commands that reset queries are for queues with graphics or compute: others need a host
+/// that does.
+fn timestamp_mask(family: &vk::QueueFamilyProperties, host_resets: bool) -> u64 {
+    let resets = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
+    if !host_resets && !family.queue_flags.intersects(resets) {
+        return 0;
+    }
+    match family.timestamp_valid_bits {
+        0 => 0,
+        64.. => u64::MAX,
+        bits => (1 << bits) - 1,
     }
 }
 
@@ -447,5 +462,22 @@ pub(crate) mod tests {
         let handle = instance.physical_devices().unwrap()[0];
         let physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
+    }
+
+    #[test]
+    fn queues_for_transfers_have_timestamps_if_the_host_resets_them() {
+        let mask = |queue_flags, timestamp_valid_bits, host_resets| {
+            let family = vk::QueueFamilyProperties {
+                queue_flags,
+                timestamp_valid_bits,
+                ..vk::QueueFamilyProperties::default()
+            };
+            timestamp_mask(&family, host_resets)
+        };
+        let (transfer, compute) = (vk::QueueFlags::TRANSFER, vk::QueueFlags::COMPUTE);
+        assert_eq!((mask(transfer, 64, true), mask(transfer, 64, false)), (u64::MAX, 0));
+        assert_eq!((mask(compute, 64, true), mask(compute, 64, false)), (u64::MAX, u64::MAX));
+        assert_eq!(mask(vk::QueueFlags::GRAPHICS, 36, false), (1 << 36) - 1);
+        assert_eq!((mask(compute, 0, true), mask(transfer, 0, true)), (0, 0));
     }
 }

@@ -65,14 +65,20 @@ impl TimestampPool {
                 .map_err(|error| failure("creating a query pool", error))?;
             self.capacity = count;
         }
-        // SAFETY: recording has begun.
-        unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        // Queues for transfers have no command for it: `Gpu::timestamp_mask` is 0 for them if the host does not do it.
+        if gpu.resets_queries() {
+            // SAFETY: the feature is enabled; the commands that used the queries, if any, are complete, and these are submitted once.
+            unsafe { functions.reset_query_pool(self.pool, 0, self.capacity) };
+        } else {
+            // SAFETY: recording has begun, for a queue with graphics or compute.
+            unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        }
         Ok(())
     }
 
     fn write(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, stage: vk::PipelineStageFlags) {
         if self.written < self.capacity {
-            // SAFETY: recording has begun; the query was reset by these commands and is written once.
+            // SAFETY: recording has begun; the query was reset by `begin` and is written once.
             unsafe { gpu.functions().cmd_write_timestamp(commands, stage, self.pool, self.written) };
             self.written += 1;
         }
@@ -386,7 +392,7 @@ impl Recorder {
         }
     }
 
-    /// Begins with at most `count` timestamps.
+    /// Begins with at most `count` timestamps, in commands that are submitted once.
     pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
         self.timestamps.begin(&self.gpu, self.commands, count)
     }
