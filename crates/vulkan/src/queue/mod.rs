@@ -20,6 +20,7 @@ mod tracks;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -147,8 +148,8 @@ pub(crate) struct Uses {
     pub(crate) blocks: Vec<Arc<Block>>,
     /// What the recorder times for a profile.
     pub(crate) timestamps: Option<SubmissionTimestamps>,
-    /// Receives the recorder's timestamp.
-    pub(crate) sampled: Option<Arc<AtomicU64>>,
+    /// Receives the recorder's first timestamp, or why there is none.
+    pub(crate) sampled: Option<SyncSender<Result<u64>>>,
 }
 
 /// Commands to issue.

@@ -23,6 +23,7 @@ use super::{Core, Frontier, OUTSTANDING_LIMIT, Origin, SPARE_BYTES};
 use crate::device::core_of;
 use crate::emulation::Emulation;
 use crate::issue::TRANSFER_QUEUE;
+use crate::profile::sample_clock;
 use crate::{VulkanDriver, VulkanDriverOptions, VulkanOptions};
 
 const OUT_OF_MEMORY: vk::Result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
@@ -336,6 +337,42 @@ fn a_callback_may_release_a_device_with_a_watchdog_while_it_executes() {
     let (done, outcome) = mpsc::channel();
     busy.on_reached(1, Box::new(move |reached| done.send(reached).unwrap())).detach();
     outcome.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+}
+
+/// A device whose clock is read by a timestamp of its queue.
+fn without_calibrated_clock(has_no_features: bool) -> Fixture {
+    let missing_extensions = &["VK_EXT_calibrated_timestamps"];
+    let emulation = Emulation { missing_extensions, has_no_features, ..Emulation::default() };
+    Fixture::emulating(emulation, VulkanOptions::default())
+}
+
+#[test]
+fn clocks_are_read_by_timestamps_that_host_or_commands_reset() {
+    for has_no_features in [false, true] {
+        let fixture = without_calibrated_clock(has_no_features);
+        assert_eq!(fixture.core.gpu().resets_queries(), !has_no_features);
+        let [first, second] = [(); 2].map(|()| sample_clock(&fixture.core).unwrap());
+        assert!(0 < first.device_tick && first.device_tick < second.device_tick, "{first:?} {second:?}");
+        assert!(first.host_before_ns < first.host_after_ns && first.host_after_ns < second.host_before_ns);
+    }
+}
+
+#[test]
+fn a_clock_that_another_thread_settles_is_waited_for() {
+    let fixture = without_calibrated_clock(false);
+    let (core, (sender, receiver)) = (fixture.core.clone(), mpsc::channel());
+    let other = thread::spawn(move || {
+        core.settling.lock().owner = Some(thread::current().id());
+        sender.send(()).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        core.settle();
+        core.settling.lock().owner = None;
+        core.settle();
+    });
+    receiver.recv().unwrap();
+    let sample = sample_clock(&fixture.core).unwrap();
+    assert_ne!(sample.device_tick, 0);
+    other.join().unwrap();
 }
 
 #[test]
