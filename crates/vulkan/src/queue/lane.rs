@@ -152,13 +152,22 @@ impl Core {
         Blocker { core: self.clone(), semaphore }
     }
 
-    /// Reads the progress of all lanes.
+    /// Reads the progress of all lanes. Fails with `ERROR_DEVICE_LOST` also if it is beyond what was submitted, as drivers may report
+    /// for a device that is gone.
     pub(super) fn poll(&self) -> Result<(), vk::Result> {
         self.faults.check(Call::Poll)?;
         let _turn = self.gpu.physical().instance.is_validated().then(|| self.turnstile.lock());
         for (lane, it) in self.lanes.iter().enumerate() {
             // SAFETY: the semaphore lives as long as the lane.
             let position = unsafe { self.gpu.functions().get_semaphore_counter_value(it.progress) }?;
+            let position = self.faults.counter(position);
+            if position <= self.completed[lane].load(Ordering::Acquire) {
+                continue;
+            }
+            // The lock is held from before work is submitted until its position is noted.
+            if position > self.state.lock().tracks.submitted().on(lane) {
+                return Err(vk::Result::ERROR_DEVICE_LOST);
+            }
             self.completed[lane].fetch_max(position, Ordering::AcqRel);
         }
         Ok(())

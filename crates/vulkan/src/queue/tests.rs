@@ -216,6 +216,21 @@ fn a_device_that_vulkan_lost_is_not_waited_for() {
 }
 
 #[test]
+fn progress_beyond_what_was_submitted_is_a_lost_device() {
+    for value in [2, u64::MAX] {
+        let fixture = Fixture::new(VulkanOptions::default());
+        let semaphore = fixture.semaphore();
+        assert_eq!(fixture.core.completed(), Frontier::at(0, 1));
+        fixture.core.faults.inject_counter(value);
+        fixture.core.settle();
+        let error = fixture.core.gpu().loss().expect("the device is lost");
+        assert_eq!(error.message(), "reading the progress of a queue: the device is lost");
+        assert_eq!(fixture.core.completed(), Frontier::at(0, 1));
+        assert!(fixture.fill(&semaphore).is_err() && semaphore.wait(1, LONG).is_err());
+    }
+}
+
+#[test]
 fn a_released_device_takes_no_work() {
     let Fixture { device, core, executable, buffer } = Fixture::new(VulkanOptions::default());
     drop((device, executable, buffer));
