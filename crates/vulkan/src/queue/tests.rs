@@ -390,6 +390,29 @@ fn a_clock_that_another_thread_settles_is_waited_for() {
     other.join().unwrap();
 }
 
+/// The device's own thread may be waiting for a lane that is busy for long when another gets work.
+#[test]
+fn callbacks_of_a_lane_do_not_wait_for_another() {
+    let fixture = Fixture::with_transfer_lane();
+    let core = &fixture.core;
+    let blocker = core.block_lane(0);
+    let needs = Frontier::at(0, blocker.position);
+    core.issue(Box::new(KeptSubmission::empty()), needs, None, Origin::Program).unwrap();
+    core.demand();
+    while core.state.lock().watched != Some(needs) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50));
+    // Several times: it waits for both lanes then, and again for the first.
+    for _ in 0..3 {
+        let (filled, (sender, receiver)) = (fixture.semaphore(), mpsc::channel());
+        filled.on_reached(1, Box::new(move |reached| sender.send(reached).unwrap())).detach();
+        fixture.fill_on(TRANSFER_QUEUE, &filled).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+    }
+    assert_eq!(core.completed().on(0), blocker.position - 1);
+}
+
 #[test]
 fn the_memory_of_large_submissions_is_not_kept() {
     let fixture = Fixture::new(VulkanOptions::default());
