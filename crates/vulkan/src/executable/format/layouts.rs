@@ -281,7 +281,7 @@ impl Image {
                 return Err(Error::invalid_argument(format!(
                     "specialization constant {} of the executable has {} bits; constants have 32",
                     constant.id,
-                    8 * constant.bytes
+                    8 * u32::from(constant.bytes)
                 )));
             }
         }

@@ -327,7 +327,7 @@ impl Module {
         };
         self.declarations.values.insert(id, value);
         let bytes = match self.declarations.types.get(&kind) {
-            Some(Type::Number(bits)) => (bits.div_ceil(8)).min(255) as u8,
+            Some(Type::Number(bits)) => (bits / 8) as u8,
             _ => 4,
         };
         if op != Op::Constant
@@ -341,7 +341,13 @@ impl Module {
     fn declare_type(&mut self, op: Op, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let operand = |index| instruction.operand(index);
         let described = match op {
-            Op::TypeInt | Op::TypeFloat => Type::Number(operand(1)?),
+            Op::TypeInt | Op::TypeFloat => match operand(1)? {
+                bits @ (8 | 16 | 32 | 64) => Type::Number(bits),
+                bits => {
+                    let expected = "numbers of 8, 16, 32 or 64 bits".to_owned();
+                    return Err(instruction.error(expected, bits.to_string()));
+                }
+            },
             Op::TypeBool => Type::Bool,
             Op::TypeVector => Type::Vector(operand(1)?, operand(2)?),
             Op::TypeMatrix => Type::Matrix(operand(1)?, operand(2)?),
