@@ -100,6 +100,28 @@ fn bindings_with_large_numbers_are_refused() {
 }
 
 #[test]
+fn push_constants_that_a_layout_lacks_are_refused() {
+    for (name, format) in
+        [("affine.descriptors.vk1", "vulkan-spirv-fb"), ("affine.addresses.vk1", "vulkan-spirv-bda-v1")]
+    {
+        let (mut bytes, mut refused) = (named(name), Vec::new());
+        // Offsets of members of structs, of which some are push constants.
+        let decorate = (5 << 16) | Op::MemberDecorate as u32;
+        let words: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        for (index, instruction) in words.windows(5).enumerate() {
+            if instruction[0] == decorate && instruction[3] == Decoration::Offset as u32 {
+                let at = 4 * (index + 4);
+                bytes[at..at + 4].copy_from_slice(&4096_u32.to_le_bytes());
+                refused.extend(Image::read(format, &bytes).err().map(|error| error.message().to_owned()));
+                bytes[at..at + 4].copy_from_slice(&instruction[4].to_le_bytes());
+            }
+        }
+        let expected = "push_constant_ranges: expected the ";
+        assert!(refused.iter().any(|message| message.contains(expected)), "{name}: {refused:?}");
+    }
+}
+
+#[test]
 fn big_endian_modules_are_refused_by_name() {
     let swapped: Vec<u8> =
         Module::for_descriptors().words.iter().flat_map(|word| word.to_be_bytes()).collect();

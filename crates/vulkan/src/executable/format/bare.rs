@@ -32,7 +32,12 @@ fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, For
     let layout = address::of_metadata(&shader, 0)?;
     address::check_module(&shader, 0)?;
     address::check_root(&shader, 0)?;
-    let size = u32::try_from(layout.end()).unwrap_or(u32::MAX);
+    // The module may declare more than the ABI uses of it.
+    let size = layout.end().max(u64::from(shader.declared_push_constant_bytes())).next_multiple_of(4);
+    let size = u32::try_from(size).map_err(|_| {
+        let expected = format!("at most {} bytes", u32::MAX);
+        FormatError::new(FORMAT, Fault::Unsupported, 0, "push constants", expected, size.to_string())
+    })?;
     let pipeline = |entry: &EntryPoint, layout: &AddressLayout| Pipeline {
         constant_count: layout.constant_count,
         binding_count: layout.binding_count.unwrap_or(0),

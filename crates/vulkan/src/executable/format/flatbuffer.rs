@@ -467,6 +467,7 @@ impl Parts<'_> {
                     return Err(corrupt("PipelineLayoutDef.descriptor_set_layout_ordinals", "none", found));
                 }
                 address::check_module(shader, HEADER_BYTES)?;
+                check_push_constants(table, layout, shader)?;
                 Ok(Dispatch::Addresses(address_layout(addresses, layout)?))
             }
         }
@@ -505,13 +506,24 @@ impl Parts<'_> {
                 return Err(corrupt("PipelineLayoutDef", expected, found));
             }
         }
-        let bytes = layout.push_constant_bytes();
-        if u64::from(entry.push_constant_bytes) > bytes {
-            let expected = format!("the {} bytes that '{entry_point}' uses", entry.push_constant_bytes);
-            return Err(corrupt("PipelineLayoutDef.push_constant_ranges", expected, bytes.to_string()));
-        }
-        Ok(())
+        check_push_constants(table, layout, shader)
     }
+}
+
+/// Checks that the push constants that the entry point uses are in the layout: Vulkan does not.
+fn check_push_constants(
+    table: Table<'_>,
+    layout: &PipelineLayout,
+    shader: &Shader,
+) -> Result<(), FormatError> {
+    let entry_point = table.text(id::PIPELINE_ENTRY_POINT).unwrap_or_default();
+    let used = shader.entry_point(entry_point).map_or(0, |entry| entry.push_constant_bytes);
+    let bytes = layout.push_constant_bytes();
+    if u64::from(used) > bytes {
+        let expected = format!("the {used} bytes that '{entry_point}' uses");
+        return Err(corrupt("PipelineLayoutDef.push_constant_ranges", expected, bytes.to_string()));
+    }
+    Ok(())
 }
 
 fn ordinal(table: Table<'_>, id: usize, field: &'static str, count: usize) -> Result<usize, FormatError> {
