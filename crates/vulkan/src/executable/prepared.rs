@@ -192,6 +192,10 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
         }
         let Some(entry) = image.entry_point(pipeline) else { continue };
         let size = entry.workgroup_size.value(constants);
+        if let Some(id) = entry.workgroup_size.zeroed_by(constants) {
+            let message = format!("specialization constant {id}, a workgroup size, is 0");
+            return Err(Error::invalid_argument(message)).context(place);
+        }
         let most = limits.max_compute_work_group_size;
         if size.iter().zip(most).any(|(size, most)| *size > most) {
             exceeds("maxComputeWorkGroupSize", &most, format!("workgroups of {size:?}")).context(place)?;
@@ -442,81 +446,4 @@ impl Drop for Parts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::format::{DescriptorBinding, DescriptorSetLayout, PipelineLayout, PushConstantRange};
-    use super::*;
-    use crate::gpu::tests::gpu;
-
-    /// A module whose entry point `e` has workgroups of this many invocations.
-    fn module(invocations: u32) -> Vec<u8> {
-        let op = |opcode: u32, operands: &[u32]| {
-            [&[((operands.len() as u32 + 1) << 16) | opcode], operands].concat()
-        };
-        let words = [
-            vec![0x0723_0203, 0x0001_0300, 0, 2, 0],
-            op(17, &[1]),
-            op(14, &[0, 1]),
-            op(15, &[5, 1, u32::from(b'e')]),
-            op(16, &[1, 17, invocations, 1, 1]),
-        ];
-        words.concat().iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    #[test]
-    fn workgroups_have_as_many_subgroups_as_the_device_allows() {
-        let gpu = gpu();
-        let (invocations, most) =
-            (gpu.limits().max_compute_work_group_invocations, gpu.physical().subgroup.max_per_workgroup);
-        let mut image = Image::read("vulkan-spirv-raw", &module(invocations)).unwrap();
-        check_limits(&gpu, &image, &[]).unwrap();
-        image.pipelines[0].subgroup_size = Some(invocations.div_ceil(most));
-        check_limits(&gpu, &image, &[]).unwrap();
-        let too_small = invocations.div_ceil(most) - 1;
-        if too_small != 0 {
-            image.pipelines[0].subgroup_size = Some(too_small);
-            let error = check_limits(&gpu, &image, &[]).unwrap_err();
-            assert_eq!(error.code(), StatusCode::Unavailable);
-            assert!(error.message().contains("maxComputeWorkgroupSubgroups"), "{error}");
-        }
-    }
-
-    /// An executable with one function, two bindings and two constants.
-    fn affine() -> Image {
-        let path = testing::fixtures().join("vulkan/executables/affine.descriptors.vk1");
-        Image::read("vulkan-spirv-fb", &std::fs::read(path).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn nothing_is_made_of_what_no_function_uses() {
-        let (gpu, mut image) = (gpu(), affine());
-        let binding = image.set_layouts[0].bindings[0];
-        let wild = DescriptorBinding { binding: u32::MAX, ..binding };
-        image.set_layouts.push(DescriptorSetLayout { bindings: vec![wild] });
-        let range = PushConstantRange { stages: binding.stages, offset: 0, size: 4 * u32::from(u16::MAX) };
-        image.pipeline_layouts.push(PipelineLayout { sets: vec![0; 100], push_constants: vec![range] });
-        image.shaders.push(image.shaders[0].clone());
-        let mut parts = Parts::new(&gpu);
-        parts.create_modules(&image).unwrap();
-        assert_eq!(parts.modules.len(), 1);
-        let parts = VulkanExecutable::of_image(&gpu, &image, "", &[]).unwrap().parts;
-        assert_eq!((parts.set_layouts.len(), parts.layouts.len()), (1, 1));
-    }
-
-    #[test]
-    fn layouts_that_functions_use_are_within_the_limits() {
-        let gpu = gpu();
-        let refuse = |change: fn(&mut Image)| {
-            let mut image = affine();
-            change(&mut image);
-            let error = VulkanExecutable::of_image(&gpu, &image, "", &[]).err().unwrap();
-            assert_eq!(error.code(), StatusCode::Unavailable, "{error}");
-            error.message().to_owned()
-        };
-        let message = refuse(|image| image.pipeline_layouts[0].sets = vec![0; 100]);
-        assert!(message.contains("maxBoundDescriptorSets"), "{message}");
-        let message = refuse(|image| image.pipeline_layouts[0].push_constants[0].size = 1 << 18);
-        assert!(message.contains("maxPushConstantsSize"), "{message}");
-        let message = refuse(|image| image.set_layouts[0].bindings[0].count = u32::MAX);
-        assert!(message.contains("maxPerStageDescriptorStorageBuffers"), "{message}");
-    }
-}
+mod tests;

@@ -1,8 +1,5 @@
 //! Faults that software drivers do not have by themselves, and a device that is gone.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../tests/formats/assembler.rs"]
-mod assembler;
 #[path = "../../tests/formats/spinning.rs"]
 mod spinning;
 
