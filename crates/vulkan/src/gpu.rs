@@ -52,6 +52,7 @@ impl Gpu {
             (physical.has_calibrated_clock, ash::ext::calibrated_timestamps::NAME),
             (!is_1_3 && enabled.subgroup_size_control, ash::ext::subgroup_size_control::NAME),
             (!is_1_3 && enabled.integer_dot_product, ash::khr::shader_integer_dot_product::NAME),
+            (!is_1_3 && enabled.maintenance4, ash::khr::maintenance4::NAME),
             (enabled.cooperative_matrix, ash::khr::cooperative_matrix::NAME),
             (enabled.bfloat16.is_any(), bfloat16::NAME),
             (has(c"VK_KHR_shader_non_semantic_info") && !is_1_3, c"VK_KHR_shader_non_semantic_info"),
@@ -421,6 +422,7 @@ fn create_device(
         .compute_full_subgroups(enabled.compute_full_subgroups);
     let mut dot =
         vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
+    let mut maintenance4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
     let mut bfloat16 = ShaderBfloat16Features::from(enabled.bfloat16);
     let mut features =
@@ -430,6 +432,9 @@ fn create_device(
     }
     if enabled.integer_dot_product {
         features = features.push_next(&mut dot);
+    }
+    if enabled.maintenance4 {
+        features = features.push_next(&mut maintenance4);
     }
     if enabled.cooperative_matrix {
         features = features.push_next(&mut matrix);

@@ -67,6 +67,7 @@ pub(crate) struct Features {
     pub(crate) compute_full_subgroups: bool,
     pub(crate) synchronization2: bool,
     pub(crate) integer_dot_product: bool,
+    pub(crate) maintenance4: bool,
     pub(crate) cooperative_matrix: bool,
     pub(crate) bfloat16: Bfloat16,
 }
@@ -248,6 +249,7 @@ impl Physical {
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
         let mut synchronization2 = vk::PhysicalDeviceSynchronization2Features::default();
         let mut dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Features::default();
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
         let mut bfloat16 = ShaderBfloat16Features::from(Bfloat16::default());
         let is_1_3 = self.properties.api_version >= vk::API_VERSION_1_3;
@@ -266,6 +268,9 @@ impl Physical {
         }
         if has_dot {
             features = features.push_next(&mut dot);
+        }
+        if self.has_maintenance4() {
+            features = features.push_next(&mut maintenance4);
         }
         if has_matrix {
             features = features.push_next(&mut matrix);
@@ -286,6 +291,7 @@ impl Physical {
             compute_full_subgroups: sizes.compute_full_subgroups == vk::TRUE,
             synchronization2: synchronization2.synchronization2 == vk::TRUE,
             integer_dot_product: dot.shader_integer_dot_product == vk::TRUE,
+            maintenance4: maintenance4.maintenance4 == vk::TRUE,
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
             bfloat16: bfloat16.get(),
         });
@@ -308,6 +314,10 @@ impl Physical {
         let needs = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC];
         self.has_calibrated_clock =
             domains.is_ok_and(|domains| needs.iter().all(|domain| domains.contains(domain)));
+    }
+
+    fn has_maintenance4(&self) -> bool {
+        self.properties.api_version >= vk::API_VERSION_1_3 || self.has_extension(ash::khr::maintenance4::NAME)
     }
 
     fn has_size_control(&self) -> bool {

@@ -264,6 +264,9 @@ fn a_device_is_refused_by_the_name_of_what_it_lacks() {
     let mut newer = Module::for_descriptors();
     newer.words[1] = 0x0001_0600;
     assert_eq!(lacks(&newer, Feature::ShaderInt64).unwrap(), "the device lacks SPIR-V 1.6 (it has 1.5)");
+    let sized = Module::for_descriptors()
+        .op(Op::ExecutionModeId, &[20, ExecutionMode::LocalSizeId as u32, 30, 30, 30]);
+    assert_eq!(lacks(&sized, Feature::Maintenance4).unwrap(), "the device lacks maintenance4");
     let mode = plain.op(Op::ExecutionMode, &[20, ExecutionMode::DenormPreserve as u32, 64]);
     assert_eq!(
         lacks(&mode, Feature::DenormPreserveFloat64).unwrap(),
