@@ -12,7 +12,7 @@ use super::barriers::Barrier;
 use super::staging::Staging;
 use super::{MemoryRange, RecorderPool};
 use crate::error::failure;
-use crate::executable::{Pipeline, Slots};
+use crate::executable::{Pipeline, Slots, descriptor_range};
 use crate::gpu::Gpu;
 use crate::memory::Block;
 
@@ -529,12 +529,11 @@ impl Recorder {
         let buffers: smallvec::SmallVec<[vk::DescriptorBufferInfo; 8]> = bindings
             .iter()
             .map(|range| {
-                // Kernels access whole words, and allocations have them; a range of nothing is not allowed.
                 let is_empty = range.length() == 0;
                 vk::DescriptorBufferInfo {
                     buffer: range.allocation().block().buffer(),
                     offset: if is_empty { range.allocation().offset() } else { range.offset() },
-                    range: range.length().max(4).next_multiple_of(4),
+                    range: descriptor_range(range.length()),
                 }
             })
             .collect();
