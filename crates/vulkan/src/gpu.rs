@@ -181,9 +181,9 @@ impl Gpu {
         for_descriptors.max(64).next_power_of_two()
     }
 
-    /// The largest block in bytes.
+    /// The largest block in bytes: one allocation with one buffer over all of it.
     pub(crate) fn largest_block(&self) -> u64 {
-        self.physical.max_allocation_bytes
+        self.physical.max_allocation_bytes.min(self.physical.max_buffer_bytes)
     }
 
     /// Counts a block of `length` bytes that is about to be allocated. Fails with `RESOURCE_EXHAUSTED` if the heap or the
@@ -455,17 +455,27 @@ fn create_device(
 pub(crate) mod tests {
     use std::sync::Arc;
 
+    use rehal_base::StatusCode;
+    use rehal_hal::BufferParams;
+
     use super::*;
     use crate::VulkanDriverOptions;
     use crate::emulation::Emulation;
     use crate::instance::Instance;
+    use crate::memory::Memory;
 
     /// The first device of the machine.
     pub(crate) fn gpu() -> Arc<Gpu> {
+        gpu_with(|_| ())
+    }
+
+    /// The first device of the machine, changed.
+    fn gpu_with(change: impl FnOnce(&mut Physical)) -> Arc<Gpu> {
         let entry = crate::loader::load(&[]).unwrap();
         let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
         let handle = instance.physical_devices().unwrap()[0];
-        let physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        let mut physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        change(&mut physical);
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
     }
 
@@ -484,5 +494,27 @@ pub(crate) mod tests {
         assert_eq!((mask(compute, 64, true), mask(compute, 64, false)), (u64::MAX, u64::MAX));
         assert_eq!(mask(vk::QueueFlags::GRAPHICS, 36, false), (1 << 36) - 1);
         assert_eq!((mask(compute, 0, true), mask(transfer, 0, true)), (0, 0));
+    }
+
+    #[test]
+    fn no_buffer_is_larger_than_the_device_allows() {
+        const MOST: u64 = 64 << 20;
+        let gpu = gpu_with(|physical| {
+            assert_ne!(physical.max_buffer_bytes, 0);
+            physical.max_buffer_bytes = MOST;
+        });
+        let memory = Memory::new(&gpu).unwrap();
+        let kind = memory.kind(&BufferParams::default()).unwrap();
+        memory.allocate(kind, MOST / 2, 0).unwrap();
+        let refused = [
+            memory.allocate(kind, MOST + 1, 0).err(),
+            memory.import(HostMemory::allocate(2 * MOST).unwrap()).err(),
+        ];
+        for error in refused {
+            let error = error.expect("it is larger");
+            assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+            assert!(error.message().contains("at most 67108864 at once"), "{}", error.message());
+        }
+        memory.import(HostMemory::allocate(MOST).unwrap()).unwrap();
     }
 }

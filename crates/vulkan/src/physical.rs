@@ -27,6 +27,8 @@ pub(crate) struct Physical {
     pub(crate) v12_properties: vk::PhysicalDeviceVulkan12Properties<'static>,
     /// The largest `vkAllocateMemory`, in bytes.
     pub(crate) max_allocation_bytes: u64,
+    /// The largest `vkCreateBuffer`, in bytes; unlimited if the device does not tell.
+    pub(crate) max_buffer_bytes: u64,
     /// The descriptors that every layout of a set may have; larger ones are supported or not.
     pub(crate) max_per_set_descriptors: u32,
     pub(crate) features: Features,
@@ -104,6 +106,7 @@ impl Physical {
             subgroup: Subgroup::default(),
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
             max_allocation_bytes: 1 << 30,
+            max_buffer_bytes: u64::MAX,
             max_per_set_descriptors: 0,
             features: Features::default(),
             queue_families,
@@ -202,6 +205,7 @@ impl Physical {
             vk::PhysicalDeviceVulkan12Properties::default(),
         );
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default().max_buffer_size(u64::MAX);
         let mut push = vk::PhysicalDevicePushDescriptorPropertiesKHR::default();
         let mut import = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let has_sizes = self.has_size_control();
@@ -210,6 +214,9 @@ impl Physical {
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut v11).push_next(&mut v12);
         if has_sizes {
             properties = properties.push_next(&mut sizes);
+        }
+        if self.has_maintenance4() {
+            properties = properties.push_next(&mut maintenance4);
         }
         if has_push {
             properties = properties.push_next(&mut push);
@@ -221,6 +228,7 @@ impl Physical {
         unsafe { self.instance.functions().get_physical_device_properties2(self.handle, &mut properties) };
         (self.device_uuid, self.driver_uuid) = (v11.device_uuid, v11.driver_uuid);
         self.max_allocation_bytes = v11.max_memory_allocation_size;
+        self.max_buffer_bytes = maintenance4.max_buffer_size;
         self.max_per_set_descriptors = v11.max_per_set_descriptors;
         self.driver_name = text(v12.driver_name_as_c_str());
         self.driver_info = text(v12.driver_info_as_c_str());
