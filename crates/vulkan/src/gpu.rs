@@ -52,6 +52,7 @@ impl Gpu {
             (physical.has_calibrated_clock, ash::ext::calibrated_timestamps::NAME),
             (!is_1_3 && enabled.subgroup_size_control, ash::ext::subgroup_size_control::NAME),
             (!is_1_3 && enabled.integer_dot_product, ash::khr::shader_integer_dot_product::NAME),
+            (!is_1_3 && enabled.maintenance4, ash::khr::maintenance4::NAME),
             (enabled.cooperative_matrix, ash::khr::cooperative_matrix::NAME),
             (enabled.bfloat16.is_any(), bfloat16::NAME),
             (has(c"VK_KHR_shader_non_semantic_info") && !is_1_3, c"VK_KHR_shader_non_semantic_info"),
@@ -180,9 +181,9 @@ impl Gpu {
         for_descriptors.max(64).next_power_of_two()
     }
 
-    /// The largest block in bytes.
+    /// The largest block in bytes: one allocation with one buffer over all of it.
     pub(crate) fn largest_block(&self) -> u64 {
-        self.physical.max_allocation_bytes
+        self.physical.max_allocation_bytes.min(self.physical.max_buffer_bytes)
     }
 
     /// Counts a block of `length` bytes that is about to be allocated. Fails with `RESOURCE_EXHAUSTED` if the heap or the
@@ -269,14 +270,15 @@ impl Gpu {
             .ok_or_else(|| Error::unimplemented("the device has no memory type for memory of the host"))
     }
 
-    /// The bits of timestamps of a queue family that are valid; 0 if it has none.
+    /// Whether the host resets queries; otherwise commands do.
+    pub(crate) fn resets_queries(&self) -> bool {
+        self.enabled.v12.host_query_reset == vk::TRUE
+    }
+
+    /// The bits of timestamps of a queue family that are valid; 0 if it has none, or cannot use them.
     pub(crate) fn timestamp_mask(&self, family: u32) -> u64 {
-        let bits = self.physical.queue_families.get(family as usize).map_or(0, |it| it.timestamp_valid_bits);
-        match bits {
-            0 => 0,
-            64.. => u64::MAX,
-            bits => (1 << bits) - 1,
-        }
+        let family = self.physical.queue_families.get(family as usize);
+        family.map_or(0, |family| timestamp_mask(family, self.resets_queries()))
     }
 
     /// Notes that the device is lost; the first reason wins. Returns it.
@@ -316,6 +318,20 @@ impl Drop for Gpu {
             self.device.destroy_pipeline_cache(self.pipeline_cache, None);
             self.device.destroy_device(None);
         }
+    }
+}
+
+/// The valid bits of timestamps of a family. Commands that reset queries are for queues with graphics or compute: others need a host
+/// that does.
+fn timestamp_mask(family: &vk::QueueFamilyProperties, host_resets: bool) -> u64 {
+    let resets = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
+    if !host_resets && !family.queue_flags.intersects(resets) {
+        return 0;
+    }
+    match family.timestamp_valid_bits {
+        0 => 0,
+        64.. => u64::MAX,
+        bits => (1 << bits) - 1,
     }
 }
 
@@ -406,6 +422,7 @@ fn create_device(
         .compute_full_subgroups(enabled.compute_full_subgroups);
     let mut dot =
         vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
+    let mut maintenance4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
     let mut bfloat16 = ShaderBfloat16Features::from(enabled.bfloat16);
     let mut features =
@@ -415,6 +432,9 @@ fn create_device(
     }
     if enabled.integer_dot_product {
         features = features.push_next(&mut dot);
+    }
+    if enabled.maintenance4 {
+        features = features.push_next(&mut maintenance4);
     }
     if enabled.cooperative_matrix {
         features = features.push_next(&mut matrix);
@@ -435,17 +455,66 @@ fn create_device(
 pub(crate) mod tests {
     use std::sync::Arc;
 
+    use rehal_base::StatusCode;
+    use rehal_hal::BufferParams;
+
     use super::*;
     use crate::VulkanDriverOptions;
     use crate::emulation::Emulation;
     use crate::instance::Instance;
+    use crate::memory::Memory;
 
     /// The first device of the machine.
     pub(crate) fn gpu() -> Arc<Gpu> {
+        gpu_with(|_| ())
+    }
+
+    /// The first device of the machine, changed.
+    fn gpu_with(change: impl FnOnce(&mut Physical)) -> Arc<Gpu> {
         let entry = crate::loader::load(&[]).unwrap();
         let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
         let handle = instance.physical_devices().unwrap()[0];
-        let physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        let mut physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        change(&mut physical);
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
+    }
+
+    #[test]
+    fn queues_for_transfers_have_timestamps_if_the_host_resets_them() {
+        let mask = |queue_flags, timestamp_valid_bits, host_resets| {
+            let family = vk::QueueFamilyProperties {
+                queue_flags,
+                timestamp_valid_bits,
+                ..vk::QueueFamilyProperties::default()
+            };
+            timestamp_mask(&family, host_resets)
+        };
+        let (transfer, compute) = (vk::QueueFlags::TRANSFER, vk::QueueFlags::COMPUTE);
+        assert_eq!((mask(transfer, 64, true), mask(transfer, 64, false)), (u64::MAX, 0));
+        assert_eq!((mask(compute, 64, true), mask(compute, 64, false)), (u64::MAX, u64::MAX));
+        assert_eq!(mask(vk::QueueFlags::GRAPHICS, 36, false), (1 << 36) - 1);
+        assert_eq!((mask(compute, 0, true), mask(transfer, 0, true)), (0, 0));
+    }
+
+    #[test]
+    fn no_buffer_is_larger_than_the_device_allows() {
+        const MOST: u64 = 64 << 20;
+        let gpu = gpu_with(|physical| {
+            assert_ne!(physical.max_buffer_bytes, 0);
+            physical.max_buffer_bytes = MOST;
+        });
+        let memory = Memory::new(&gpu).unwrap();
+        let kind = memory.kind(&BufferParams::default()).unwrap();
+        memory.allocate(kind, MOST / 2, 0).unwrap();
+        let refused = [
+            memory.allocate(kind, MOST + 1, 0).err(),
+            memory.import(HostMemory::allocate(2 * MOST).unwrap()).err(),
+        ];
+        for error in refused {
+            let error = error.expect("it is larger");
+            assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+            assert!(error.message().contains("at most 67108864 at once"), "{}", error.message());
+        }
+        memory.import(HostMemory::allocate(MOST).unwrap()).unwrap();
     }
 }

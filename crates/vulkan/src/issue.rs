@@ -12,7 +12,7 @@ use crate::profile::SubmissionTimestamps;
 use crate::queue::{Core, Frontier, Origin, Uses, Work};
 
 /// The affinity of the queue for transfers.
-const TRANSFER_QUEUE: QueueAffinity = 1 << 1;
+pub(crate) const TRANSFER_QUEUE: QueueAffinity = 1 << 1;
 
 /// Issues a submission after the work of `after`, or keeps it until earlier ones are complete, if too many are outstanding. If it
 /// fails, so do the signals.

@@ -5,6 +5,10 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../tests/formats/assembler.rs"]
+mod assembler;
 mod bfloat16;
 mod buffer;
 mod command;

@@ -27,6 +27,10 @@ pub(crate) struct Physical {
     pub(crate) v12_properties: vk::PhysicalDeviceVulkan12Properties<'static>,
     /// The largest `vkAllocateMemory`, in bytes.
     pub(crate) max_allocation_bytes: u64,
+    /// The largest `vkCreateBuffer`, in bytes; unlimited if the device does not tell.
+    pub(crate) max_buffer_bytes: u64,
+    /// The descriptors that every layout of a set may have; larger ones are supported or not.
+    pub(crate) max_per_set_descriptors: u32,
     pub(crate) features: Features,
     pub(crate) queue_families: Vec<vk::QueueFamilyProperties>,
     pub(crate) memory: vk::PhysicalDeviceMemoryProperties,
@@ -65,6 +69,7 @@ pub(crate) struct Features {
     pub(crate) compute_full_subgroups: bool,
     pub(crate) synchronization2: bool,
     pub(crate) integer_dot_product: bool,
+    pub(crate) maintenance4: bool,
     pub(crate) cooperative_matrix: bool,
     pub(crate) bfloat16: Bfloat16,
 }
@@ -101,6 +106,8 @@ impl Physical {
             subgroup: Subgroup::default(),
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
             max_allocation_bytes: 1 << 30,
+            max_buffer_bytes: u64::MAX,
+            max_per_set_descriptors: 0,
             features: Features::default(),
             queue_families,
             memory: emulation.memory(memory),
@@ -198,6 +205,7 @@ impl Physical {
             vk::PhysicalDeviceVulkan12Properties::default(),
         );
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default().max_buffer_size(u64::MAX);
         let mut push = vk::PhysicalDevicePushDescriptorPropertiesKHR::default();
         let mut import = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let has_sizes = self.has_size_control();
@@ -206,6 +214,9 @@ impl Physical {
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut v11).push_next(&mut v12);
         if has_sizes {
             properties = properties.push_next(&mut sizes);
+        }
+        if self.has_maintenance4() {
+            properties = properties.push_next(&mut maintenance4);
         }
         if has_push {
             properties = properties.push_next(&mut push);
@@ -217,6 +228,8 @@ impl Physical {
         unsafe { self.instance.functions().get_physical_device_properties2(self.handle, &mut properties) };
         (self.device_uuid, self.driver_uuid) = (v11.device_uuid, v11.driver_uuid);
         self.max_allocation_bytes = v11.max_memory_allocation_size;
+        self.max_buffer_bytes = maintenance4.max_buffer_size;
+        self.max_per_set_descriptors = v11.max_per_set_descriptors;
         self.driver_name = text(v12.driver_name_as_c_str());
         self.driver_info = text(v12.driver_info_as_c_str());
         self.v12_properties = vk::PhysicalDeviceVulkan12Properties {
@@ -244,6 +257,7 @@ impl Physical {
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
         let mut synchronization2 = vk::PhysicalDeviceSynchronization2Features::default();
         let mut dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Features::default();
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
         let mut bfloat16 = ShaderBfloat16Features::from(Bfloat16::default());
         let is_1_3 = self.properties.api_version >= vk::API_VERSION_1_3;
@@ -262,6 +276,9 @@ impl Physical {
         }
         if has_dot {
             features = features.push_next(&mut dot);
+        }
+        if self.has_maintenance4() {
+            features = features.push_next(&mut maintenance4);
         }
         if has_matrix {
             features = features.push_next(&mut matrix);
@@ -282,6 +299,7 @@ impl Physical {
             compute_full_subgroups: sizes.compute_full_subgroups == vk::TRUE,
             synchronization2: synchronization2.synchronization2 == vk::TRUE,
             integer_dot_product: dot.shader_integer_dot_product == vk::TRUE,
+            maintenance4: maintenance4.maintenance4 == vk::TRUE,
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
             bfloat16: bfloat16.get(),
         });
@@ -304,6 +322,10 @@ impl Physical {
         let needs = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC];
         self.has_calibrated_clock =
             domains.is_ok_and(|domains| needs.iter().all(|domain| domains.contains(domain)));
+    }
+
+    fn has_maintenance4(&self) -> bool {
+        self.properties.api_version >= vk::API_VERSION_1_3 || self.has_extension(ash::khr::maintenance4::NAME)
     }
 
     fn has_size_control(&self) -> bool {

@@ -1,9 +1,11 @@
 //! What a device reports to a profile: the times of its work, by timestamps, and what command buffers consist of.
 #![allow(unsafe_code, reason = "reads the clocks of the device")]
 
+use std::sync::mpsc::sync_channel;
+
 use ash::vk;
 use parking_lot::Mutex;
-use rehal_base::Result;
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, DeviceQueueEvent, DispatchEvent, ProfileData, ProfileSession, ProfiledCommand,
     ProfiledCommandKind, ProfiledDispatch, ProfiledSubmission, now_ns,
@@ -230,7 +232,7 @@ fn extend(base: Option<(u64, i64)>, ns_per_tick: f64, tick: u64, now_ns: i64, ma
     if extended <= latest { extended } else { extended.saturating_sub(period) }
 }
 
-/// Reads the clocks of device and host at the same moment.
+/// Reads the clocks of device and host at the same moment. Fails if the device is lost.
 pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     let gpu = core.gpu();
     let mask = gpu.timestamp_mask(gpu.families()[0]);
@@ -252,8 +254,8 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     recorder.end()?;
     let host_before_ns = now_ns();
     let commands = recorder.commands();
-    let sampled = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let uses = Uses { recorder: Some(recorder), sampled: Some(sampled.clone()), ..Uses::default() };
+    let (sender, sampled) = sync_channel(1);
+    let uses = Uses { recorder: Some(recorder), sampled: Some(sender), ..Uses::default() };
     let work = core.issue(
         core.take_spare(),
         Frontier::default(),
@@ -263,7 +265,9 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
     while !core.wait(&work, None) {}
     let host_after_ns = now_ns();
     core.settle();
-    let tick = sampled.load(std::sync::atomic::Ordering::Acquire);
+    // Another thread may be settling it. It sends, or drops the sender.
+    let tick =
+        sampled.recv().map_err(|_| Error::new(StatusCode::Internal, "a clock sample was dropped"))??;
     let device_tick = core.ticks().sample(tick, host_after_ns, mask);
     Ok(ClockSample { device_tick, host_before_ns, host_after_ns })
 }

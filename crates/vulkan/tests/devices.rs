@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use rehal_base::StatusCode;
+use assembler::Module;
+use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, HostExecution, KeptEvents,
     MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation,
@@ -25,6 +26,7 @@ use rehal_hal::{
 use rehal_vulkan::emulation::Emulation;
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
+use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
 
 fn device(options: VulkanOptions) -> Device {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
@@ -32,11 +34,27 @@ fn device(options: VulkanOptions) -> Device {
     driver.create_device("", &OptionSet::default().with(options)).unwrap()
 }
 
+/// A device whose calls the validation layer checks, and the messages of the layer.
+fn validated(emulation: Emulation, options: VulkanOptions) -> (Device, Arc<Mutex<Vec<String>>>) {
+    let messages = Arc::<Mutex<Vec<String>>>::default();
+    let sink = messages.clone();
+    let mut of_driver = VulkanDriverOptions::default();
+    of_driver.validation = true;
+    of_driver.messages =
+        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+    let driver = Driver::new(VulkanDriver::emulating(of_driver, emulation));
+    (driver.create_device("", &OptionSet::default().with(options)).unwrap(), messages)
+}
+
 fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
 fn prepare(device: &Device, format: &str, data: &[u8]) -> Executable {
+    try_prepare(device, format, data).unwrap()
+}
+
+fn try_prepare(device: &Device, format: &str, data: &[u8]) -> Result<Executable> {
     let params = ExecutableParams {
         label: "",
         affinity: QUEUE_AFFINITY_ANY,
@@ -48,7 +66,7 @@ fn prepare(device: &Device, format: &str, data: &[u8]) -> Executable {
     #[allow(unsafe_code, reason = "kernels of this test, and fixtures")]
     // SAFETY: they access only their bindings.
     let prepared = unsafe { device.backend().prepare_executable(&params) };
-    prepared.unwrap()
+    prepared
 }
 
 fn words(device: &Device, count: u64) -> Buffer {
@@ -117,14 +135,7 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
 fn message_of_the_watchdog(emulation: Emulation) -> String {
     let mut options = VulkanOptions::default();
     options.timeout = Some(Duration::from_secs(1));
-    let messages = Arc::<Mutex<Vec<String>>>::default();
-    let sink = messages.clone();
-    let mut of_driver = VulkanDriverOptions::default();
-    of_driver.validation = true;
-    of_driver.messages =
-        Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
-    let driver = Driver::new(VulkanDriver::emulating(of_driver, emulation));
-    let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
+    let (device, messages) = validated(emulation, options);
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let flag = words(&device, 4);
     let mapping = flag.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -579,6 +590,40 @@ fn profiles_have_the_times_of_dispatches_on_the_hosts_clock() {
 }
 
 #[test]
+fn profiles_have_the_times_of_transfers_on_their_queue() {
+    let emulation = Emulation { has_transfer_family: true, ..Emulation::default() };
+    let (device, messages) = validated(emulation, VulkanOptions::default());
+    let (from, to) = (words(&device, 16), words(&device, 16));
+    let sink = Arc::new(Sink::default());
+    let data = ProfileData::DEVICE_QUEUE_EVENTS;
+    let request =
+        ProfileRequest { data, filter: ProfileFilter::default(), counters: Vec::new(), sink: sink.clone() };
+    device.begin_profiling(&request).unwrap();
+    let (queue, done) = (device.queue(1 << 1), semaphore(&device));
+    // Several rounds, so that queries are used again.
+    for round in 0..3 {
+        let points: Vec<_> = (3 * round..3 * round + 4).map(|value| done.at(value)).collect();
+        queue.wait(&points[..1]).signal(&points[1..2]).fill(&from, &[7], 0).unwrap();
+        let target = BufferRef::range(&from, 0, 4);
+        queue.wait(&points[1..2]).signal(&points[2..3]).update(&[1, 2, 3, 4], target, 0).unwrap();
+        queue.wait(&points[2..3]).signal(&points[3..]).copy(&from, &to, 0).unwrap();
+        done.wait(3 * round + 3, Some(Duration::from_secs(60))).unwrap();
+    }
+    device.end_profiling().unwrap();
+    let events = sink.queues.lock().unwrap();
+    let kinds = [QueueOpKind::Fill, QueueOpKind::Update, QueueOpKind::Copy];
+    assert_eq!(events.iter().map(|it| it.operation.kind).collect::<Vec<_>>(), kinds.repeat(3));
+    let ticks: Vec<_> = events.iter().flat_map(|it| [it.start_tick, it.end_tick]).collect();
+    assert!(ticks[0] > 0 && ticks.is_sorted(), "{ticks:?}");
+    let clocks = sink.clocks.lock().unwrap();
+    assert!(clocks[0].device_tick <= ticks[0] && ticks[ticks.len() - 1] <= clocks[1].device_tick);
+    let mut bytes = [0; 64];
+    to.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes[..8], [1, 2, 3, 4, 7, 7, 7, 7]);
+    assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
+}
+
+#[test]
 fn what_a_device_cannot_report_is_refused_by_name() {
     let device = device(VulkanOptions::default());
     let sink = Arc::new(Sink::default());
@@ -587,4 +632,27 @@ fn what_a_device_cannot_report_is_refused_by_name() {
     let error = device.begin_profiling(&request).unwrap_err();
     assert_eq!(error.code(), StatusCode::Unimplemented);
     assert!(error.message().contains("counters"), "{error}");
+}
+
+#[test]
+fn local_sizes_by_id_need_maintenance4() {
+    let module = Module::for_descriptors()
+        .op_text(Op::EntryPoint, &[ExecutionModel::GLCompute as u32, 100], "sized")
+        .op(Op::ExecutionModeId, &[100, ExecutionMode::LocalSizeId as u32, 9, 9, 9])
+        .place(20, 0, 0)
+        .types()
+        .op(Op::Constant, &[3, 9, 1])
+        .op(Op::Variable, &[6, 20, StorageClass::StorageBuffer as u32])
+        .function(100, |body| body.store(300, 20))
+        .bytes();
+    let (device, messages) = validated(Emulation::default(), VulkanOptions::default());
+    prepare(&device, "vulkan-spirv-raw", &module);
+    let emulation = Emulation { has_no_features: true, ..Emulation::default() };
+    let (lacking, more) = validated(emulation, VulkanOptions::default());
+    let error = try_prepare(&lacking, "vulkan-spirv-raw", &module).err().unwrap();
+    assert_eq!(error.code(), StatusCode::Unavailable);
+    assert!(error.message().contains("the device lacks maintenance4"), "{error}");
+    for messages in [messages, more] {
+        assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
+    }
 }

@@ -12,7 +12,7 @@ use super::barriers::Barrier;
 use super::staging::Staging;
 use super::{MemoryRange, RecorderPool};
 use crate::error::failure;
-use crate::executable::{Pipeline, Slots};
+use crate::executable::{Pipeline, Slots, descriptor_range};
 use crate::gpu::Gpu;
 use crate::memory::Block;
 
@@ -37,6 +37,8 @@ pub(crate) struct Recorder {
     marked: usize,
     /// Labels that are not ended.
     open_labels: u32,
+    /// The number of commands since the pool was last reset.
+    recorded: usize,
 }
 
 /// Timestamp queries.
@@ -65,14 +67,20 @@ impl TimestampPool {
                 .map_err(|error| failure("creating a query pool", error))?;
             self.capacity = count;
         }
-        // SAFETY: recording has begun.
-        unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        // Queues for transfers have no command for it: `Gpu::timestamp_mask` is 0 for them if the host does not do it.
+        if gpu.resets_queries() {
+            // SAFETY: the feature is enabled; the commands that used the queries, if any, are complete, and these are submitted once.
+            unsafe { functions.reset_query_pool(self.pool, 0, self.capacity) };
+        } else {
+            // SAFETY: recording has begun, for a queue with graphics or compute.
+            unsafe { functions.cmd_reset_query_pool(commands, self.pool, 0, self.capacity) };
+        }
         Ok(())
     }
 
     fn write(&mut self, gpu: &Gpu, commands: vk::CommandBuffer, stage: vk::PipelineStageFlags) {
         if self.written < self.capacity {
-            // SAFETY: recording has begun; the query was reset by these commands and is written once.
+            // SAFETY: recording has begun; the query was reset by `begin` and is written once.
             unsafe { gpu.functions().cmd_write_timestamp(commands, stage, self.pool, self.written) };
             self.written += 1;
         }
@@ -95,6 +103,29 @@ impl TimestampPool {
 const SETS_PER_POOL: u32 = 64;
 /// The largest update whose bytes are in the command buffer.
 const INLINE_UPDATE: usize = 4096;
+
+/// What a recorder keeps at most from one use to the next: enough for a thousand dispatches.
+const KEPT_DESCRIPTOR_POOLS: usize = 16;
+const KEPT_MARKS: usize = 1024;
+const KEPT_TIMESTAMPS: u32 = 2048;
+const KEPT_OBJECTS: usize = 1024;
+/// Commands above which the memory of the command pool is released, too.
+const KEPT_COMMANDS: usize = 4096;
+
+/// Removes all but the first elements.
+fn drop_above<T>(list: &mut Vec<T>, most: usize) -> Vec<T> {
+    let rest = list.split_off(most.min(list.len()));
+    if !rest.is_empty() {
+        list.shrink_to_fit();
+    }
+    rest
+}
+
+/// Removes all elements, and releases the memory of more than `most`.
+fn clear_above<T>(list: &mut Vec<T>, most: usize) {
+    list.clear();
+    list.shrink_to(most);
+}
 
 /// How often commands are submitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,6 +159,7 @@ impl Recorder {
             marks: Vec::new(),
             marked: 0,
             open_labels: 0,
+            recorded: 0,
         });
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(pool)
@@ -214,23 +246,39 @@ impl Recorder {
             .map_err(|error| failure("recording commands", error))
     }
 
-    /// Forgets the commands, which the device does not execute any more, and what they used.
+    /// Forgets the commands, which the device does not execute any more, and what they used. Keeps what the next are likely to need, not
+    /// what the largest needed.
     pub(crate) fn reset(&mut self) -> Result<()> {
         let functions = self.gpu.functions();
+        let flags = match std::mem::take(&mut self.recorded) > KEPT_COMMANDS {
+            true => vk::CommandPoolResetFlags::RELEASE_RESOURCES,
+            false => vk::CommandPoolResetFlags::empty(),
+        };
         // SAFETY: the caller owns the recorder, and work in flight owns the recorder of its commands: there is none.
         unsafe {
             functions
-                .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
+                .reset_command_pool(self.pool, flags)
                 .map_err(|error| failure("resetting a command pool", error))?;
+            for pool in drop_above(&mut self.descriptors, KEPT_DESCRIPTOR_POOLS) {
+                functions.destroy_descriptor_pool(pool, None);
+            }
+            for event in drop_above(&mut self.marks, KEPT_MARKS) {
+                functions.destroy_event(event, None);
+            }
+            if self.timestamps.capacity > KEPT_TIMESTAMPS {
+                functions.destroy_query_pool(self.timestamps.pool, None);
+                self.timestamps = TimestampPool::default();
+            }
             for pool in &self.descriptors {
                 functions
                     .reset_descriptor_pool(*pool, vk::DescriptorPoolResetFlags::empty())
                     .map_err(|error| failure("resetting a descriptor pool", error))?;
             }
         }
+        self.marked = 0;
         self.staging.clear();
-        self.blocks.clear();
-        self.executables.clear();
+        clear_above(&mut self.blocks, KEPT_OBJECTS);
+        clear_above(&mut self.executables, KEPT_OBJECTS);
         Ok(())
     }
 
@@ -268,6 +316,7 @@ impl Recorder {
 
     /// Orders what was recorded before what is recorded after.
     pub(crate) fn barrier(&mut self, barrier: &Barrier) {
+        self.recorded += 1;
         let memory = [vk::MemoryBarrier::default()
             .src_access_mask(barrier.source_access)
             .dst_access_mask(barrier.target_access)];
@@ -292,6 +341,7 @@ impl Recorder {
         target: &MemoryRange,
         pattern: &[u8],
     ) -> Result<()> {
+        self.recorded += 1;
         let (start, end) = (target.offset(), target.offset() + target.length());
         if start == end {
             return Ok(());
@@ -329,6 +379,7 @@ impl Recorder {
         target: &MemoryRange,
         bytes: &[u8],
     ) -> Result<()> {
+        self.recorded += 1;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -348,6 +399,7 @@ impl Recorder {
 
     /// Copies a range to another of the same length, which it does not overlap.
     pub(crate) fn copy(&mut self, source: &MemoryRange, target: &MemoryRange) -> Result<()> {
+        self.recorded += 1;
         if target.length() == 0 {
             return Ok(());
         }
@@ -386,7 +438,7 @@ impl Recorder {
         }
     }
 
-    /// Begins with at most `count` timestamps.
+    /// Begins with at most `count` timestamps, in commands that are submitted once.
     pub(crate) fn begin_timestamps(&mut self, count: u32) -> Result<()> {
         self.timestamps.begin(&self.gpu, self.commands, count)
     }
@@ -523,12 +575,11 @@ impl Recorder {
         let buffers: smallvec::SmallVec<[vk::DescriptorBufferInfo; 8]> = bindings
             .iter()
             .map(|range| {
-                // Kernels access whole words, and allocations have them; a range of nothing is not allowed.
                 let is_empty = range.length() == 0;
                 vk::DescriptorBufferInfo {
                     buffer: range.allocation().block().buffer(),
                     offset: if is_empty { range.allocation().offset() } else { range.offset() },
-                    range: range.length().max(4).next_multiple_of(4),
+                    range: descriptor_range(range.length()),
                 }
             })
             .collect();
@@ -601,6 +652,7 @@ impl Recorder {
 
     /// Runs workgroups of what is bound. Fails if the device cannot run as many.
     pub(crate) fn dispatch(&mut self, count: [u32; 3]) -> Result<()> {
+        self.recorded += 1;
         let limits = self.gpu.limits().max_compute_work_group_count;
         if count.iter().zip(limits).any(|(count, limit)| *count > limit) && !count.contains(&0) {
             return Err(Error::new(
@@ -618,6 +670,7 @@ impl Recorder {
 
     /// Runs as many workgroups of what is bound as three words in a buffer say then.
     pub(crate) fn dispatch_indirect(&mut self, count: &MemoryRange) -> Result<()> {
+        self.recorded += 1;
         if count.length() < 12 {
             return Err(Error::out_of_range(format!(
                 "a workgroup count has 12 bytes, not {}",
@@ -650,5 +703,59 @@ impl Drop for Recorder {
             self.marks.iter().for_each(|event| functions.destroy_event(*event, None));
             functions.destroy_command_pool(self.pool, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_hal::{CachingMode, ExecutableParams, QUEUE_AFFINITY_ANY};
+
+    use super::*;
+    use crate::DispatchAbis;
+    use crate::executable::VulkanExecutable;
+    use crate::gpu::tests::gpu;
+
+    /// What a recorder keeps, and whether its command pool is large.
+    fn kept(recorder: &Recorder) -> (usize, usize, u32, bool) {
+        let (pools, marks) = (recorder.descriptors.len(), recorder.marks.len());
+        (pools, marks, recorder.timestamps.capacity, recorder.recorded > KEPT_COMMANDS)
+    }
+
+    #[test]
+    fn recorders_do_not_keep_what_only_the_largest_commands_need() {
+        let gpu = gpu();
+        let path = testing::fixtures().join("vulkan/executables/constants.descriptors.vk1");
+        let params = ExecutableParams {
+            label: "",
+            affinity: QUEUE_AFFINITY_ANY,
+            caching_mode: CachingMode::empty(),
+            format: "vulkan-spirv-fb",
+            data: &std::fs::read(path).unwrap(),
+            constants: &[],
+        };
+        let executable = VulkanExecutable::prepare(&gpu, DispatchAbis::All, &params).unwrap();
+        let pipeline = executable.pipeline(0).unwrap();
+        let mut recorder = Recorder::create(&gpu, gpu.families()[0]).unwrap();
+        let mut record = |pools: usize, marks: usize, timestamps: u32, commands: usize| {
+            recorder.begin(Repeats::Never).unwrap();
+            while recorder.descriptors.len() < pools {
+                recorder.create_descriptor_pool(pipeline).unwrap();
+            }
+            recorder.begin_marks(marks).unwrap();
+            recorder.begin_timestamps(timestamps).unwrap();
+            for _ in 0..commands {
+                recorder.dispatch([0; 3]).unwrap();
+            }
+            recorder.end().unwrap();
+            let before = kept(&recorder);
+            recorder.reset().unwrap();
+            (before, kept(&recorder))
+        };
+        // Enough for what is usual is kept.
+        assert_eq!(record(2, 100, 202, 300), ((2, 100, 256, false), (2, 100, 256, false)));
+        let (before, after) = record(100, 5000, 10_002, 10_000);
+        assert_eq!(before, (100, 5000, 16_384, true));
+        assert_eq!(after, (KEPT_DESCRIPTOR_POOLS, KEPT_MARKS, 0, false));
+        assert_eq!(record(2, 100, 202, 300).1, (KEPT_DESCRIPTOR_POOLS, KEPT_MARKS, 256, false));
     }
 }

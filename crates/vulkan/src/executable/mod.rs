@@ -5,5 +5,5 @@ mod pipeline;
 mod prepared;
 mod support;
 
-pub(crate) use pipeline::{Pipeline, Slots};
+pub(crate) use pipeline::{Pipeline, Slots, descriptor_range};
 pub(crate) use prepared::{VulkanExecutable, is_supported};

@@ -110,6 +110,12 @@ impl Pipeline {
     }
 }
 
+/// The bytes of a descriptor for `length` bytes: kernels access whole words, which allocations have, and a range of nothing is not
+/// allowed.
+pub(crate) fn descriptor_range(length: u64) -> u64 {
+    length.max(4).next_multiple_of(4)
+}
+
 impl Slot {
     /// Fails if a descriptor cannot have `length` bytes from `offset` of a buffer on.
     pub(crate) fn check(&self, offset: u64, length: u64) -> Result<()> {
@@ -119,7 +125,7 @@ impl Slot {
                 self.binding, self.set, self.alignment
             )));
         }
-        if length > self.largest_range {
+        if descriptor_range(length) > self.largest_range {
             return Err(Error::out_of_range(format!(
                 "binding {} of set {} has {length} bytes; descriptors of the device have at most {}",
                 self.binding, self.set, self.largest_range
@@ -156,5 +162,33 @@ impl Addresses {
             )));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_have_whole_words_within_the_limit() {
+        let slot = |largest_range| Slot {
+            set: 0,
+            binding: 0,
+            element: 0,
+            kind: vk::DescriptorType::STORAGE_BUFFER,
+            alignment: 16,
+            largest_range,
+        };
+        // Of GPUs with 32-bit ranges, where it is not a multiple of a word.
+        let limit = u64::from(u32::MAX);
+        slot(limit).check(0, limit - 3).unwrap();
+        for length in limit - 2..limit + 2 {
+            let error = slot(limit).check(0, length).unwrap_err();
+            assert_eq!(error.code(), rehal_base::StatusCode::OutOfRange, "{length}");
+        }
+        slot(1 << 27).check(0, (1 << 27) - 1).unwrap();
+        assert!(slot(1 << 27).check(16, (1 << 27) + 1).is_err());
+        assert!(slot(limit).check(8, 4).is_err());
+        assert_eq!([0, 1, 4, 5].map(descriptor_range), [4, 4, 4, 8]);
     }
 }

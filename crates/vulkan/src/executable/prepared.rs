@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub(crate) struct VulkanExecutable {
     parts: Parts,
 }
 
-/// The objects of Vulkan; dropping them destroys them.
+/// The objects of Vulkan; dropping them destroys them. Modules and set layouts are those that pipelines use, by ordinal.
 struct Parts {
     gpu: Arc<Gpu>,
-    modules: Vec<vk::ShaderModule>,
-    set_layouts: Vec<vk::DescriptorSetLayout>,
+    modules: BTreeMap<usize, vk::ShaderModule>,
+    set_layouts: BTreeMap<usize, vk::DescriptorSetLayout>,
     layouts: Vec<vk::PipelineLayout>,
     pipelines: Vec<vk::Pipeline>,
 }
@@ -66,17 +66,24 @@ impl VulkanExecutable {
         image.check_device(&**gpu)?;
         image.check_constants(params.constants)?;
         image.check_structure()?;
-        check_limits(gpu, &image, params.constants)?;
+        Self::of_image(gpu, &image, params.label, params.constants)
+    }
+
+    /// Prepares an executable whose shaders the device supports.
+    fn of_image(gpu: &Arc<Gpu>, image: &Image, label: &str, constants: &[u32]) -> Result<Self> {
+        check_limits(gpu, image, constants)?;
         let mut parts = Parts::new(gpu);
-        let is_pushed = pushes_descriptors(gpu, &image);
-        parts.create_modules(&image)?;
-        parts.create_set_layouts(&image, is_pushed)?;
-        let layouts = parts.create_layouts(&image, is_pushed)?;
+        // Files may have more, which no limit was checked for, and which drivers do not check.
+        let used: BTreeSet<_> = image.pipelines.iter().map(|pipeline| pipeline.layout).collect();
+        let is_pushed = pushes_descriptors(gpu, image, &used);
+        parts.create_modules(image)?;
+        parts.create_set_layouts(image, &used, is_pushed)?;
+        let layouts = parts.create_layouts(image, &used, is_pushed)?;
         let mut pipelines = Vec::new();
         for pipeline in &image.pipelines {
             let place = || format!("function '{}'", pipeline.entry_point);
-            let _note = CrashNote::new(&compiling(gpu, params.label, &pipeline.entry_point), AFTER_A_CRASH);
-            let made = parts.create_pipeline(&image, pipeline, &layouts[pipeline.layout], params.constants);
+            let _note = CrashNote::new(&compiling(gpu, label, &pipeline.entry_point), AFTER_A_CRASH);
+            let made = parts.create_pipeline(image, pipeline, &layouts[&pipeline.layout], constants);
             pipelines.push(made.context(place)?);
         }
         parts.destroy_modules();
@@ -146,9 +153,19 @@ fn check_layout(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: usize)
             limits.max_per_stage_descriptor_storage_buffers,
         ),
         (
+            DescriptorKind::StorageBuffer,
+            "maxDescriptorSetStorageBuffers",
+            limits.max_descriptor_set_storage_buffers,
+        ),
+        (
             DescriptorKind::UniformBuffer,
             "maxPerStageDescriptorUniformBuffers",
             limits.max_per_stage_descriptor_uniform_buffers,
+        ),
+        (
+            DescriptorKind::UniformBuffer,
+            "maxDescriptorSetUniformBuffers",
+            limits.max_descriptor_set_uniform_buffers,
         ),
     ];
     for (kind, limit, most) in kinds {
@@ -156,6 +173,10 @@ fn check_layout(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: usize)
             let found = format!("{} descriptors of kind {kind:?}", count(kind));
             exceeds(limit, &most, found)?;
         }
+    }
+    let total = count(DescriptorKind::StorageBuffer) + count(DescriptorKind::UniformBuffer);
+    if total > limits.max_per_stage_resources.into() {
+        exceeds("maxPerStageResources", &limits.max_per_stage_resources, format!("{total} descriptors"))?;
     }
     Ok(())
 }
@@ -171,6 +192,10 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
         }
         let Some(entry) = image.entry_point(pipeline) else { continue };
         let size = entry.workgroup_size.value(constants);
+        if let Some(id) = entry.workgroup_size.zeroed_by(constants) {
+            let message = format!("specialization constant {id}, a workgroup size, is 0");
+            return Err(Error::invalid_argument(message)).context(place);
+        }
         let most = limits.max_compute_work_group_size;
         if size.iter().zip(most).any(|(size, most)| *size > most) {
             exceeds("maxComputeWorkGroupSize", &most, format!("workgroups of {size:?}")).context(place)?;
@@ -202,10 +227,10 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
 }
 
 /// Whether the descriptors of all pipelines are pushed: each has one set with descriptors at most, and not too many.
-fn pushes_descriptors(gpu: &Gpu, image: &Image) -> bool {
+fn pushes_descriptors(gpu: &Gpu, image: &Image, used: &BTreeSet<usize>) -> bool {
     gpu.push_descriptors().is_some()
-        && image.pipeline_layouts.iter().all(|layout| {
-            let counts = layout
+        && used.iter().all(|layout| {
+            let counts = image.pipeline_layouts[*layout]
                 .sets
                 .iter()
                 .map(|set| image.set_layouts[*set].descriptor_count())
@@ -253,18 +278,23 @@ impl Parts {
     }
 
     fn create_modules(&mut self, image: &Image) -> Result<()> {
-        for shader in &image.shaders {
-            let info = vk::ShaderModuleCreateInfo::default().code(shader.words());
-            // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has checked.
+        let used: BTreeSet<_> = image.pipelines.iter().map(|pipeline| pipeline.shader).collect();
+        for ordinal in used {
+            let info = vk::ShaderModuleCreateInfo::default().code(image.shaders[ordinal].words());
+            // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has checked. The device
+            // has its features: those of shaders of pipelines were checked.
             let module = unsafe { self.gpu.functions().create_shader_module(&info, None) }
                 .map_err(|error| failure("creating a shader module", error))?;
-            self.modules.push(module);
+            self.modules.insert(ordinal, module);
         }
         Ok(())
     }
 
-    fn create_set_layouts(&mut self, image: &Image, is_pushed: bool) -> Result<()> {
-        for layout in &image.set_layouts {
+    /// Creates the set layouts of the pipeline layouts `used`.
+    fn create_set_layouts(&mut self, image: &Image, used: &BTreeSet<usize>, is_pushed: bool) -> Result<()> {
+        let used: BTreeSet<_> = used.iter().flat_map(|it| &image.pipeline_layouts[*it].sets).collect();
+        for ordinal in used {
+            let layout = &image.set_layouts[*ordinal];
             let bindings: Vec<_> = layout
                 .bindings
                 .iter()
@@ -281,17 +311,32 @@ impl Parts {
                 false => vk::DescriptorSetLayoutCreateFlags::empty(),
             };
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings).flags(flags);
+            let functions = self.gpu.functions();
+            let mut support = vk::DescriptorSetLayoutSupport::default();
             // SAFETY: the bindings live until the call returns; the flag's extension is enabled if it is used.
-            let layout = unsafe { self.gpu.functions().create_descriptor_set_layout(&info, None) }
+            unsafe { functions.get_descriptor_set_layout_support(&info, &mut support) };
+            if support.supported == vk::FALSE {
+                let found = format!("a set of {} descriptors", layout.descriptor_count());
+                exceeds("maxPerSetDescriptors", &self.gpu.physical().max_per_set_descriptors, found)?;
+            }
+            // SAFETY: as above. The reader has limited the numbers of bindings, and `check_limits` the descriptors.
+            let layout = unsafe { functions.create_descriptor_set_layout(&info, None) }
                 .map_err(|error| failure("creating a descriptor set layout", error))?;
-            self.set_layouts.push(layout);
+            self.set_layouts.insert(*ordinal, layout);
         }
         Ok(())
     }
 
-    fn create_layouts(&mut self, image: &Image, is_pushed: bool) -> Result<Vec<Arc<Layout>>> {
-        let create = |layout: &format::PipelineLayout| {
-            let sets: Vec<_> = layout.sets.iter().map(|set| self.set_layouts[*set]).collect();
+    /// Creates the pipeline layouts `used`; returns them by ordinal.
+    fn create_layouts(
+        &mut self,
+        image: &Image,
+        used: &BTreeSet<usize>,
+        is_pushed: bool,
+    ) -> Result<BTreeMap<usize, Arc<Layout>>> {
+        let create = |ordinal: &usize| {
+            let layout = &image.pipeline_layouts[*ordinal];
+            let sets: Vec<_> = layout.sets.iter().map(|set| self.set_layouts[set]).collect();
             // One range has all: stages must not have several.
             let bytes = u32::try_from(layout.push_constant_bytes()).unwrap_or(u32::MAX);
             let ranges =
@@ -299,19 +344,20 @@ impl Parts {
             let ranges = if bytes == 0 { &ranges[..0] } else { &ranges[..] };
             let info =
                 vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(ranges);
-            // SAFETY: the lists live until the call returns; `check_limits` has checked the range.
+            // SAFETY: the lists live until the call returns; `check_limits` has checked them, since pipelines use the layout.
             let handle = unsafe { self.gpu.functions().create_pipeline_layout(&info, None) }
                 .map_err(|error| failure("creating a pipeline layout", error))?;
             self.layouts.push(handle);
             let pushed = layout.sets.iter().position(|set| image.set_layouts[*set].descriptor_count() != 0);
-            Ok(Arc::new(Layout {
+            let layout = Layout {
                 handle,
                 set_layouts: sets,
                 pushed_set: pushed.filter(|_| is_pushed).map(|set| set as u32),
                 slots: slots(self.gpu.limits(), image, layout),
-            }))
+            };
+            Ok((*ordinal, Arc::new(layout)))
         };
-        image.pipeline_layouts.iter().map(create).collect()
+        used.iter().map(create).collect()
     }
 
     fn create_pipeline(
@@ -332,7 +378,7 @@ impl Parts {
             .required_subgroup_size(pipeline.subgroup_size.unwrap_or(0));
         let mut stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
-            .module(self.modules[pipeline.shader])
+            .module(self.modules[&pipeline.shader])
             .name(&name);
         if !constants.is_empty() {
             stage = stage.specialization_info(&specialization);
@@ -370,7 +416,7 @@ impl Parts {
 
     /// Shader modules are only needed to create pipelines.
     fn destroy_modules(&mut self) {
-        for module in self.modules.drain(..) {
+        for module in std::mem::take(&mut self.modules).into_values() {
             // SAFETY: it was created by this device and is destroyed once.
             unsafe { self.gpu.functions().destroy_shader_module(module, None) };
         }
@@ -392,7 +438,7 @@ impl Drop for Parts {
             for layout in &self.layouts {
                 functions.destroy_pipeline_layout(*layout, None);
             }
-            for layout in &self.set_layouts {
+            for layout in self.set_layouts.values() {
                 functions.destroy_descriptor_set_layout(*layout, None);
             }
         }
@@ -400,40 +446,4 @@ impl Drop for Parts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gpu::tests::gpu;
-
-    /// A module whose entry point `e` has workgroups of this many invocations.
-    fn module(invocations: u32) -> Vec<u8> {
-        let op = |opcode: u32, operands: &[u32]| {
-            [&[((operands.len() as u32 + 1) << 16) | opcode], operands].concat()
-        };
-        let words = [
-            vec![0x0723_0203, 0x0001_0300, 0, 2, 0],
-            op(17, &[1]),
-            op(14, &[0, 1]),
-            op(15, &[5, 1, u32::from(b'e')]),
-            op(16, &[1, 17, invocations, 1, 1]),
-        ];
-        words.concat().iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    #[test]
-    fn workgroups_have_as_many_subgroups_as_the_device_allows() {
-        let gpu = gpu();
-        let (invocations, most) =
-            (gpu.limits().max_compute_work_group_invocations, gpu.physical().subgroup.max_per_workgroup);
-        let mut image = Image::read("vulkan-spirv-raw", &module(invocations)).unwrap();
-        check_limits(&gpu, &image, &[]).unwrap();
-        image.pipelines[0].subgroup_size = Some(invocations.div_ceil(most));
-        check_limits(&gpu, &image, &[]).unwrap();
-        let too_small = invocations.div_ceil(most) - 1;
-        if too_small != 0 {
-            image.pipelines[0].subgroup_size = Some(too_small);
-            let error = check_limits(&gpu, &image, &[]).unwrap_err();
-            assert_eq!(error.code(), StatusCode::Unavailable);
-            assert!(error.message().contains("maxComputeWorkgroupSubgroups"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ impl ShaderSupport for Gpu {
             || supports_subgroups(self, feature)
             || match feature {
                 Feature::ShaderIntegerDotProduct => features.integer_dot_product,
+                Feature::Maintenance4 => features.maintenance4,
                 Feature::CooperativeMatrix => features.cooperative_matrix,
                 Feature::ShaderBFloat16Type => features.bfloat16.types,
                 Feature::ShaderBFloat16DotProduct => features.bfloat16.dot_product,

@@ -329,7 +329,12 @@ impl Parts {
     }
 
     fn create(gpu: &Arc<Gpu>, source: Source, length: u64) -> Result<Self> {
-        if length > gpu.largest_block() && matches!(source, Source::New(_)) {
+        // The limit of allocations is for new ones.
+        let most = match source {
+            Source::New(_) => gpu.largest_block(),
+            Source::Imported(..) => gpu.physical().max_buffer_bytes,
+        };
+        if length > most {
             return Err(super::exceeds_largest(gpu, length));
         }
         let mut parts = Self::none(gpu, length);

@@ -20,6 +20,9 @@ pub(super) enum Call {
 pub(super) struct Faults {
     #[cfg(test)]
     injected: Mutex<Vec<(Call, vk::Result)>>,
+    /// What `vkGetSemaphoreCounterValue` returns from now on.
+    #[cfg(test)]
+    counter: Mutex<Option<u64>>,
 }
 
 impl Faults {
@@ -43,5 +46,23 @@ impl Faults {
     #[cfg(test)]
     pub(super) fn inject(&self, call: Call, error: vk::Result) {
         self.injected.lock().push((call, error));
+    }
+
+    /// The value of a semaphore for which Vulkan returned `value`.
+    #[cfg(not(test))]
+    pub(super) fn counter(&self, value: u64) -> u64 {
+        value
+    }
+
+    /// The value of a semaphore for which Vulkan returned `value`.
+    #[cfg(test)]
+    pub(super) fn counter(&self, value: u64) -> u64 {
+        self.counter.lock().unwrap_or(value)
+    }
+
+    /// Makes all semaphores have this value from now on.
+    #[cfg(test)]
+    pub(super) fn inject_counter(&self, value: u64) {
+        *self.counter.lock() = Some(value);
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use rehal_base::{Error, Result};
+use smallvec::SmallVec;
 
 use super::faults::Call;
 use super::tracks::Batch;
@@ -76,6 +77,10 @@ impl Core {
         // At most one other lane: its flush leaves nothing of it unsubmitted.
         while let Some(other) = state.tracks.unsubmitted(lane, after) {
             self.flush_lane(state, other)?;
+            // Unless the device was lost before: what was rejected then stays unsubmitted.
+            if let Some(loss) = self.gpu.loss() {
+                return Err(loss.clone());
+            }
         }
         let barrier = self.lanes[lane].barrier.commands();
         Ok(state.tracks.add(lane, commands, barrier, after, &self.completed()))
@@ -95,11 +100,27 @@ impl Core {
                 .submit(handles, &batch)
                 .map_err(|error| self.gpu.lose(self.lost_by("submitting to a queue", error)).clone()),
         };
-        match &submitted {
-            Ok(()) => state.tracks.submit(lane, Instant::now()),
-            Err(_) => state.tracks.reject(lane),
+        match submitted {
+            Ok(()) => {
+                state.tracks.submit(lane, Instant::now());
+                self.wake_for(state, lane)
+            }
+            Err(error) => {
+                state.tracks.reject(lane);
+                Err(error)
+            }
         }
-        submitted
+    }
+
+    /// Wakes the thread of [`super::Progress`] if it waits for other lanes only: their work may take longer.
+    fn wake_for(&self, state: &mut State, lane: usize) -> Result<()> {
+        let (Some(waker), Some(watched)) = (&self.waker, &mut state.watched) else { return Ok(()) };
+        if watched.on(lane) != 0 {
+            return Ok(());
+        }
+        // Once for each wait.
+        *watched = watched.joined(&state.tracks.next());
+        waker.wake().map_err(|error| self.gpu.lose(self.lost_by("waking a thread", error)).clone())
     }
 
     fn submit(&self, handles: &Lane, batch: &Batch<'_>) -> Result<(), vk::Result> {
@@ -148,13 +169,31 @@ impl Core {
         Blocker { core: self.clone(), semaphore }
     }
 
-    /// Reads the progress of all lanes.
+    /// As [`Core::block_queue`], but of one lane whichever queue it has: work is in flight that only the host completes.
+    #[cfg(test)]
+    pub(super) fn block_lane(self: &Arc<Self>, lane: usize) -> LaneBlocker {
+        let (mut state, none) = (self.state.lock(), vk::CommandBuffer::null());
+        let position = state.tracks.add(lane, none, none, &Frontier::default(), &self.completed());
+        state.tracks.submit(lane, Instant::now());
+        LaneBlocker { core: self.clone(), lane, position }
+    }
+
+    /// Reads the progress of all lanes. Fails with `ERROR_DEVICE_LOST` also if it is beyond what was submitted, as drivers may report
+    /// for a device that is gone.
     pub(super) fn poll(&self) -> Result<(), vk::Result> {
         self.faults.check(Call::Poll)?;
         let _turn = self.gpu.physical().instance.is_validated().then(|| self.turnstile.lock());
         for (lane, it) in self.lanes.iter().enumerate() {
             // SAFETY: the semaphore lives as long as the lane.
             let position = unsafe { self.gpu.functions().get_semaphore_counter_value(it.progress) }?;
+            let position = self.faults.counter(position);
+            if position <= self.completed[lane].load(Ordering::Acquire) {
+                continue;
+            }
+            // The lock is held from before work is submitted until its position is noted.
+            if position > self.state.lock().tracks.submitted().on(lane) {
+                return Err(vk::Result::ERROR_DEVICE_LOST);
+            }
             self.completed[lane].fetch_max(position, Ordering::AcqRel);
         }
         Ok(())
@@ -173,7 +212,7 @@ impl Core {
         // A watchdog fails work that does not end; a thread that waits for it has to notice.
         let longest = if self.timeout.is_some() { WATCH } else { Duration::MAX };
         let slice = timeout.unwrap_or(Duration::MAX).min(longest);
-        let waited = self.wait_on_device(work, slice, vk::SemaphoreWaitFlags::empty());
+        let waited = self.wait_for_all(work, slice);
         match waited {
             Ok(()) => true,
             Err(vk::Result::TIMEOUT) => self.gpu.loss().is_some(),
@@ -192,7 +231,7 @@ impl Core {
         let start = Instant::now();
         let mut failures = 0;
         while !self.gpu.is_stuck() && !self.is_gone.load(Ordering::Acquire) {
-            match self.wait_on_device(&submitted, WATCH, vk::SemaphoreWaitFlags::empty()) {
+            match self.wait_for_all(&submitted, WATCH) {
                 Ok(()) => {
                     // What is complete now has not failed.
                     let _ = self.poll();
@@ -239,9 +278,11 @@ impl Core {
     fn wait_by_polling(
         &self,
         work: &Frontier,
+        wakes: Option<u64>,
         timeout: Duration,
         flags: vk::SemaphoreWaitFlags,
     ) -> Result<(), vk::Result> {
+        let is_woken = || self.waker.as_ref().zip(wakes).is_some_and(|(waker, wakes)| waker.value() >= wakes);
         let start = Instant::now();
         loop {
             self.poll()?;
@@ -249,7 +290,7 @@ impl Core {
             let is_reached = |lane: usize| work.on(lane) <= completed.on(lane);
             let mut lanes = (0..self.lanes.len()).filter(|lane| work.on(*lane) != 0);
             let is_complete = match flags.contains(vk::SemaphoreWaitFlags::ANY) {
-                true => lanes.any(is_reached),
+                true => lanes.any(is_reached) || is_woken(),
                 false => lanes.all(is_reached),
             };
             if is_complete {
@@ -262,36 +303,54 @@ impl Core {
         }
     }
 
-    /// Waits for all, or any, of the positions of a frontier.
-    pub(super) fn wait_on_device(
+    /// Waits for all positions of a frontier.
+    fn wait_for_all(&self, work: &Frontier, timeout: Duration) -> Result<(), vk::Result> {
+        self.wait_on_device(work, None, timeout, vk::SemaphoreWaitFlags::empty())
+    }
+
+    /// Waits for any of the positions of a frontier, or until the waker has this value.
+    pub(super) fn wait_for_any(
         &self,
         work: &Frontier,
+        wakes: Option<u64>,
+        timeout: Duration,
+    ) -> Result<(), vk::Result> {
+        self.wait_on_device(work, wakes, timeout, vk::SemaphoreWaitFlags::ANY)
+    }
+
+    fn wait_on_device(
+        &self,
+        work: &Frontier,
+        wakes: Option<u64>,
         timeout: Duration,
         flags: vk::SemaphoreWaitFlags,
     ) -> Result<(), vk::Result> {
-        let mut semaphores = [vk::Semaphore::null(); LANES];
-        let mut values = [0; LANES];
-        let mut count = 0;
+        let (mut semaphores, mut values) = (Semaphores::new(), Values::new());
         for (lane, it) in self.lanes.iter().enumerate().filter(|(lane, _)| work.on(*lane) != 0) {
-            (semaphores[count], values[count]) = (it.progress, work.on(lane));
-            count += 1;
+            semaphores.push(it.progress);
+            values.push(work.on(lane));
         }
-        if count == 0 {
+        if semaphores.is_empty() {
             return Ok(());
         }
-        let info = vk::SemaphoreWaitInfo::default()
-            .flags(flags)
-            .semaphores(&semaphores[..count])
-            .values(&values[..count]);
+        if let (Some(waker), Some(wakes)) = (&self.waker, wakes) {
+            semaphores.push(waker.semaphore());
+            values.push(wakes);
+        }
         self.faults.check(Call::Wait)?;
         if self.gpu.physical().instance.is_validated() {
-            return self.wait_by_polling(work, timeout, flags);
+            return self.wait_by_polling(work, wakes, timeout, flags);
         }
+        let info = vk::SemaphoreWaitInfo::default().flags(flags).semaphores(&semaphores).values(&values);
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: the semaphores live as long as the lanes.
+        // SAFETY: the semaphores live as long as the lanes and the waker, which `self` owns.
         unsafe { self.gpu.functions().wait_semaphores(&info, timeout) }
     }
 }
+
+/// What is waited for: the progress of each lane, and the waker.
+type Semaphores = SmallVec<[vk::Semaphore; LANES + 1]>;
+type Values = SmallVec<[u64; LANES + 1]>;
 
 /// Holds up the first lane until it is dropped.
 #[cfg(test)]
@@ -314,5 +373,23 @@ impl Drop for Blocker {
             functions.queue_wait_idle(self.core.lanes[0].queue).unwrap();
             functions.destroy_semaphore(self.semaphore, None);
         }
+    }
+}
+
+/// Holds up a lane, to which nothing else is submitted meanwhile, until it is dropped.
+#[cfg(test)]
+pub(super) struct LaneBlocker {
+    core: Arc<Core>,
+    lane: usize,
+    pub(super) position: u64,
+}
+
+#[cfg(test)]
+impl Drop for LaneBlocker {
+    fn drop(&mut self) {
+        let progress = self.core.lanes[self.lane].progress;
+        let info = vk::SemaphoreSignalInfo::default().semaphore(progress).value(self.position);
+        // SAFETY: nothing else is in flight that signals the semaphore.
+        unsafe { self.core.gpu.functions().signal_semaphore(&info) }.unwrap();
     }
 }

@@ -16,10 +16,12 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod tracks;
+mod waker;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ use faults::Faults;
 use lane::Lane;
 use settle::Settling;
 use tracks::Tracks;
+use waker::Waker;
 
 /// The work of a device: what is issued, in flight and complete.
 pub(crate) struct Core {
@@ -49,6 +52,8 @@ pub(crate) struct Core {
     pool: Pool,
     counters: Arc<MemoryCounters>,
     lanes: Vec<Lane>,
+    /// Wakes the thread of [`Progress`] while it waits for the device, if there are several lanes.
+    waker: Option<Waker>,
     state: Mutex<State>,
     /// Wakes the thread of [`Progress`].
     work: Condvar,
@@ -85,6 +90,8 @@ struct State {
     is_demanded: bool,
     /// Whether the thread of [`Progress`] waits for work.
     is_asleep: bool,
+    /// What it waits for on the device: nothing of the lanes that had nothing in flight when it began.
+    watched: Option<Frontier>,
     is_closed: bool,
 }
 
@@ -147,8 +154,8 @@ pub(crate) struct Uses {
     pub(crate) blocks: Vec<Arc<Block>>,
     /// What the recorder times for a profile.
     pub(crate) timestamps: Option<SubmissionTimestamps>,
-    /// Receives the recorder's timestamp.
-    pub(crate) sampled: Option<Arc<AtomicU64>>,
+    /// Receives the recorder's first timestamp, or why there is none.
+    pub(crate) sampled: Option<SyncSender<Result<u64>>>,
 }
 
 /// Commands to issue.
@@ -194,13 +201,16 @@ impl Core {
     /// The queues of a device.
     pub(crate) fn create(gpu: &Arc<Gpu>, timeout: Option<Duration>) -> Result<Arc<Self>> {
         let memory = Memory::new(gpu)?;
-        let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
+        let lanes: Vec<_> =
+            gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
+        let waker = (lanes.len() > 1).then(|| Waker::create(gpu)).transpose()?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),
             recorders: RecorderPool::create(&memory)?,
             pool: Pool::default(),
             counters: Arc::default(),
             lanes,
+            waker,
             state: Mutex::default(),
             work: Condvar::new(),
             closed: Condvar::new(),

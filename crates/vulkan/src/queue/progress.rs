@@ -98,14 +98,20 @@ impl Core {
         }
     }
 
-    /// Waits for the next work to complete, and settles it.
+    /// Waits for the next work to complete, and settles it. Returns also when a lane without work gets some: that is watched, too.
     fn advance(&self) {
         if self.flush().is_err() {
             return;
         }
-        let next = self.state.lock().tracks.next();
         let slice = if self.timeout.is_some() { WATCH } else { Duration::MAX };
-        match self.wait_on_device(&next, slice, vk::SemaphoreWaitFlags::ANY) {
+        let mut state = self.state.lock();
+        let next = state.tracks.next();
+        state.watched = Some(next);
+        let wakes = self.waker.as_ref().map(|waker| waker.value() + 1);
+        drop(state);
+        let waited = self.wait_for_any(&next, wakes, slice);
+        self.state.lock().watched = None;
+        match waited {
             Ok(()) => self.settle(),
             Err(vk::Result::TIMEOUT) => {}
             Err(error) => self.lose(self.lost_by("waiting for a queue", error)),

@@ -1,10 +1,9 @@
 use std::collections::VecDeque;
 use std::iter::from_fn;
-use std::sync::atomic::Ordering;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{defer_callbacks, for_each_unwinding};
 
 use super::{Core, Entry, Uses};
@@ -16,7 +15,7 @@ use super::{Core, Entry, Uses};
 #[derive(Default)]
 pub(super) struct Settling {
     ready: VecDeque<(Entry, Result<()>)>,
-    owner: Option<ThreadId>,
+    pub(super) owner: Option<ThreadId>,
 }
 
 impl Core {
@@ -98,7 +97,12 @@ impl Core {
     }
 
     fn finish(&self, entry: Entry, outcome: &Result<()>) {
-        let Entry { kept, uses, .. } = entry;
+        let Entry { kept, mut uses, .. } = entry;
+        if let Some(sampled) = uses.sampled.take() {
+            let tick = outcome.clone().and_then(|()| first_timestamp(&uses));
+            // No thread waits for it any more if that fails.
+            let _ = sampled.send(tick);
+        }
         if self.gpu.is_stuck() {
             // The device may use them forever.
             std::mem::forget(uses);
@@ -106,13 +110,10 @@ impl Core {
             std::mem::forget(kept);
             return;
         }
-        if let (Some(recorder), Ok(())) = (&uses.recorder, outcome) {
-            if let (Some(timestamps), Some(profile)) = (&uses.timestamps, kept.profile()) {
-                timestamps.report(profile, recorder, &self.ticks);
-            }
-            if let (Some(sampled), Ok(ticks)) = (&uses.sampled, recorder.read_timestamps()) {
-                sampled.store(ticks.first().copied().unwrap_or(0), Ordering::Release);
-            }
+        if let (Some(recorder), Ok(())) = (&uses.recorder, outcome)
+            && let (Some(timestamps), Some(profile)) = (&uses.timestamps, kept.profile())
+        {
+            timestamps.report(profile, recorder, &self.ticks);
         }
         // What was used is free before those that wait for the signals ask for more.
         self.recorders.recycle(uses);
@@ -122,6 +123,13 @@ impl Core {
 
     /// The error of work that takes too long; `what` names it.
     pub(super) fn hang(&self, what: &str) -> Error {
-        Error::new(rehal_base::StatusCode::DeadlineExceeded, format!("the device makes no progress: {what}"))
+        Error::new(StatusCode::DeadlineExceeded, format!("the device makes no progress: {what}"))
     }
+}
+
+/// The first timestamp of work that is complete.
+fn first_timestamp(uses: &Uses) -> Result<u64> {
+    let ticks = uses.recorder.as_ref().map_or_else(|| Ok(Vec::new()), |it| it.read_timestamps())?;
+    let tick = ticks.first().copied();
+    tick.ok_or_else(|| Error::new(StatusCode::Internal, "the device has not written a timestamp"))
 }

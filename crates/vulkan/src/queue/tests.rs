@@ -1,8 +1,5 @@
 //! Faults that software drivers do not have by themselves, and a device that is gone.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../tests/formats/assembler.rs"]
-mod assembler;
 #[path = "../../tests/formats/spinning.rs"]
 mod spinning;
 
@@ -14,14 +11,17 @@ use ash::vk;
 use rehal_base::{Error, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
-    Timeline, WorkgroupCount,
+    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,
+    SemaphoreFlags, Timeline, WorkgroupCount,
 };
 
 use super::faults::Call;
 use super::{Core, Frontier, OUTSTANDING_LIMIT, Origin, SPARE_BYTES};
 use crate::device::core_of;
-use crate::{VulkanDriver, VulkanOptions};
+use crate::emulation::Emulation;
+use crate::issue::TRANSFER_QUEUE;
+use crate::profile::sample_clock;
+use crate::{VulkanDriver, VulkanDriverOptions, VulkanOptions};
 
 const OUT_OF_MEMORY: vk::Result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
@@ -36,7 +36,17 @@ struct Fixture {
 
 impl Fixture {
     fn new(options: VulkanOptions) -> Self {
-        let driver = Driver::new(VulkanDriver::default());
+        Self::emulating(Emulation::default(), options)
+    }
+
+    /// A device with a second lane.
+    fn with_transfer_lane() -> Self {
+        let emulation = Emulation { has_transfer_family: true, ..Emulation::default() };
+        Self::emulating(emulation, VulkanOptions::default())
+    }
+
+    fn emulating(emulation: Emulation, options: VulkanOptions) -> Self {
+        let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
         let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
         let params = ExecutableParams {
             label: "",
@@ -80,7 +90,11 @@ impl Fixture {
     }
 
     fn fill(&self, signal: &Semaphore) -> Result<(), Error> {
-        self.device.queue(QUEUE_AFFINITY_ANY).signal(&[signal.at(1)]).fill(&self.buffer, &[1], 0)
+        self.fill_on(QUEUE_AFFINITY_ANY, signal)
+    }
+
+    fn fill_on(&self, affinity: QueueAffinity, signal: &Semaphore) -> Result<(), Error> {
+        self.device.queue(affinity).signal(&[signal.at(1)]).fill(&self.buffer, &[1], 0)
     }
 }
 
@@ -110,6 +124,22 @@ fn a_failed_submission_waits_for_what_executes() {
 }
 
 #[test]
+fn a_failed_transfer_waits_for_what_executes_on_the_other_lane() {
+    let fixture = Fixture::with_transfer_lane();
+    let (first, copied, second) = (fixture.semaphore(), fixture.semaphore(), fixture.semaphore());
+    fixture.fill_on(TRANSFER_QUEUE, &copied).unwrap();
+    copied.wait(1, LONG).unwrap();
+    assert_eq!(fixture.core.completed().on(1), 1, "it executes on the second lane");
+    fixture.spin(&[&first]);
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    assert_lost_by_memory(&fixture.fill_on(TRANSFER_QUEUE, &second).unwrap_err());
+    assert_eq!((fixture.core.completed().on(0), fixture.core.completed().on(1)), (2, 1));
+    for semaphore in [&first, &copied, &second] {
+        assert_lost_by_memory(&semaphore.wait(2, LONG).unwrap_err());
+    }
+}
+
+#[test]
 fn a_thread_that_waits_for_collected_work_gets_its_failure() {
     let fixture = Fixture::new(VulkanOptions::default());
     let semaphores = [(); 3].map(|()| fixture.semaphore());
@@ -119,6 +149,41 @@ fn a_thread_that_waits_for_collected_work_gets_its_failure() {
     assert_lost_by_memory(&semaphores[2].wait(1, LONG).unwrap_err());
     assert_eq!(fixture.core.completed(), Frontier::at(0, 3));
     assert!(fixture.core.wait(&Frontier::at(0, 4), None), "what is never submitted is not waited for");
+}
+
+/// A thread may have passed the check for a lost device before the other lane failed.
+#[test]
+fn work_that_needs_what_another_lane_has_rejected_fails() {
+    let fixture = Fixture::with_transfer_lane();
+    let (blocker, core) = (fixture.core.block_queue(), fixture.core.clone());
+    let releaser = thread::spawn(move || {
+        while core.gpu().loss().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(blocker);
+    });
+    let semaphores = [(); 3].map(|()| fixture.semaphore());
+    fixture.fill_on(TRANSFER_QUEUE, &semaphores[0]).unwrap();
+    fixture.fill_on(TRANSFER_QUEUE, &semaphores[1]).unwrap();
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    // It is collected. The device's own thread may submit it first.
+    let _ = fixture.fill_on(TRANSFER_QUEUE, &semaphores[2]);
+    let _ = fixture.core.flush();
+    releaser.join().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let core = fixture.core.clone();
+    thread::spawn(move || {
+        let mut state = core.state.lock();
+        let added = core.add(&mut state, &Frontier::at(1, 3), 0, vk::CommandBuffer::null());
+        drop(state);
+        sender.send(added).unwrap();
+    });
+    let Ok(added) = receiver.recv_timeout(Duration::from_secs(20)) else {
+        // Releasing the device needs the lock that the thread holds.
+        std::mem::forget(fixture);
+        panic!("the thread waits for what is never submitted");
+    };
+    assert_lost_by_memory(&added.unwrap_err());
 }
 
 #[test]
@@ -161,6 +226,21 @@ fn a_device_that_vulkan_lost_is_not_waited_for() {
         (StatusCode::Internal, "submitting to a queue: the device is lost")
     );
     assert_eq!(semaphore.wait(1, LONG).unwrap_err().message(), error.message());
+}
+
+#[test]
+fn progress_beyond_what_was_submitted_is_a_lost_device() {
+    for value in [2, u64::MAX] {
+        let fixture = Fixture::new(VulkanOptions::default());
+        let semaphore = fixture.semaphore();
+        assert_eq!(fixture.core.completed(), Frontier::at(0, 1));
+        fixture.core.faults.inject_counter(value);
+        fixture.core.settle();
+        let error = fixture.core.gpu().loss().expect("the device is lost");
+        assert_eq!(error.message(), "reading the progress of a queue: the device is lost");
+        assert_eq!(fixture.core.completed(), Frontier::at(0, 1));
+        assert!(fixture.fill(&semaphore).is_err() && semaphore.wait(1, LONG).is_err());
+    }
 }
 
 #[test]
@@ -285,6 +365,65 @@ fn a_callback_may_release_a_device_with_a_watchdog_while_it_executes() {
     let (done, outcome) = mpsc::channel();
     busy.on_reached(1, Box::new(move |reached| done.send(reached).unwrap())).detach();
     outcome.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+}
+
+/// A device whose clock is read by a timestamp of its queue.
+fn without_calibrated_clock(has_no_features: bool) -> Fixture {
+    let missing_extensions = &["VK_EXT_calibrated_timestamps"];
+    let emulation = Emulation { missing_extensions, has_no_features, ..Emulation::default() };
+    Fixture::emulating(emulation, VulkanOptions::default())
+}
+
+#[test]
+fn clocks_are_read_by_timestamps_that_host_or_commands_reset() {
+    for has_no_features in [false, true] {
+        let fixture = without_calibrated_clock(has_no_features);
+        assert_eq!(fixture.core.gpu().resets_queries(), !has_no_features);
+        let [first, second] = [(); 2].map(|()| sample_clock(&fixture.core).unwrap());
+        assert!(0 < first.device_tick && first.device_tick < second.device_tick, "{first:?} {second:?}");
+        assert!(first.host_before_ns < first.host_after_ns && first.host_after_ns < second.host_before_ns);
+    }
+}
+
+#[test]
+fn a_clock_that_another_thread_settles_is_waited_for() {
+    let fixture = without_calibrated_clock(false);
+    let (core, (sender, receiver)) = (fixture.core.clone(), mpsc::channel());
+    let other = thread::spawn(move || {
+        core.settling.lock().owner = Some(thread::current().id());
+        sender.send(()).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        core.settle();
+        core.settling.lock().owner = None;
+        core.settle();
+    });
+    receiver.recv().unwrap();
+    let sample = sample_clock(&fixture.core).unwrap();
+    assert_ne!(sample.device_tick, 0);
+    other.join().unwrap();
+}
+
+/// The device's own thread may be waiting for a lane that is busy for long when another gets work.
+#[test]
+fn callbacks_of_a_lane_do_not_wait_for_another() {
+    let fixture = Fixture::with_transfer_lane();
+    let core = &fixture.core;
+    let blocker = core.block_lane(0);
+    let needs = Frontier::at(0, blocker.position);
+    core.issue(Box::new(KeptSubmission::empty()), needs, None, Origin::Program).unwrap();
+    core.demand();
+    while core.state.lock().watched != Some(needs) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50));
+    // Several times: it waits for both lanes then, and again for the first.
+    for _ in 0..3 {
+        let (filled, (sender, receiver)) = (fixture.semaphore(), mpsc::channel());
+        filled.on_reached(1, Box::new(move |reached| sender.send(reached).unwrap())).detach();
+        fixture.fill_on(TRANSFER_QUEUE, &filled).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+    }
+    assert_eq!(core.completed().on(0), blocker.position - 1);
 }
 
 #[test]

@@ -84,6 +84,43 @@ fn errors_name_what_is_wrong() {
     assert_eq!(infer(b"VKE1"), None);
 }
 
+/// Drivers have tables of all bindings up to the largest number.
+#[test]
+fn bindings_with_large_numbers_are_refused() {
+    let mut bytes = named("affine.descriptors.vk1");
+    // Number, type, count and stages of the second binding, as the compiler lays them out.
+    let words: Vec<u8> = [1_u32, 7, 1, 0x20].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = (0..bytes.len()).find(|at| bytes[*at..].starts_with(&words)).unwrap();
+    for number in [4096_u32, u32::MAX] {
+        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        let (_, message) = refuse("vulkan-spirv-fb", &bytes);
+        let expected = format!("binding: expected a number below 4096, found {number}");
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
+#[test]
+fn push_constants_that_a_layout_lacks_are_refused() {
+    for (name, format) in
+        [("affine.descriptors.vk1", "vulkan-spirv-fb"), ("affine.addresses.vk1", "vulkan-spirv-bda-v1")]
+    {
+        let (mut bytes, mut refused) = (named(name), Vec::new());
+        // Offsets of members of structs, of which some are push constants.
+        let decorate = (5 << 16) | Op::MemberDecorate as u32;
+        let words: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        for (index, instruction) in words.windows(5).enumerate() {
+            if instruction[0] == decorate && instruction[3] == Decoration::Offset as u32 {
+                let at = 4 * (index + 4);
+                bytes[at..at + 4].copy_from_slice(&4096_u32.to_le_bytes());
+                refused.extend(Image::read(format, &bytes).err().map(|error| error.message().to_owned()));
+                bytes[at..at + 4].copy_from_slice(&instruction[4].to_le_bytes());
+            }
+        }
+        let expected = "push_constant_ranges: expected the ";
+        assert!(refused.iter().any(|message| message.contains(expected)), "{name}: {refused:?}");
+    }
+}
+
 #[test]
 fn big_endian_modules_are_refused_by_name() {
     let swapped: Vec<u8> =

@@ -264,6 +264,9 @@ fn a_device_is_refused_by_the_name_of_what_it_lacks() {
     let mut newer = Module::for_descriptors();
     newer.words[1] = 0x0001_0600;
     assert_eq!(lacks(&newer, Feature::ShaderInt64).unwrap(), "the device lacks SPIR-V 1.6 (it has 1.5)");
+    let sized = Module::for_descriptors()
+        .op(Op::ExecutionModeId, &[20, ExecutionMode::LocalSizeId as u32, 30, 30, 30]);
+    assert_eq!(lacks(&sized, Feature::Maintenance4).unwrap(), "the device lacks maintenance4");
     let mode = plain.op(Op::ExecutionMode, &[20, ExecutionMode::DenormPreserve as u32, 64]);
     assert_eq!(
         lacks(&mode, Feature::DenormPreserveFloat64).unwrap(),
@@ -295,19 +298,39 @@ fn images_are_not_buffers() {
     assert!(error.message().contains("expected buffers"), "{}", error.message());
 }
 
-#[test]
-fn constants_must_fit_what_they_specialize() {
+/// A module with a specialization constant of `bits`.
+fn specialized(bits: u32) -> Vec<u8> {
     let module = Module::for_descriptors()
         .entry(20, "main")
         .op(Op::Decorate, &[10, Decoration::SpecId as u32, 0])
         .types()
-        .op(Op::TypeInt, &[9, 64, 0])
+        .op(Op::TypeInt, &[9, bits, 0])
         .op(Op::SpecConstant, &[9, 10, 1, 0])
         .function(20, |body| body);
-    let image = Image::read("vulkan-spirv-raw", &module.bytes()).unwrap();
-    assert!(image.check_constants(&[]).is_ok());
-    let error = image.check_constants(&[1]).unwrap_err();
-    assert_eq!(error.message(), "specialization constant 0 of the executable has 64 bits; constants have 32");
+    module.bytes()
+}
+
+#[test]
+fn constants_must_fit_what_they_specialize() {
+    for bits in [8, 16, 64] {
+        let image = Image::read("vulkan-spirv-raw", &specialized(bits)).unwrap();
+        assert!(image.check_constants(&[]).is_ok());
+        let error = image.check_constants(&[1]).unwrap_err();
+        let expected =
+            format!("specialization constant 0 of the executable has {bits} bits; constants have 32");
+        assert_eq!(error.message(), expected);
+    }
+}
+
+#[test]
+fn numbers_have_the_widths_of_vulkan() {
+    for bits in [0, 1, 12, 33, 128, 256, u32::MAX] {
+        // As drivers do: the constants are checked after the module is read.
+        let image = Image::read("vulkan-spirv-raw", &specialized(bits));
+        let error = image.and_then(|image| image.check_constants(&[1])).unwrap_err();
+        let expected = format!("expected numbers of 8, 16, 32 or 64 bits, found {bits}");
+        assert!(error.message().contains(&expected), "{}", error.message());
+    }
 }
 
 #[test]

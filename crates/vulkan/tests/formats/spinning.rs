@@ -2,7 +2,7 @@
 
 use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
 
-use super::assembler::Module;
+use crate::assembler::Module;
 
 /// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
 /// milliseconds, so that the number of workgroups determines how long it takes.

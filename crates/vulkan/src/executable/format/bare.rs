@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rehal_base::{Fault, FormatError};
 
+use super::layouts::MAX_BINDINGS;
 use super::spirv::{self, EntryPoint, FORMAT, ResourceKind};
 use super::{
     AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, Dispatch, DispatchAbi,
@@ -13,8 +14,6 @@ use super::{
 
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
 const STAGE_COMPUTE: u32 = 0x20;
-/// Limit on the numbers of sets and of bindings, and on the bindings of a layout: those between used ones exist too.
-const MAX_BINDINGS: u32 = 4096;
 
 /// Reads a module; its compute entry points become the functions, in order.
 pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, FormatError> {
@@ -33,7 +32,12 @@ fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, For
     let layout = address::of_metadata(&shader, 0)?;
     address::check_module(&shader, 0)?;
     address::check_root(&shader, 0)?;
-    let size = u32::try_from(layout.end()).unwrap_or(u32::MAX);
+    // The module may declare more than the ABI uses of it.
+    let size = layout.end().max(u64::from(shader.declared_push_constant_bytes())).next_multiple_of(4);
+    let size = u32::try_from(size).map_err(|_| {
+        let expected = format!("at most {} bytes", u32::MAX);
+        FormatError::new(FORMAT, Fault::Unsupported, 0, "push constants", expected, size.to_string())
+    })?;
     let pipeline = |entry: &EntryPoint, layout: &AddressLayout| Pipeline {
         constant_count: layout.constant_count,
         binding_count: layout.binding_count.unwrap_or(0),

@@ -46,6 +46,7 @@ fn check(image: &Image) {
         assert_eq!(function.name, entry.name);
         assert_eq!(function.binding_count, pipeline.binding_count);
         assert_eq!(pipeline.dispatch.abi(), image.format.dispatch_abi());
+        assert!(u64::from(entry.push_constant_bytes) <= layout.push_constant_bytes());
         match &pipeline.dispatch {
             Dispatch::Descriptors(slots) => {
                 assert_eq!(slots.len(), usize::from(pipeline.binding_count));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rehal_base::flatbuffer::{self as fb, Envelope, FieldType, StructSchema, Table};
 use rehal_base::{Cursor, Fault, FormatError, flatbuffer_tables};
 
+use super::layouts::MAX_BINDINGS;
 use super::{
     AddressLayout, BindingRequirement, DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout,
     DescriptorSlot, Dispatch, DispatchAbi, ExecutableFormat, Image, Pipeline, PipelineLayout,
@@ -26,7 +27,7 @@ const HEADER_BYTES: usize = 64;
 const VERSION: u32 = 0;
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
 const STAGE_COMPUTE: u32 = 0x20;
-/// Limit on the descriptors of a pipeline; a dispatch has as many bindings.
+/// Limit on the descriptors of a set, and of a pipeline; a dispatch has as many bindings.
 const MAX_DESCRIPTORS: u64 = u16::MAX as u64;
 /// Limit on the descriptors of all pipeline layouts together.
 const MAX_TOTAL_DESCRIPTORS: usize = 1 << 20;
@@ -264,8 +265,13 @@ fn check_stages(field: &'static str, stages: u32) -> Result<u32, FormatError> {
 fn set_layout(table: Table<'_>) -> Result<DescriptorSetLayout, FormatError> {
     let mut numbers = HashSet::new();
     let mut bindings = Vec::new();
+    let mut left = MAX_DESCRIPTORS;
     for table in table.tables(id::SET_BINDINGS).iter() {
         let binding = table.u32(id::BINDING, 0);
+        if binding >= MAX_BINDINGS {
+            let expected = format!("a number below {MAX_BINDINGS}");
+            return Err(unsupported("DescriptorSetLayoutBindingDef.binding", expected, binding.to_string()));
+        }
         if !numbers.insert(binding) {
             let found = format!("a second {binding}");
             return Err(corrupt("DescriptorSetLayoutBindingDef.binding", "a number of its own", found));
@@ -283,13 +289,13 @@ fn set_layout(table: Table<'_>) -> Result<DescriptorSetLayout, FormatError> {
             }
         };
         let count = table.u32(id::BINDING_COUNT, 0);
-        if count == 0 || u64::from(count) > MAX_DESCRIPTORS {
-            let expected = format!("1 to {MAX_DESCRIPTORS}");
-            return Err(corrupt(
-                "DescriptorSetLayoutBindingDef.descriptor_count",
-                expected,
-                count.to_string(),
-            ));
+        match left.checked_sub(u64::from(count)) {
+            Some(rest) if count != 0 => left = rest,
+            _ => {
+                let field = "DescriptorSetLayoutBindingDef.descriptor_count";
+                let expected = format!("1 or more, and at most {MAX_DESCRIPTORS} in a set");
+                return Err(corrupt(field, expected, count.to_string()));
+            }
         }
         let stages =
             check_stages("DescriptorSetLayoutBindingDef.stage_flags", table.u32(id::BINDING_STAGES, 0))?;
@@ -461,6 +467,7 @@ impl Parts<'_> {
                     return Err(corrupt("PipelineLayoutDef.descriptor_set_layout_ordinals", "none", found));
                 }
                 address::check_module(shader, HEADER_BYTES)?;
+                check_push_constants(table, layout, shader)?;
                 Ok(Dispatch::Addresses(address_layout(addresses, layout)?))
             }
         }
@@ -499,13 +506,24 @@ impl Parts<'_> {
                 return Err(corrupt("PipelineLayoutDef", expected, found));
             }
         }
-        let bytes = layout.push_constant_bytes();
-        if u64::from(entry.push_constant_bytes) > bytes {
-            let expected = format!("the {} bytes that '{entry_point}' uses", entry.push_constant_bytes);
-            return Err(corrupt("PipelineLayoutDef.push_constant_ranges", expected, bytes.to_string()));
-        }
-        Ok(())
+        check_push_constants(table, layout, shader)
     }
+}
+
+/// Checks that the push constants that the entry point uses are in the layout: Vulkan does not.
+fn check_push_constants(
+    table: Table<'_>,
+    layout: &PipelineLayout,
+    shader: &Shader,
+) -> Result<(), FormatError> {
+    let entry_point = table.text(id::PIPELINE_ENTRY_POINT).unwrap_or_default();
+    let used = shader.entry_point(entry_point).map_or(0, |entry| entry.push_constant_bytes);
+    let bytes = layout.push_constant_bytes();
+    if u64::from(used) > bytes {
+        let expected = format!("the {used} bytes that '{entry_point}' uses");
+        return Err(corrupt("PipelineLayoutDef.push_constant_ranges", expected, bytes.to_string()));
+    }
+    Ok(())
 }
 
 fn ordinal(table: Table<'_>, id: usize, field: &'static str, count: usize) -> Result<usize, FormatError> {

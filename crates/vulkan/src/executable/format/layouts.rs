@@ -5,6 +5,10 @@ use rehal_hal::FunctionInfo;
 
 use super::{AddressLayout, DispatchAbi, ExecutableFormat, Shader, ShaderSupport, bare, flatbuffer};
 
+/// Limit on the numbers of bindings: drivers keep a table of all up to the largest, used or not. In bare modules also on the numbers
+/// of sets, and on the bindings of a layout.
+pub(super) const MAX_BINDINGS: u32 = 4096;
+
 /// An executable of any format, checked.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -51,7 +55,7 @@ impl DescriptorSetLayout {
 /// A binding of a descriptor set layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBinding {
-    /// Its number, as in the shader.
+    /// Its number, as in the shader; below 4096.
     pub binding: u32,
     /// The type of its descriptors.
     pub kind: DescriptorKind,
@@ -277,7 +281,7 @@ impl Image {
                 return Err(Error::invalid_argument(format!(
                     "specialization constant {} of the executable has {} bits; constants have 32",
                     constant.id,
-                    8 * constant.bytes
+                    8 * u32::from(constant.bytes)
                 )));
             }
         }

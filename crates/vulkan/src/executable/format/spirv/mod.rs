@@ -122,6 +122,14 @@ impl WorkgroupSize {
     pub fn value(&self, constants: &[u32]) -> [u32; 3] {
         self.0.map(|component| component.value(constants))
     }
+
+    /// The id of a specialization constant that makes it 0 if specialization constant `i` is `constants[i]`.
+    pub fn zeroed_by(&self, constants: &[u32]) -> Option<u32> {
+        self.0.iter().find_map(|component| match component {
+            Component::Specialized { id, .. } if component.value(constants) == 0 => Some(*id),
+            _ => None,
+        })
+    }
 }
 
 impl Component {

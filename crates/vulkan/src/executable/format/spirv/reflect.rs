@@ -44,10 +44,10 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         [(_, block)] => module.declarations.block(*block),
         _ => None,
     };
-    let Module { capabilities, extensions, processed, float_modes, .. } = module;
+    let Module { capabilities, extensions, processed, modes, .. } = module;
     let (capabilities, extensions) = (capabilities.list, extensions.list);
     Ok(Shader {
-        requirements: Requirements::of(&capabilities, &extensions, &float_modes.list),
+        requirements: Requirements::of(&capabilities, &extensions, &modes.list),
         push_constant_block: block,
         push_constant_variables: module.push_constants.len(),
         uses_descriptors: module.uses_descriptors,
@@ -111,8 +111,8 @@ struct Module {
     local_sizes: HashMap<u32, [u32; 3]>,
     /// Ids of local sizes by the id of the entry point.
     local_size_ids: HashMap<u32, [u32; 3]>,
-    /// Execution modes with their first operand.
-    float_modes: Distinct<(u32, u32)>,
+    /// Execution modes that devices may lack, with the width of those of float controls.
+    modes: Distinct<(u32, u32)>,
     /// The constant with the built-in `WorkgroupSize`, which applies to all entry points.
     workgroup_size: Option<u32>,
     /// Descriptors: variables by id.
@@ -222,11 +222,14 @@ impl Module {
         let (entry, mode) = (instruction.operand(0)?, instruction.operand(1)?);
         let sizes = match mode {
             mode if mode == ExecutionMode::LocalSize as u32 => &mut self.local_sizes,
-            mode if mode == ExecutionMode::LocalSizeId as u32 => &mut self.local_size_ids,
+            mode if mode == ExecutionMode::LocalSizeId as u32 => {
+                self.modes.insert((mode, 0));
+                &mut self.local_size_ids
+            }
             mode => {
                 // Others than those of float controls have no width, and are not looked up by it.
                 if let Some(width) = instruction.operands.get(2) {
-                    self.float_modes.insert((mode, *width));
+                    self.modes.insert((mode, *width));
                 }
                 return Ok(());
             }
@@ -327,7 +330,7 @@ impl Module {
         };
         self.declarations.values.insert(id, value);
         let bytes = match self.declarations.types.get(&kind) {
-            Some(Type::Number(bits)) => (bits.div_ceil(8)).min(255) as u8,
+            Some(Type::Number(bits)) => (bits / 8) as u8,
             _ => 4,
         };
         if op != Op::Constant
@@ -341,7 +344,13 @@ impl Module {
     fn declare_type(&mut self, op: Op, instruction: &Instruction<'_>) -> Result<(), FormatError> {
         let operand = |index| instruction.operand(index);
         let described = match op {
-            Op::TypeInt | Op::TypeFloat => Type::Number(operand(1)?),
+            Op::TypeInt | Op::TypeFloat => match operand(1)? {
+                bits @ (8 | 16 | 32 | 64) => Type::Number(bits),
+                bits => {
+                    let expected = "numbers of 8, 16, 32 or 64 bits".to_owned();
+                    return Err(instruction.error(expected, bits.to_string()));
+                }
+            },
             Op::TypeBool => Type::Bool,
             Op::TypeVector => Type::Vector(operand(1)?, operand(2)?),
             Op::TypeMatrix => Type::Matrix(operand(1)?, operand(2)?),

@@ -91,6 +91,7 @@ features! {
     ShaderDemoteToHelperInvocation = "shaderDemoteToHelperInvocation",
     ShaderIntegerDotProduct = "shaderIntegerDotProduct",
     ShaderTerminateInvocation = "shaderTerminateInvocation",
+    Maintenance4 = "maintenance4",
     // VkPhysicalDeviceVulkan14Features and extensions
     ShaderSubgroupRotate = "shaderSubgroupRotate",
     ShaderFloatControls2 = "shaderFloatControls2",
@@ -162,7 +163,8 @@ pub(super) struct Requirements {
 }
 
 impl Requirements {
-    /// The requirements of a module with these capabilities, extensions, and execution modes of float controls with their widths.
+    /// The requirements of a module with these capabilities, extensions, and execution modes; those of float controls with their
+    /// widths.
     pub(super) fn of(capabilities: &[u32], extensions: &[String], modes: &[(u32, u32)]) -> Self {
         let mut this = Self::default();
         for number in capabilities {
@@ -460,6 +462,7 @@ fn feature_of_mode(mode: u32, width: u32) -> Option<&'static [Feature]> {
         (Mode::RoundingModeRTZ, 16) => &[F::RoundingModeRtzFloat16],
         (Mode::RoundingModeRTZ, 32) => &[F::RoundingModeRtzFloat32],
         (Mode::RoundingModeRTZ, 64) => &[F::RoundingModeRtzFloat64],
+        (Mode::LocalSizeId, _) => &[F::Maintenance4],
         _ => return None,
     })
 }
