@@ -245,7 +245,7 @@ impl DeviceBackend for VulkanDevice {
         } else {
             memory.private()?
         };
-        let allocation = self.core.memory().import(memory)?;
+        let allocation = self.core.memory().import_as(&params, memory)?;
         let kind = allocation.block().kind();
         let granted = crate::memory::grant(kind, params, true);
         let counted = self.core.counters().count(granted.memory_type, 0);

@@ -17,6 +17,7 @@ use rehal_hal::{
     ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
     SemaphoreFlags, WorkgroupCount,
 };
+use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
 use spirv::{Decoration, Op, StorageClass};
@@ -145,6 +146,38 @@ fn constant_memory_of_the_program_is_never_written() {
     other.read(0, &mut copied).unwrap();
     assert_eq!(copied, [7; 4096]);
     assert_eq!(before, [7; 4096]);
+}
+
+/// A GPU with memory of its own.
+fn separate() -> Device {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = DRIVER.get_or_init(|| {
+        let emulation = Emulation { memory: Some(EmulatedMemory::Separate), ..Emulation::default() };
+        Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation))
+    });
+    driver.create_device("", &OptionSet::default()).unwrap()
+}
+
+#[test]
+fn what_belongs_into_the_devices_memory_is_not_imported() {
+    let memory = Arc::new(HostMemory::constant(&[7; 4096]).unwrap());
+    let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::SHARING_IMMUTABLE;
+    let local = BufferParams { usage, access: MemoryAccess::READ, ..BufferParams::default() };
+    let import = |device: &Device, params| device.import_buffer(params, &memory, memory.whole());
+    let error = import(&separate(), local).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unimplemented, "{error}");
+    assert!(error.message().contains("the device's own memory"), "{error}");
+    for memory_type in [
+        MemoryType::OPTIMAL | MemoryType::DEVICE_LOCAL,
+        MemoryType::DEVICE_VISIBLE,
+        MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+    ] {
+        let imported = import(&separate(), BufferParams { memory_type, ..local }).unwrap();
+        let granted = imported.params().memory_type;
+        assert!(!granted.contains(MemoryType::DEVICE_LOCAL), "{memory_type:?}: {granted:?}");
+    }
+    // Where host and device share their memory, it is the device's own.
+    import(&device(), local).unwrap();
 }
 
 #[test]

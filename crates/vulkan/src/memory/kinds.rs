@@ -99,6 +99,20 @@ fn score(kind: Kind, params: &BufferParams) -> i32 {
     score + if has(Flags::HOST_COHERENT) { 1 } else { 0 }
 }
 
+/// Fails if memory of the host, which is of `kind`, is not where `params` want a buffer: kernels would read it over the bus again and
+/// again. A program that only tries to import its bytes then copies them.
+pub(super) fn require_place(kind: Kind, params: &BufferParams) -> Result<()> {
+    let wants_device =
+        params.memory_type.intersects(DEVICE_LOCAL) && !params.memory_type.contains(MemoryType::OPTIMAL);
+    if !wants_device || kind.flags.contains(Flags::DEVICE_LOCAL) {
+        return Ok(());
+    }
+    Err(Error::unimplemented(
+        "memory of the host is not in the device's own memory, where the buffer is to be",
+    )
+    .advise("request memory that is not local to the device, or allocate a buffer and copy"))
+}
+
 /// What a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host cannot map memory that was
 /// requested for the device alone.
 pub(crate) fn grant(kind: Kind, params: BufferParams, maps_device_memory: bool) -> BufferParams {
@@ -170,6 +184,29 @@ mod tests {
         assert!(granted.memory_type.contains(staging.memory_type | MemoryType::HOST_CACHED));
         assert!(!granted.memory_type.contains(MemoryType::DEVICE_LOCAL));
         assert!(granted.usage.contains(BufferUsage::MAPPING_SCOPED));
+    }
+
+    #[test]
+    fn memory_of_the_host_is_not_that_of_a_device() {
+        let kind = |index: u32| Kind {
+            index,
+            heap: 0,
+            flags: discrete().memory_types[index as usize].property_flags,
+        };
+        let none = BufferUsage::empty();
+        let local = params(MemoryType::DEVICE_LOCAL, none);
+        let error = require_place(kind(2), &local).unwrap_err();
+        assert_eq!(error.code(), rehal_base::StatusCode::Unimplemented, "{error}");
+        // A GPU that shares the memory of the host.
+        require_place(kind(3), &local).unwrap();
+        for wanted in [
+            MemoryType::DEVICE_VISIBLE,
+            MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+            MemoryType::OPTIMAL,
+            MemoryType::OPTIMAL | MemoryType::DEVICE_LOCAL,
+        ] {
+            require_place(kind(2), &params(wanted, none)).unwrap();
+        }
     }
 
     #[test]

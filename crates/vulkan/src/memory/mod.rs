@@ -15,6 +15,7 @@ use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::BufferParams;
 
 pub(crate) use block::{Block, Pages};
+use kinds::require_place;
 pub(crate) use kinds::{Kind, grant};
 pub(crate) use pool::Pool;
 
@@ -115,7 +116,15 @@ impl Memory {
         Ok(Allocation { block, range: Range { offset, length }, memory })
     }
 
-    /// A block over memory of the program.
+    /// A block over memory of the program. Fails before the device is given the pages if they are not where `params` want a buffer.
+    pub(crate) fn import_as(&self, params: &BufferParams, memory: HostMemory) -> Result<Allocation> {
+        let pages = self.gpu.pages_of(&memory)?;
+        let types = self.gpu.importable_types(&pages)? & self.types;
+        require_place(self.gpu.kind_for_host(types)?, params)?;
+        self.import(memory)
+    }
+
+    /// A block over memory that the program, or another device, shares.
     pub(crate) fn import(&self, memory: HostMemory) -> Result<Allocation> {
         let pages = self.gpu.pages_of(&memory)?;
         let range = Range { offset: pages.offset, length: memory.length() };
