@@ -24,10 +24,14 @@ pub struct Emulation {
     pub has_no_events: bool,
 }
 
+/// The bytes of the memory of a GPU with a bus that the host can map: a quarter of what such GPUs have at least.
+const WINDOW: u64 = 64 << 20;
+
 /// Memory types. All are memory of the device that is emulated, which has one type that does everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmulatedMemory {
-    /// A GPU with a bus: its own memory, which the host cannot map, and memory of the host, cached or not.
+    /// A GPU with a bus: its own memory, which the host cannot map except through a window of 64 MiB, and memory of the host, cached
+    /// or not.
     Separate,
     /// A GPU that shares the memory of a host without coherence. The host sees what the device writes when it invalidates its
     /// caches, and the device what the host writes when it flushes them: until then, each has bytes of its own.
@@ -39,10 +43,11 @@ impl EmulatedMemory {
     fn types(self) -> &'static [(Flags, u32)] {
         const COHERENT: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_COHERENT.as_raw());
         const CACHED: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_CACHED.as_raw());
-        const SEPARATE: [(Flags, u32); 3] = [
+        const SEPARATE: [(Flags, u32); 4] = [
             (Flags::DEVICE_LOCAL, 0),
             (COHERENT, 1),
             (Flags::from_raw(COHERENT.as_raw() | Flags::HOST_CACHED.as_raw()), 1),
+            (Flags::from_raw(COHERENT.as_raw() | Flags::DEVICE_LOCAL.as_raw()), 2),
         ];
         const INCOHERENT: [(Flags, u32); 3] = [
             (Flags::from_raw(Flags::DEVICE_LOCAL.as_raw() | CACHED.as_raw()), 0),
@@ -72,7 +77,9 @@ impl Emulation {
         let size = memory.memory_heaps[0].size;
         memory.memory_heaps[0].flags = vk::MemoryHeapFlags::DEVICE_LOCAL;
         memory.memory_heaps[1] = vk::MemoryHeap { size, flags: vk::MemoryHeapFlags::empty() };
-        memory.memory_heap_count = 2;
+        memory.memory_heaps[2] =
+            vk::MemoryHeap { size: WINDOW.min(size), flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+        memory.memory_heap_count = if emulated == EmulatedMemory::Separate { 3 } else { 2 };
         memory
     }
 

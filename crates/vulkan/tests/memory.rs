@@ -180,6 +180,75 @@ fn what_belongs_into_the_devices_memory_is_not_imported() {
     import(&device(), local).unwrap();
 }
 
+/// Memory of the device that the host sees.
+fn window() -> BufferParams {
+    BufferParams { memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE, ..mappable() }
+}
+
+const IN_THE_WINDOW: MemoryType = MemoryType::DEVICE_LOCAL.union(MemoryType::HOST_VISIBLE);
+
+#[test]
+fn what_the_window_of_a_device_does_not_hold_is_memory_of_the_host() {
+    let device = separate();
+    let small = device.allocate_buffer(window(), 1 << 20).unwrap();
+    assert!(small.params().memory_type.contains(IN_THE_WINDOW), "{:?}", small.params());
+    for (size, count) in [(96 << 20, 2), (16 << 20, 8), (64 << 10, 2000)] {
+        let buffers: Vec<_> = (0..count).map(|_| device.allocate_buffer(window(), size).unwrap()).collect();
+        let last = buffers.last().unwrap();
+        let granted = last.params().memory_type;
+        assert!(granted.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_CACHED), "{granted:?}");
+        assert!(!granted.contains(MemoryType::DEVICE_LOCAL), "{granted:?}");
+        for buffer in &buffers {
+            buffer.write(size - 4, &[5; 4]).unwrap();
+            let mut bytes = [0; 4];
+            buffer.read(size - 4, &mut bytes).unwrap();
+            assert_eq!(bytes, [5; 4]);
+        }
+    }
+    // What is released makes room.
+    drop(small);
+    device.backend().trim().unwrap();
+    let again = device.allocate_buffer(window(), 32 << 20).unwrap();
+    assert!(again.params().memory_type.contains(IN_THE_WINDOW), "{:?}", again.params());
+}
+
+#[test]
+fn queues_allocate_what_the_window_of_a_device_does_not_hold() {
+    let device = separate();
+    let (timeline, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    let mut buffers = Vec::new();
+    for (index, size) in (0..).zip([96 << 20, 40 << 20, 40 << 20, 40 << 20]) {
+        let (after, done) = ([timeline.at(2 * index)], [timeline.at(2 * index + 1)]);
+        let buffer = queue.wait(&after).signal(&done).alloca(window(), size, 0).unwrap();
+        let end = BufferRef::range(&buffer, size - 16, 16);
+        queue.wait(&done).signal(&[timeline.at(2 * index + 2)]).fill(end, &[7], 0).unwrap();
+        buffers.push(buffer);
+    }
+    timeline.wait(8, Some(Duration::from_secs(60))).unwrap();
+    // It is known to be too large.
+    assert!(!buffers[0].params().memory_type.contains(MemoryType::DEVICE_LOCAL));
+    for buffer in &buffers {
+        let mut bytes = [0; 16];
+        buffer.read(buffer.size() - 16, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 16]);
+    }
+}
+
+#[test]
+fn memory_of_the_device_alone_is_not_replaced_by_memory_of_the_host() {
+    let device = separate();
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate_buffer(BufferParams::default(), 512 << 20) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+    assert!(error.message().contains("heap 0"), "{error}");
+    assert!(held.iter().all(|it| it.params().memory_type.contains(MemoryType::DEVICE_LOCAL)));
+}
+
 #[test]
 fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
     let device = device();

@@ -276,7 +276,7 @@ mod tests {
 
     /// A binding table with new memory.
     fn table(core: &Core, length: u64) -> [Option<MemoryRange>; 1] {
-        let kind = core.memory().kind(&BufferParams::default().canonical()).unwrap();
+        let kind = core.memory().kinds(&BufferParams::default().canonical(), length).unwrap()[0];
         let allocation = Arc::new(core.memory().allocate(kind, length, 0).unwrap());
         [Some(MemoryRange::within(&allocation, Range { offset: 0, length }))]
     }

@@ -24,11 +24,12 @@ pub(crate) struct RecorderPool {
 impl RecorderPool {
     /// A pool for a device, without recorders yet.
     pub(crate) fn create(memory: &Arc<Memory>) -> Result<Self> {
-        let staging = memory.kind(&BufferParams {
+        let params = BufferParams {
             memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
             usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE,
             ..BufferParams::default()
-        })?;
+        };
+        let staging = memory.kinds(&params, 0)?[0];
         let bytes = Arc::new(memory.allocate(staging, 256, 0)?);
         let whole = Range { offset: 0, length: 256 };
         let mapped = bytes

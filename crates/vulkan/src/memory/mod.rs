@@ -16,7 +16,7 @@ use rehal_hal::BufferParams;
 
 pub(crate) use block::{Block, Pages};
 use kinds::require_place;
-pub(crate) use kinds::{Kind, grant};
+pub(crate) use kinds::{Kind, Kinds, grant};
 pub(crate) use pool::Pool;
 
 use crate::gpu::Gpu;
@@ -56,14 +56,9 @@ impl Memory {
         &self.gpu
     }
 
-    /// The memory type for buffers with these parameters.
-    pub(crate) fn kind(&self, params: &BufferParams) -> Result<Kind> {
-        kinds::choose(self.gpu.memory_properties(), params, self.types)
-    }
-
-    /// What a buffer with these parameters is granted.
-    pub(crate) fn grant(&self, params: BufferParams, maps_device_memory: bool) -> Result<BufferParams> {
-        Ok(grant(self.kind(&params)?, params, maps_device_memory))
+    /// The memory types for buffers of `size` bytes with these parameters, the best first.
+    pub(crate) fn kinds(&self, params: &BufferParams, size: u64) -> Result<Kinds> {
+        kinds::choose(self.gpu.memory_properties(), params, self.types, size)
     }
 
     /// Allocates `length` bytes; `alignment` is 0 or a power of two. Fails with `RESOURCE_EXHAUSTED` if there are not as many.
