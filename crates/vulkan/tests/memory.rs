@@ -15,7 +15,7 @@ use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags, WorkgroupCount,
+    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, transfer,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -210,6 +210,48 @@ fn what_the_window_of_a_device_does_not_hold_is_memory_of_the_host() {
     device.backend().trim().unwrap();
     let again = device.allocate_buffer(window(), 32 << 20).unwrap();
     assert!(again.params().memory_type.contains(IN_THE_WINDOW), "{:?}", again.params());
+}
+
+/// What `read` allocates for staging, in bytes.
+fn staged(device: &Device, read: impl FnOnce()) -> u64 {
+    let allocated = || device.backend().memory_statistics().unwrap().host.allocated_bytes;
+    let before = allocated();
+    read();
+    allocated() - before
+}
+
+#[test]
+fn the_host_reads_through_memory_that_it_caches() {
+    let device = separate();
+    let (length, done) = (5 << 20, semaphore(&device));
+    let buffer = device.allocate_buffer(window(), length).unwrap();
+    assert!(buffer.params().memory_type.contains(IN_THE_WINDOW), "{:?}", buffer.params());
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).fill(&buffer, &[1, 2, 3, 4], 0).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+    let all = [1, 2, 3, 4].repeat(length as usize / 4);
+    let bytes = staged(&device, || {
+        assert!(transfer::to_vec(&buffer, 0, WHOLE_BUFFER).unwrap() == all);
+    });
+    assert_eq!(bytes, 4 << 20, "a piece");
+    let part = buffer.subspan(4096, 1 << 20).unwrap();
+    let bytes = staged(&device, || {
+        let equal = |memory: &HostMemory| {
+            memory.bytes(memory.whole()).map(|bytes| *bytes == all[1..][..(1 << 20) - 1])
+        };
+        assert!(transfer::view(&part, 1, WHOLE_BUFFER, equal).unwrap());
+    });
+    assert_eq!(bytes, (1 << 20) - 1);
+    // A few bytes are read at once, and writes are not staged.
+    let bytes = staged(&device, || {
+        assert_eq!(transfer::to_vec(&buffer, 1, 4096).unwrap(), all[1..4097]);
+        transfer::write(&buffer, 0, &all).unwrap();
+    });
+    assert_eq!(bytes, 0);
+    // Memory of the host is mapped.
+    let cached = device.allocate_buffer(mappable(), length).unwrap();
+    assert!(cached.params().memory_type.contains(MemoryType::HOST_CACHED));
+    assert_eq!(staged(&device, || drop(transfer::to_vec(&cached, 0, WHOLE_BUFFER).unwrap())), 0);
 }
 
 #[test]
