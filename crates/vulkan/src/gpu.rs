@@ -442,10 +442,15 @@ pub(crate) mod tests {
 
     /// The first device of the machine.
     pub(crate) fn gpu() -> Arc<Gpu> {
+        emulated(&Emulation::default())
+    }
+
+    /// The first device of the machine, as if it were another.
+    pub(crate) fn emulated(emulation: &Emulation) -> Arc<Gpu> {
         let entry = crate::loader::load(&[]).unwrap();
         let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
         let handle = instance.physical_devices().unwrap()[0];
-        let physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        let physical = Physical::query(&instance, handle, emulation).unwrap();
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
     }
 }

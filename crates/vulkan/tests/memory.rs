@@ -14,7 +14,7 @@ use rehal_base::{HostMemory, Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
+    ExecutableParams, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
     SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, transfer,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
@@ -252,6 +252,27 @@ fn the_host_reads_through_memory_that_it_caches() {
     let cached = device.allocate_buffer(mappable(), length).unwrap();
     assert!(cached.params().memory_type.contains(MemoryType::HOST_CACHED));
     assert_eq!(staged(&device, || drop(transfer::to_vec(&cached, 0, WHOLE_BUFFER).unwrap())), 0);
+}
+
+#[test]
+fn files_are_read_from_and_written_to_the_window() {
+    let device = separate();
+    let length = 9 << 20;
+    let all: Vec<u8> = (0..length as u32).map(|index| (index / 7 % 251) as u8).collect();
+    let source = device.allocate_buffer(window(), length).unwrap();
+    let target = device.allocate_buffer(window(), length).unwrap();
+    for buffer in [&source, &target] {
+        assert!(buffer.params().memory_type.contains(IN_THE_WINDOW), "{:?}", buffer.params());
+    }
+    source.write(0, &all).unwrap();
+    let import =
+        |file| device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ | MemoryAccess::WRITE, file);
+    let file = import(HostFile::Memory(HostMemory::allocate(length).unwrap())).unwrap();
+    let (done, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    queue.signal(&[done.at(1)]).write(&source, &file, 0, 0).unwrap();
+    queue.wait(&[done.at(1)]).signal(&[done.at(2)]).read(&file, 0, &target, 0).unwrap();
+    done.wait(2, Some(Duration::from_secs(60))).unwrap();
+    assert!(transfer::to_vec(&target, 0, WHOLE_BUFFER).unwrap() == all);
 }
 
 #[test]

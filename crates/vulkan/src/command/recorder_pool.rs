@@ -1,20 +1,33 @@
 use std::sync::Arc;
 
+use ash::vk::MemoryPropertyFlags;
 use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{BufferParams, BufferUsage, MemoryType};
 
 use super::{MemoryRange, Recorder};
-use crate::memory::{Allocation, Kind, Memory};
+use crate::memory::{Allocation, Kind, Kinds, Memory};
 use crate::queue::Uses;
 
 /// Limit on the recorders that are kept for reuse.
 const SPARE_LIMIT: usize = 256;
 
+/// Who reads what is staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// The device reads what the host has written.
+    Device,
+    /// The host reads what the device has written.
+    Host,
+}
+
 /// The recorders of a device, which are reused, with the memory that they stage in.
 pub(crate) struct RecorderPool {
     memory: Arc<Memory>,
-    staging: Kind,
+    /// Memory that the host writes for the device, which it need not cache.
+    for_device: Kinds,
+    /// Memory that the host reads, cached where the device has such memory.
+    for_host: Kinds,
     /// Every byte once, in order: what transfers that are not aligned to words copy from.
     bytes: Arc<Allocation>,
     #[allow(clippy::vec_box, reason = "boxes are moved to and from work in flight")]
@@ -24,20 +37,20 @@ pub(crate) struct RecorderPool {
 impl RecorderPool {
     /// A pool for a device, without recorders yet.
     pub(crate) fn create(memory: &Arc<Memory>) -> Result<Self> {
-        let params = BufferParams {
-            memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-            usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE,
-            ..BufferParams::default()
+        let kinds = |usage| {
+            let memory_type = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+            memory.kinds(&BufferParams { memory_type, usage, ..BufferParams::default() }, 0)
         };
-        let staging = memory.kinds(&params, 0)?[0];
-        let bytes = Arc::new(memory.allocate(staging, 256, 0)?);
+        let for_device = kinds(BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE)?;
+        let for_host = kinds(BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_ACCESS_RANDOM)?;
+        let bytes = Arc::new(memory.allocate(for_device[0], 256, 0)?);
         let whole = Range { offset: 0, length: 256 };
         let mapped = bytes
             .map(whole)
             .ok_or_else(|| Error::failed_precondition("the host cannot map the device's staging memory"))?;
         mapped.write(0, &std::array::from_fn::<u8, 256, _>(|byte| byte as u8))?;
         bytes.flush(whole)?;
-        Ok(Self { memory: memory.clone(), staging, bytes, spare: Mutex::default() })
+        Ok(Self { memory: memory.clone(), for_device, for_host, bytes, spare: Mutex::default() })
     }
 
     /// The memory of the device.
@@ -45,9 +58,19 @@ impl RecorderPool {
         &self.memory
     }
 
-    /// Memory that host and device see.
-    pub(crate) fn allocate_staging(&self, length: u64) -> Result<Allocation> {
-        self.memory.allocate(self.staging, length, 0)
+    /// Memory that host and device see, for transfers to `receiver`.
+    pub(crate) fn allocate_staging(&self, length: u64, receiver: Receiver) -> Result<Allocation> {
+        let kinds = match receiver {
+            Receiver::Device => &self.for_device,
+            Receiver::Host => &self.for_host,
+        };
+        self.memory.allocate(kinds[0], length, 0)
+    }
+
+    /// Whether the host reads staging memory faster than memory of `kind`.
+    pub(crate) fn reads_faster_than(&self, kind: Kind) -> bool {
+        let is_cached = |kind: Kind| kind.flags.contains(MemoryPropertyFlags::HOST_CACHED);
+        is_cached(self.for_host[0]) && !is_cached(kind)
     }
 
     /// A byte with this value, on the device.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 
-use super::{MemoryRange, RecorderPool};
+use super::{MemoryRange, Receiver, RecorderPool};
 use crate::memory::Allocation;
 
 /// The size of a chunk.
@@ -56,7 +56,7 @@ impl Staging {
 
 impl Chunk {
     fn allocate(recorders: &RecorderPool, length: u64) -> Result<Self> {
-        let allocation = Arc::new(recorders.allocate_staging(length)?);
+        let allocation = Arc::new(recorders.allocate_staging(length, Receiver::Device)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
