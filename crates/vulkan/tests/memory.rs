@@ -389,6 +389,36 @@ fn the_host_waits_for_memory_that_queues_deallocate() {
     assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
 }
 
+/// Buffers of the program that leave no memory of the host, once those of a queue, which this deallocates again, are free.
+fn exhaust_host(device: &Device) -> Vec<Buffer> {
+    let (timeline, queue) = (semaphore(device), device.queue(QUEUE_AFFINITY_ANY));
+    let transient = queue.signal(&[timeline.at(1)]).alloca(mappable(), 128 << 20, 0).unwrap();
+    let mut held = Vec::new();
+    // The window of the device is part of what the host sees.
+    for size in [1 << 30, 64 << 20, 1 << 20, 64 << 10, 4096, 64] {
+        while let Ok(buffer) = device.allocate_buffer(mappable(), size) {
+            held.push(buffer);
+        }
+    }
+    queue.wait(&[timeline.at(1)]).signal(&[timeline.at(2)]).dealloca(&transient, 0).unwrap();
+    timeline.wait(2, Some(Duration::from_secs(60))).unwrap();
+    held
+}
+
+#[test]
+fn staging_uses_memory_that_queues_have_deallocated() {
+    let device = separate();
+    // Too long to be inline, and staged in a new chunk.
+    let bytes = vec![3; 1 << 20];
+    let target = device.allocate_buffer(BufferParams::default(), 1 << 20).unwrap();
+    let held = exhaust_host(&device);
+    let (timeline, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    queue.signal(&[timeline.at(1)]).update(&bytes, &target, 0).unwrap();
+    timeline.wait(1, Some(Duration::from_secs(60))).unwrap();
+    drop(held);
+    assert!(transfer::to_vec(&target, 0, WHOLE_BUFFER).unwrap() == bytes);
+}
+
 #[test]
 fn kernels_with_too_much_shared_memory_are_refused() {
     let device = device();

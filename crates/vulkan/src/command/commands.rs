@@ -106,14 +106,17 @@ impl VulkanCommands {
             }
             return Ok((instance.commands(), uses_of(&instance)));
         }
-        let mut recorder = match instances.take_idle() {
+        let idle = instances.take_idle();
+        // Memory for staging may wait for work, and its callbacks may submit these commands.
+        drop(instances);
+        let mut recorder = match idle {
             Some(recorder) => recorder,
             None => recorders.take_recorder(family)?,
         };
         recording.record(&mut recorder, core, table, Repeats::Always)?;
         let lent = recorder.lend(table);
         let instance = Arc::new(Instance::new(recorder, key, lent));
-        instances.add(instance.clone());
+        self.instances.lock().add(instance.clone());
         Ok((instance.commands(), uses_of(&instance)))
     }
 

@@ -1,13 +1,13 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ash::vk::MemoryPropertyFlags;
 use parking_lot::Mutex;
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::{BufferParams, BufferUsage, MemoryType};
 
 use super::{MemoryRange, Recorder};
 use crate::memory::{Allocation, Kind, Kinds, Memory};
-use crate::queue::Uses;
+use crate::queue::{Core, Uses};
 
 /// Limit on the recorders that are kept for reuse.
 const SPARE_LIMIT: usize = 256;
@@ -24,6 +24,8 @@ pub(crate) enum Receiver {
 /// The recorders of a device, which are reused, with the memory that they stage in.
 pub(crate) struct RecorderPool {
     memory: Arc<Memory>,
+    /// What has the pool, and what queues have deallocated.
+    core: Weak<Core>,
     /// Memory that the host writes for the device, which it need not cache.
     for_device: Kinds,
     /// Memory that the host reads, cached where the device has such memory.
@@ -35,7 +37,7 @@ pub(crate) struct RecorderPool {
 }
 
 impl RecorderPool {
-    /// A pool for a device, without recorders yet.
+    /// A pool for a device, without recorders yet, and for no `Core` yet.
     pub(crate) fn create(memory: &Arc<Memory>) -> Result<Self> {
         let kinds = |usage| {
             let memory_type = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
@@ -50,7 +52,19 @@ impl RecorderPool {
             .ok_or_else(|| Error::failed_precondition("the host cannot map the device's staging memory"))?;
         mapped.write(0, &std::array::from_fn::<u8, 256, _>(|byte| byte as u8))?;
         bytes.flush(whole)?;
-        Ok(Self { memory: memory.clone(), for_device, for_host, bytes, spare: Mutex::default() })
+        Ok(Self {
+            memory: memory.clone(),
+            core: Weak::new(),
+            for_device,
+            for_host,
+            bytes,
+            spare: Mutex::default(),
+        })
+    }
+
+    /// The pool, of `core`.
+    pub(crate) fn of(self, core: &Weak<Core>) -> Self {
+        Self { core: core.clone(), ..self }
     }
 
     /// The memory of the device.
@@ -58,13 +72,17 @@ impl RecorderPool {
         &self.memory
     }
 
-    /// Memory that host and device see, for transfers to `receiver`.
+    /// Memory that host and device see, for transfers to `receiver`. If there is not enough, it waits for what queues have
+    /// deallocated, so callers hold no lock that a callback may need.
     pub(crate) fn allocate_staging(&self, length: u64, receiver: Receiver) -> Result<Allocation> {
         let kinds = match receiver {
             Receiver::Device => &self.for_device,
             Receiver::Host => &self.for_host,
         };
-        self.memory.allocate(kinds[0], length, 0)
+        let core = self.core.upgrade().ok_or_else(|| {
+            Error::new(StatusCode::Internal, "memory is staged for a device that was released")
+        })?;
+        core.pool().allocate_new(&core, kinds, length, 0)
     }
 
     /// Whether the host reads staging memory faster than memory of `kind`.

@@ -195,9 +195,10 @@ impl Core {
     pub(crate) fn create(gpu: &Arc<Gpu>, timeout: Option<Duration>) -> Result<Arc<Self>> {
         let memory = Memory::new(gpu)?;
         let lanes = gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
-        Ok(Arc::new(Self {
+        let recorders = RecorderPool::create(&memory)?;
+        Ok(Arc::new_cyclic(|core| Self {
             gpu: gpu.clone(),
-            recorders: RecorderPool::create(&memory)?,
+            recorders: recorders.of(core),
             pool: Pool::default(),
             counters: Arc::default(),
             lanes,
