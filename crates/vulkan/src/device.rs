@@ -123,9 +123,8 @@ impl VulkanDevice {
 
     /// A buffer that a queue is going to allocate.
     fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let kinds = self.core.memory().kinds(&params, size)?;
         // If that is exhausted when the queue allocates it, it is in other memory that the host sees alike.
-        let granted = grant(kinds[0], params, self.options.maps_device_memory);
+        let granted = grant(self.core.memory().best(&params, size)?, params, self.options.maps_device_memory);
         if size > self.core.gpu().largest_block() {
             return Err(Error::resource_exhausted(format!(
                 "cannot allocate {size} bytes: the device allocates at most {} at once",
@@ -221,13 +220,11 @@ impl DeviceBackend for VulkanDevice {
     }
 
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
-        let kinds = self.core.memory().kinds(&params, 0)?;
-        Ok(grant(kinds[0], params, self.options.maps_device_memory))
+        Ok(grant(self.core.memory().best(&params, 0)?, params, self.options.maps_device_memory))
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let kinds = self.core.memory().kinds(&params, size)?;
-        let allocation = self.core.pool().allocate_new(&self.core, &kinds, size, params.min_alignment)?;
+        let allocation = self.core.pool().allocate(&self.core, &params, size)?;
         let granted = grant(allocation.block().kind(), params, self.options.maps_device_memory);
         let counted = self.core.counters().count(granted.memory_type, size);
         let buffer = VulkanBuffer::allocated(allocation, counted);

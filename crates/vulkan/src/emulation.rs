@@ -18,6 +18,8 @@ pub struct Emulation {
     pub has_no_features: bool,
     /// The extensions that the device does not have, by name.
     pub missing_extensions: &'static [&'static str],
+    /// Whether a device imports no memory that is a mapping of another's, as the drivers of GPUs, which import pages of the process.
+    pub refuses_mappings: bool,
     /// Whether queues have no timestamps.
     pub has_no_timestamps: bool,
     /// Whether the device has no events, as some that translate Vulkan have not.

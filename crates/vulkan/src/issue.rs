@@ -130,11 +130,10 @@ impl Preparation<'_> {
 
     fn alloca(&self, created: &Buffer, after: &Frontier) -> Result<()> {
         let params = *created.params();
-        let kinds = self.core.memory().kinds(&params, created.size())?;
         let allocation = self
             .core
             .pool()
-            .allocate(self.core, &kinds, created.size(), params.min_alignment, after)
+            .alloca(self.core, &params, created.size(), after)
             .context(|| format!("a transient buffer of {} bytes", created.size()))?;
         let counted = self.core.counters().count(params.memory_type, created.size());
         let memory = VulkanBuffer::of(created)?;

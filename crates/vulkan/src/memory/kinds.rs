@@ -95,10 +95,14 @@ fn is_optional(params: &BufferParams) -> bool {
 /// Whether writes must be visible without flushes. Who asks for it may neither flush nor invalidate, and programs ask for persistent
 /// mappings of what other devices use, too, which know nothing of flushes.
 fn must_be_coherent(params: &BufferParams) -> bool {
-    let wanted = params.memory_type;
-    let is_shared = wanted.contains(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE)
-        && params.usage.contains(BufferUsage::MAPPING_PERSISTENT);
-    (wanted.contains(MemoryType::HOST_COHERENT) || is_shared) && !is_optional(params)
+    is_shared(params) || (params.memory_type.contains(MemoryType::HOST_COHERENT) && !is_optional(params))
+}
+
+/// Whether other devices may use the buffer: programs then ask for memory that is mapped while it is in use.
+pub(super) fn is_shared(params: &BufferParams) -> bool {
+    params.memory_type.contains(MemoryType::HOST_VISIBLE | MemoryType::DEVICE_VISIBLE)
+        && params.usage.contains(BufferUsage::MAPPING_PERSISTENT)
+        && !is_optional(params)
 }
 
 fn score(kind: Kind, params: &BufferParams) -> i32 {

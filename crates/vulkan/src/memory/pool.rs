@@ -3,6 +3,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 
+use rehal_hal::BufferParams;
+
 use super::{Allocation, Kind, Memory};
 use crate::queue::{Core, Frontier};
 
@@ -32,21 +34,42 @@ struct Freed {
 }
 
 impl Pool {
-    /// Memory of the first of `kinds` that has it, for an alloca that follows `after`.
-    pub(crate) fn allocate(
+    /// Memory for a buffer of `length` bytes that the host allocates.
+    pub(crate) fn allocate(&self, core: &Core, params: &BufferParams, length: u64) -> Result<Allocation> {
+        match self.allocate_shared(core, params, length) {
+            Some(allocation) => Ok(allocation),
+            None => {
+                let kinds = core.memory().kinds(params, length)?;
+                self.allocate_new(core, &kinds, length, params.min_alignment)
+            }
+        }
+    }
+
+    /// Memory for a buffer of `length` bytes whose alloca follows `after`.
+    pub(crate) fn alloca(
         &self,
         core: &Core,
-        kinds: &[Kind],
+        params: &BufferParams,
         length: u64,
-        alignment: u64,
         after: &Frontier,
     ) -> Result<Arc<Allocation>> {
-        let completed = core.completed();
+        let alignment = params.min_alignment;
+        if let Some(allocation) = self.allocate_shared(core, params, length) {
+            return Ok(Arc::new(allocation));
+        }
+        let (kinds, completed) = (core.memory().kinds(params, length)?, core.completed());
         let reused = kinds.iter().find_map(|kind| self.reuse(*kind, length, alignment, after, &completed));
         match reused {
             Some(allocation) => Ok(allocation),
-            None => self.allocate_new(core, kinds, length, alignment).map(Arc::new),
+            None => self.allocate_new(core, &kinds, length, alignment).map(Arc::new),
         }
+    }
+
+    /// Memory that other Vulkan devices can import, if the buffer is to have such memory and the device can use it: if not, other
+    /// memory is still what devices of CPUs share.
+    fn allocate_shared(&self, core: &Core, params: &BufferParams, length: u64) -> Option<Allocation> {
+        let memory = core.memory();
+        memory.shares(params).then(|| memory.allocate_shared(length, params.min_alignment).ok()).flatten()
     }
 
     /// Memory of the device, of the first of `kinds` that has as much. If none has, what queues have deallocated is released, at last
@@ -118,6 +141,10 @@ impl Pool {
         completed: &Frontier,
     ) {
         let mut free = self.free.lock();
+        if allocation.block().is_imported() {
+            // It is returned to the host: reusing it would not save an allocation of the device's memory.
+            return;
+        }
         free.bytes += allocation.length();
         free.entries.push(Freed { allocation, alignment, until });
         let is_full = free.bytes > KEPT_BYTES;
