@@ -16,6 +16,8 @@ pub struct Emulation {
     pub is_vulkan_1_2: bool,
     /// Whether the device has only the features that the driver cannot do without.
     pub has_no_features: bool,
+    /// The number of drivers, beside the first, that have each device, with its UUID and one of their own.
+    pub other_drivers: u8,
     /// The extensions that the device does not have, by name.
     pub missing_extensions: &'static [&'static str],
     /// Whether a device imports no memory that is a mapping of another's, as the drivers of GPUs, which import pages of the process.
@@ -102,6 +104,14 @@ impl Emulation {
     /// Whether the host and the device have bytes of their own where memory is not coherent.
     pub(crate) fn has_caches(&self) -> bool {
         self.memory == Some(EmulatedMemory::Incoherent)
+    }
+
+    /// Gives every other of `devices` the UUID of another driver, if there is one.
+    pub(crate) fn set_drivers(&self, devices: &mut [Physical]) {
+        let drivers = usize::from(self.other_drivers) + 1;
+        for (index, device) in devices.iter_mut().enumerate() {
+            device.driver_uuid[0] ^= (index % drivers) as u8;
+        }
     }
 
     /// Removes extensions, and versions of Vulkan.

@@ -445,6 +445,25 @@ fn kernels_and_commands_of_another_device_are_refused() {
     }
 }
 
+#[test]
+fn a_device_of_several_drivers_has_a_path_for_each() {
+    let emulation = Emulation { other_drivers: 1, ..Emulation::default() };
+    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    let devices = driver.enumerate().unwrap();
+    let [first, second, ..] = devices.as_slice() else { panic!("{} devices", devices.len()) };
+    assert_eq!(first.identifier, second.identifier);
+    for (index, device) in devices.iter().enumerate() {
+        let by_index = driver.resolve(&index.to_string()).unwrap();
+        assert_eq!(by_index, device.path);
+        // It is the path of no other.
+        assert_eq!(devices.iter().filter(|other| other.path == by_index).count(), 1, "{by_index}");
+        assert!(by_index.starts_with(first.identifier.as_deref().unwrap()), "{by_index}");
+        driver.create_device(&by_index, &OptionSet::default()).unwrap();
+    }
+    // The UUID alone is that of the first.
+    assert_eq!(driver.resolve(first.identifier.as_deref().unwrap()).unwrap(), first.path);
+}
+
 /// Two devices use a buffer of the second.
 fn share([mine, other]: &[Device; 2]) {
     let (here, there) = (words(mine, 4), words(other, 4));
