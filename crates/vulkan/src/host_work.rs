@@ -73,18 +73,24 @@ fn transfer_file(core: &Arc<Core>, maps_device_memory: bool, kept: &KeptSubmissi
         QueueOp::Read { file, file_offset, target, .. } => {
             let file = store.files[*file as usize].backend();
             let read = |offset, memory: &HostMemory, range| file.read_at(file_offset + offset, memory, range);
-            transfer(core, maps_device_memory, store, target, Receiver::Device, &read)
+            transfer(core, maps_device_memory, store, target, Direction::ToDevice, &read)
         }
         QueueOp::Write { source, file, file_offset, .. } => {
             let file = store.files[*file as usize].backend();
             let write =
                 |offset, memory: &HostMemory, range| file.write_at(file_offset + offset, memory, range);
-            transfer(core, maps_device_memory, store, source, Receiver::Host, &write)
+            transfer(core, maps_device_memory, store, source, Direction::ToHost, &write)
         }
         operation => {
             Err(Error::new(StatusCode::Internal, format!("{} does not transfer a file", operation.name())))
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToDevice,
+    ToHost,
 }
 
 /// Accesses a part of a file: offset in the transfer, memory and range.
@@ -95,7 +101,7 @@ fn transfer(
     maps_device_memory: bool,
     store: &Store,
     reference: &rehal_hal::BufferRef<u32>,
-    receiver: Receiver,
+    direction: Direction,
     access: &Access<'_>,
 ) -> Result<()> {
     let range = MemoryRange::resolve(core.memory(), store, &[], reference)?;
@@ -107,26 +113,26 @@ fn transfer(
         rehal_hal::Binding::Slot(_) => false,
     };
     // Memory that the host does not cache is slow to read.
-    let is_slow = receiver == Receiver::Host
+    let is_slow = direction == Direction::ToHost
         && range.length() >= UNCACHED_BYTES
         && core.recorders().reads_faster_than(range.allocation().block().kind());
     if is_visible
         && !is_slow
         && let Some(memory) = range.allocation().map(range.range())
     {
-        match receiver {
-            Receiver::Host => range.allocation().invalidate(range.range())?,
-            Receiver::Device => range.allocation().invalidate_edges(range.range())?,
+        match direction {
+            Direction::ToHost => range.allocation().invalidate(range.range())?,
+            Direction::ToDevice => range.allocation().invalidate_edges(range.range())?,
         }
         access(0, &memory, memory.whole())?;
-        if receiver == Receiver::Device {
+        if direction == Direction::ToDevice {
             range.allocation().flush(range.range())?;
         }
         return Ok(());
     }
-    match receiver {
-        Receiver::Device => read_staged(core, &range, access),
-        Receiver::Host => write_staged(core, &range, access),
+    match direction {
+        Direction::ToDevice => read_staged(core, &range, access),
+        Direction::ToHost => write_staged(core, &range, access),
     }
 }
 

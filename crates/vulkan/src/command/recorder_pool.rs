@@ -15,8 +15,10 @@ const SPARE_LIMIT: usize = 256;
 /// Who reads what is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
-    /// The device reads what the host has written.
+    /// The device copies what the host has written.
     Device,
+    /// Kernels read what the host has written, perhaps many times.
+    Kernels,
     /// The host reads what the device has written.
     Host,
 }
@@ -28,6 +30,8 @@ pub(crate) struct RecorderPool {
     core: Weak<Core>,
     /// Memory that the host writes for the device, which it need not cache.
     for_device: Kinds,
+    /// Memory of the device that the host writes, where there is such memory.
+    for_kernels: Kinds,
     /// Memory that the host reads, cached where the device has such memory.
     for_host: Kinds,
     /// Every byte once, in order: what transfers that are not aligned to words copy from.
@@ -39,12 +43,15 @@ pub(crate) struct RecorderPool {
 impl RecorderPool {
     /// A pool for a device, without recorders yet, and for no `Core` yet.
     pub(crate) fn create(memory: &Arc<Memory>) -> Result<Self> {
-        let kinds = |usage| {
-            let memory_type = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+        let host = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+        let kinds = |memory_type, usage| {
             memory.kinds(&BufferParams { memory_type, usage, ..BufferParams::default() }, 0)
         };
-        let for_device = kinds(BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE)?;
-        let for_host = kinds(BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_ACCESS_RANDOM)?;
+        let sequential = BufferUsage::MAPPING_ACCESS_SEQUENTIAL_WRITE;
+        let for_device = kinds(host, BufferUsage::TRANSFER_SOURCE | sequential)?;
+        let for_host = kinds(host, BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_ACCESS_RANDOM)?;
+        let visible = MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE;
+        let for_kernels = kinds(visible, BufferUsage::DISPATCH_STORAGE_READ | sequential)?;
         let bytes = Arc::new(memory.allocate(for_device[0], 256, 0)?);
         let whole = Range { offset: 0, length: 256 };
         let mapped = bytes
@@ -56,6 +63,7 @@ impl RecorderPool {
             memory: memory.clone(),
             core: Weak::new(),
             for_device,
+            for_kernels,
             for_host,
             bytes,
             spare: Mutex::default(),
@@ -77,6 +85,7 @@ impl RecorderPool {
     pub(crate) fn allocate_staging(&self, length: u64, receiver: Receiver) -> Result<Allocation> {
         let kinds = match receiver {
             Receiver::Device => &self.for_device,
+            Receiver::Kernels => &self.for_kernels,
             Receiver::Host => &self.for_host,
         };
         let core = self.core.upgrade().ok_or_else(|| {
@@ -122,5 +131,32 @@ impl RecorderPool {
     pub(crate) fn trim(&self) {
         let spare = std::mem::take(&mut *self.spare.lock());
         drop(spare);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk::MemoryPropertyFlags as Flags;
+
+    use super::*;
+    use crate::emulation::{EmulatedMemory, Emulation};
+    use crate::gpu::tests::emulated;
+
+    #[test]
+    fn kernels_read_tables_in_the_memory_of_the_device() {
+        let emulation = Emulation { memory: Some(EmulatedMemory::Separate), ..Emulation::default() };
+        let core = Core::create(&emulated(&emulation), None).unwrap();
+        let recorders = core.recorders();
+        let mut recorder = recorders.take_recorder(core.gpu().families()[0]).unwrap();
+        let in_window = Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE;
+        for length in [16, 1 << 20] {
+            let table = recorder.table(recorders, &vec![1; length]).unwrap();
+            assert!(table.allocation().block().kind().flags.contains(in_window), "{length} bytes");
+        }
+        // Where it is exhausted, they are in memory of the host.
+        let table = recorder.table(recorders, &vec![1; 65 << 20]).unwrap();
+        assert!(!table.allocation().block().kind().flags.contains(Flags::DEVICE_LOCAL));
+        let staged = recorders.allocate_staging(4096, Receiver::Device).unwrap();
+        assert!(!staged.block().kind().flags.intersects(Flags::DEVICE_LOCAL | Flags::HOST_CACHED));
     }
 }
