@@ -1,7 +1,8 @@
 //! Transfers between the host and buffers, wherever their memory is.
 //!
 //! Mappable buffers are mapped once, as a whole. Others are staged: copied in pieces by a queue of the
-//! buffer's device, to or from a host-visible buffer. Either way the calling thread blocks. As for any host
+//! buffer's device, to or from a host-visible buffer. So is what the host reads from memory that it does not cache, such as
+//! that of a GPU behind a bus, of which it reads some ten megabytes in a second. Either way the calling thread blocks. As for any host
 //! access, the caller must have waited for device work that writes the range (or reads it, before a write).
 //! All code except drivers transfers bytes with these functions, unless a capture must show other calls.
 
@@ -14,6 +15,8 @@ use crate::{Buffer, BufferParams, BufferRef, Device, Mapping, Semaphore};
 
 /// Maximum number of bytes staged at a time.
 const PIECE_BYTES: u64 = 4 << 20;
+/// Reads of fewer bytes from uncached memory take no longer than a copy of the device.
+pub const UNCACHED_BYTES: u64 = 16 << 10;
 
 /// Reads bytes of a buffer at `offset`.
 pub fn read(buffer: &Buffer, offset: u64, target: &mut [u8]) -> Result<()> {
@@ -45,7 +48,7 @@ pub fn read_with(
     length: u64,
     mut take: impl FnMut(&HostMemory, Range) -> Result<()>,
 ) -> Result<()> {
-    let Some(device) = staging_device(buffer, BufferUsage::TRANSFER_SOURCE) else {
+    let Some(device) = device_for_reading(buffer, offset, length) else {
         let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
         take(mapping.source()?, whole(&mapping))?;
         return mapping.unmap();
@@ -58,15 +61,15 @@ pub fn read_with(
     })
 }
 
-/// Passes a range of a buffer to `look` as one memory: mapped if possible, otherwise a copy. Fails if the
-/// allocation fails.
+/// Passes a range of a buffer to `look` as one memory: mapped if the host caches it, otherwise a copy. Fails if
+/// the allocation fails.
 pub fn view<R>(
     buffer: &Buffer,
     offset: u64,
     length: u64,
     look: impl FnOnce(&HostMemory) -> Result<R>,
 ) -> Result<R> {
-    if staging_device(buffer, BufferUsage::TRANSFER_SOURCE).is_none() {
+    if device_for_reading(buffer, offset, length).is_none() {
         let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
         let result = look(mapping.source()?)?;
         return mapping.unmap().map(|()| result);
@@ -139,6 +142,24 @@ fn staging_device(buffer: &Buffer, usage: BufferUsage) -> Option<&Device> {
     }
 }
 
+/// The device for staging what the host reads, if the buffer cannot be mapped, or mapping it would be slow.
+fn device_for_reading(buffer: &Buffer, offset: u64, length: u64) -> Option<&Device> {
+    if !buffer.is_mappable() {
+        return staging_device(buffer, BufferUsage::TRANSFER_SOURCE);
+    }
+    let params = buffer.params();
+    let can_copy =
+        params.usage.contains(BufferUsage::TRANSFER_SOURCE) && params.access.contains(MemoryAccess::READ);
+    if params.memory_type.contains(MemoryType::HOST_CACHED) || !can_copy {
+        return None;
+    }
+    let length = buffer.resolve(offset, length).ok()?.length;
+    let device = buffer.device().filter(|_| length >= UNCACHED_BYTES)?;
+    // Devices that have no other memory, as those whose memory is the host's, do not tell cached memory apart.
+    let staging = device.backend().grant(Staging::params(params.affinity)).ok()?;
+    staging.memory_type.contains(MemoryType::HOST_CACHED).then_some(device)
+}
+
 fn whole(mapping: &Mapping) -> Range {
     Range { offset: 0, length: mapping.length() }
 }
@@ -153,17 +174,21 @@ struct Staging<'d> {
 }
 
 impl<'d> Staging<'d> {
-    /// Staging for `length` bytes of `buffer`, or a piece of them.
-    fn new(device: &'d Device, buffer: &Buffer, length: u64) -> Result<Self> {
-        let affinity = buffer.params().affinity;
-        let params = BufferParams {
+    /// The parameters of the buffer.
+    fn params(affinity: QueueAffinity) -> BufferParams {
+        BufferParams {
             usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED,
             access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD,
             memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
             affinity,
             min_alignment: 0,
-        };
-        let staging = device.allocate_buffer(params, length.min(PIECE_BYTES))?;
+        }
+    }
+
+    /// Staging for `length` bytes of `buffer`, or a piece of them.
+    fn new(device: &'d Device, buffer: &Buffer, length: u64) -> Result<Self> {
+        let affinity = buffer.params().affinity;
+        let staging = device.allocate_buffer(Self::params(affinity), length.min(PIECE_BYTES))?;
         if !staging.is_mappable() {
             return Err(Error::new(
                 StatusCode::FailedPrecondition,

@@ -8,11 +8,10 @@ use crate::physical::{Physical, hex};
 
 /// The description of a device.
 pub(crate) fn describe(physical: &Physical) -> DeviceDescription {
-    let path = physical.path();
     DeviceDescription {
         name: display_name(physical),
-        identifier: Some(path.clone()),
-        path,
+        identifier: Some(physical.uuids().identifier()),
+        path: physical.path.clone(),
         report: report(physical),
         sections: vec![driver(physical), features(physical), limits(physical)],
     }
@@ -68,7 +67,7 @@ fn identity(physical: &Physical) -> Vec<String> {
     let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
     let mut lines = vec![
         format!("name: {}", physical.name()),
-        format!("path: {}", physical.path()),
+        format!("path: {}", physical.path),
         format!("api: {major}.{minor}.{}", vk::api_version_patch(version)),
         format!("type: {}", kind(properties.device_type)),
         format!("vendor_id: 0x{:04x}", properties.vendor_id),

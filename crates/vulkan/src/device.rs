@@ -20,6 +20,7 @@ use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
 use crate::host_work::{self, is_for_host};
 use crate::issue::issue;
+use crate::memory::grant;
 use crate::physical::Physical;
 use crate::profile;
 use crate::queue::{Core, Frontier, Progress};
@@ -122,7 +123,8 @@ impl VulkanDevice {
 
     /// A buffer that a queue is going to allocate.
     fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let granted = self.grant(params)?;
+        // If that is exhausted when the queue allocates it, it is in other memory that the host sees alike.
+        let granted = grant(self.core.memory().best(&params, size)?, params, self.options.maps_device_memory);
         if size > self.core.gpu().largest_block() {
             return Err(Error::resource_exhausted(format!(
                 "cannot allocate {size} bytes: the device allocates at most {} at once",
@@ -218,13 +220,12 @@ impl DeviceBackend for VulkanDevice {
     }
 
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
-        self.core.memory().grant(params, self.options.maps_device_memory)
+        Ok(grant(self.core.memory().best(&params, 0)?, params, self.options.maps_device_memory))
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let granted = self.grant(params)?;
-        let kind = self.core.memory().kind(&params)?;
-        let allocation = self.core.pool().allocate_new(&self.core, kind, size, params.min_alignment)?;
+        let allocation = self.core.pool().allocate(&self.core, &params, size)?;
+        let granted = grant(allocation.block().kind(), params, self.options.maps_device_memory);
         let counted = self.core.counters().count(granted.memory_type, size);
         let buffer = VulkanBuffer::allocated(allocation, counted);
         Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
@@ -245,9 +246,9 @@ impl DeviceBackend for VulkanDevice {
         } else {
             memory.private()?
         };
-        let allocation = self.core.memory().import(memory)?;
+        let allocation = self.core.memory().import_as(&params, memory)?;
         let kind = allocation.block().kind();
-        let granted = crate::memory::grant(kind, params, true);
+        let granted = grant(kind, params, true);
         let counted = self.core.counters().count(granted.memory_type, 0);
         let buffer = VulkanBuffer::allocated(allocation, counted);
         Ok(self.host_buffer(MemoryEventKind::Import, granted, size, buffer))

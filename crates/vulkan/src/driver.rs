@@ -10,7 +10,7 @@ use crate::describe::describe;
 use crate::emulation::Emulation;
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::physical::Physical;
-use crate::{device, loader};
+use crate::{device, loader, physical};
 
 /// The name of the driver.
 pub const VULKAN: &str = "vulkan";
@@ -222,7 +222,15 @@ impl VulkanDriver {
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
         let handles = instance.physical_devices()?.into_iter();
-        usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))
+        let handles = handles
+            .flat_map(|handle| std::iter::repeat_n(handle, usize::from(self.emulation.other_drivers) + 1));
+        let mut found = usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))?;
+        self.emulation.set_drivers(&mut found);
+        let uuids: Vec<_> = found.iter().map(Physical::uuids).collect();
+        for (device, path) in found.iter_mut().zip(physical::paths(&uuids)) {
+            device.path = path;
+        }
+        Ok(found)
     }
 }
 
@@ -267,7 +275,7 @@ impl DriverBackend for VulkanDriver {
         let options: VulkanOptions = options.get();
         options.replay_cache.check()?;
         let devices = self.devices()?;
-        let mut found = devices.into_iter().filter(|it| path.is_empty() || it.path() == path);
+        let mut found = devices.into_iter().filter(|it| path.is_empty() || it.path == path);
         let chosen = if path.is_empty() {
             // The first device that works, or else the first, for its error.
             let mut all: Vec<_> = found.collect();

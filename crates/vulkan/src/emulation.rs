@@ -16,18 +16,30 @@ pub struct Emulation {
     pub is_vulkan_1_2: bool,
     /// Whether the device has only the features that the driver cannot do without.
     pub has_no_features: bool,
+    /// The number of drivers, beside the first, that have each device, with its UUID and one of their own.
+    pub other_drivers: u8,
     /// The extensions that the device does not have, by name.
     pub missing_extensions: &'static [&'static str],
+    /// Whether a device imports no memory that is a mapping of another's, as the drivers of GPUs, which import pages of the process.
+    pub refuses_mappings: bool,
+    /// Whether the device has the limits of some GPU where the machine's are wider.
+    pub has_narrow_limits: bool,
     /// Whether queues have no timestamps.
     pub has_no_timestamps: bool,
     /// Whether the device has no events, as some that translate Vulkan have not.
     pub has_no_events: bool,
 }
 
+/// The bytes of the memory of a GPU with a bus that the host can map: a quarter of what such GPUs have at least.
+const WINDOW: u64 = 64 << 20;
+/// The bytes of the memory of the host that such a GPU uses: few, so that tests exhaust them.
+const HOST_HEAP: u64 = 256 << 20;
+
 /// Memory types. All are memory of the device that is emulated, which has one type that does everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmulatedMemory {
-    /// A GPU with a bus: its own memory, which the host cannot map, and memory of the host, cached or not.
+    /// A GPU with a bus: its own memory, which the host cannot map except through a window of 64 MiB, and memory of the host, cached
+    /// or not.
     Separate,
     /// A GPU that shares the memory of a host without coherence. The host sees what the device writes when it invalidates its
     /// caches, and the device what the host writes when it flushes them: until then, each has bytes of its own.
@@ -39,10 +51,11 @@ impl EmulatedMemory {
     fn types(self) -> &'static [(Flags, u32)] {
         const COHERENT: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_COHERENT.as_raw());
         const CACHED: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_CACHED.as_raw());
-        const SEPARATE: [(Flags, u32); 3] = [
+        const SEPARATE: [(Flags, u32); 4] = [
             (Flags::DEVICE_LOCAL, 0),
             (COHERENT, 1),
             (Flags::from_raw(COHERENT.as_raw() | Flags::HOST_CACHED.as_raw()), 1),
+            (Flags::from_raw(COHERENT.as_raw() | Flags::DEVICE_LOCAL.as_raw()), 2),
         ];
         const INCOHERENT: [(Flags, u32); 3] = [
             (Flags::from_raw(Flags::DEVICE_LOCAL.as_raw() | CACHED.as_raw()), 0),
@@ -70,9 +83,12 @@ impl Emulation {
         }
         memory.memory_type_count = types.len() as u32;
         let size = memory.memory_heaps[0].size;
+        let of_host = if emulated == EmulatedMemory::Separate { HOST_HEAP.min(size) } else { size };
         memory.memory_heaps[0].flags = vk::MemoryHeapFlags::DEVICE_LOCAL;
-        memory.memory_heaps[1] = vk::MemoryHeap { size, flags: vk::MemoryHeapFlags::empty() };
-        memory.memory_heap_count = 2;
+        memory.memory_heaps[1] = vk::MemoryHeap { size: of_host, flags: vk::MemoryHeapFlags::empty() };
+        memory.memory_heaps[2] =
+            vk::MemoryHeap { size: WINDOW.min(size), flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+        memory.memory_heap_count = if emulated == EmulatedMemory::Separate { 3 } else { 2 };
         memory
     }
 
@@ -95,11 +111,25 @@ impl Emulation {
         self.memory == Some(EmulatedMemory::Incoherent)
     }
 
+    /// Gives every other of `devices` the UUID of another driver, if there is one.
+    pub(crate) fn set_drivers(&self, devices: &mut [Physical]) {
+        let drivers = usize::from(self.other_drivers) + 1;
+        for (index, device) in devices.iter_mut().enumerate() {
+            device.driver_uuid[0] ^= (index % drivers) as u8;
+        }
+    }
+
     /// Removes extensions, and versions of Vulkan.
     pub(crate) fn restrict(&self, physical: &mut Physical) {
         physical.extensions.retain(|name| !self.missing_extensions.contains(&name.as_str()));
         if self.is_vulkan_1_2 {
             physical.properties.api_version = physical.properties.api_version.min(vk::API_VERSION_1_2);
+        }
+        if self.has_narrow_limits {
+            narrow(&mut physical.properties.limits);
+            // As many as Vulkan requires of queues that have any.
+            let bits = physical.queue_families.iter_mut().map(|family| &mut family.timestamp_valid_bits);
+            bits.for_each(|bits| *bits = (*bits).min(36));
         }
         if self.has_no_timestamps {
             physical.queue_families.iter_mut().for_each(|family| family.timestamp_valid_bits = 0);
@@ -117,4 +147,22 @@ impl Emulation {
         };
         Features { v12, ..Features::default() }
     }
+}
+
+/// The least that Vulkan requires, or that GPUs have.
+fn narrow(limits: &mut vk::PhysicalDeviceLimits) {
+    let raise = |value: &mut u64, least: u64| *value = (*value).max(least);
+    // Bindings of programs begin at such offsets. Those that need more are refused.
+    raise(&mut limits.min_storage_buffer_offset_alignment, 64);
+    raise(&mut limits.min_uniform_buffer_offset_alignment, 64);
+    raise(&mut limits.non_coherent_atom_size, 256);
+    let lower = |value: &mut u32, most: u32| *value = (*value).min(most);
+    lower(&mut limits.max_push_constants_size, 128);
+    lower(&mut limits.max_storage_buffer_range, 128 << 20);
+    lower(&mut limits.max_uniform_buffer_range, 16 << 10);
+    lower(&mut limits.max_memory_allocation_count, 4096);
+    lower(&mut limits.max_compute_shared_memory_size, 32 << 10);
+    lower(&mut limits.max_compute_work_group_invocations, 1024);
+    lower(&mut limits.max_bound_descriptor_sets, 4);
+    limits.max_compute_work_group_count.iter_mut().for_each(|count| lower(count, 65_535));
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use ash::vk;
 use rehal_base::{Error, HostMemory, Result};
@@ -11,8 +11,14 @@ use rehal_base::{Error, HostMemory, Result};
 use crate::VulkanOptions;
 use crate::bfloat16::{self, ShaderBfloat16Features};
 use crate::error::failure;
-use crate::memory::{Kind, Pages};
+use crate::memory::{Kind, Pages, is_mapping};
 use crate::physical::{Features, Physical};
+
+/// The logical devices of the process.
+static DEVICES: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of the smallest page of any host: what is around memory in such a page is mapped, too.
+const PAGE: u64 = 4096;
 
 /// A logical device. Every object of it owns a clone of its `Arc`.
 pub(crate) struct Gpu {
@@ -74,6 +80,7 @@ impl Gpu {
             // Pipelines are created without one.
             Err(_) => vk::PipelineCache::null(),
         };
+        DEVICES.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             pipeline_cache,
             push_descriptors: has_push.then(|| ash::khr::push_descriptor::Device::new(instance, &device)),
@@ -160,6 +167,11 @@ impl Gpu {
         self.import.is_some()
     }
 
+    /// Whether there are other Vulkan devices, which may share buffers with this one.
+    pub(crate) fn has_siblings(&self) -> bool {
+        DEVICES.load(Ordering::Relaxed) > 1
+    }
+
     /// The queue family of each lane: of dispatches, and of transfers if it is another.
     pub(crate) fn families(&self) -> &[u32] {
         &self.families
@@ -217,11 +229,14 @@ impl Gpu {
         self.block_count.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// The bytes of a page that the device can import.
+    pub(crate) fn import_page(&self) -> u64 {
+        self.physical.import_alignment.next_power_of_two().max(PAGE)
+    }
+
     /// The pages of the host's memory that the device can import. Fails with `OUT_OF_RANGE` if the memory is not aligned as the
     /// device needs.
     pub(crate) fn pages_of(&self, memory: &HostMemory) -> Result<Pages> {
-        /// The smallest page of any host: what is around memory in such a page is mapped, too.
-        const PAGE: u64 = 4096;
         let (start, alignment) = (memory.as_ptr(), self.physical.import_alignment.max(1));
         let past = start.addr() as u64 % alignment;
         let length = (past + memory.length()).next_multiple_of(alignment);
@@ -240,6 +255,10 @@ impl Gpu {
         let Some(import) = &self.import else {
             return Err(Error::unimplemented("the device cannot import memory of the host"));
         };
+        if self.physical.emulation.refuses_mappings && is_mapping(pages) {
+            let error = vk::Result::ERROR_INVALID_EXTERNAL_HANDLE;
+            return Err(failure("importing memory of the host", error));
+        }
         let mut properties = vk::MemoryHostPointerPropertiesEXT::default();
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         // SAFETY: the extension is enabled, and the pages are mapped.
@@ -310,6 +329,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
+        DEVICES.fetch_sub(1, Ordering::Relaxed);
         if self.is_stuck() {
             return;
         }
@@ -466,15 +486,20 @@ pub(crate) mod tests {
 
     /// The first device of the machine.
     pub(crate) fn gpu() -> Arc<Gpu> {
-        gpu_with(|_| ())
+        emulated(&Emulation::default())
     }
 
-    /// The first device of the machine, changed.
-    fn gpu_with(change: impl FnOnce(&mut Physical)) -> Arc<Gpu> {
+    /// The first device of the machine, as if it were another.
+    pub(crate) fn emulated(emulation: &Emulation) -> Arc<Gpu> {
+        gpu_with(emulation, |_| ())
+    }
+
+    /// The first device of the machine, as if it were another, changed.
+    fn gpu_with(emulation: &Emulation, change: impl FnOnce(&mut Physical)) -> Arc<Gpu> {
         let entry = crate::loader::load(&[]).unwrap();
         let instance = Arc::new(Instance::create(entry, &VulkanDriverOptions::default()).unwrap());
         let handle = instance.physical_devices().unwrap()[0];
-        let mut physical = Physical::query(&instance, handle, &Emulation::default()).unwrap();
+        let mut physical = Physical::query(&instance, handle, emulation).unwrap();
         change(&mut physical);
         Arc::new(Gpu::create(physical, &VulkanOptions::default()).unwrap())
     }
@@ -499,12 +524,12 @@ pub(crate) mod tests {
     #[test]
     fn no_buffer_is_larger_than_the_device_allows() {
         const MOST: u64 = 64 << 20;
-        let gpu = gpu_with(|physical| {
+        let gpu = gpu_with(&Emulation::default(), |physical| {
             assert_ne!(physical.max_buffer_bytes, 0);
             physical.max_buffer_bytes = MOST;
         });
         let memory = Memory::new(&gpu).unwrap();
-        let kind = memory.kind(&BufferParams::default()).unwrap();
+        let kind = memory.best(&BufferParams::default(), MOST).unwrap();
         memory.allocate(kind, MOST / 2, 0).unwrap();
         let refused = [
             memory.allocate(kind, MOST + 1, 0).err(),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_hal::transfer::UNCACHED_BYTES;
 use rehal_hal::{HostCallFlags, HostMemory, KeptSubmission, QueueOp, Store};
 
-use crate::command::{MemoryRange, Repeats};
+use crate::command::{MemoryRange, Receiver, Repeats};
 use crate::executor::ExecutorHandle;
 use crate::memory::Allocation;
 use crate::queue::{Core, Frontier, Origin, Uses, Work};
@@ -111,7 +112,14 @@ fn transfer(
         }
         rehal_hal::Binding::Slot(_) => false,
     };
-    if is_visible && let Some(memory) = range.allocation().map(range.range()) {
+    // Memory that the host does not cache is slow to read.
+    let is_slow = direction == Direction::ToHost
+        && range.length() >= UNCACHED_BYTES
+        && core.recorders().reads_faster_than(range.allocation().block().kind());
+    if is_visible
+        && !is_slow
+        && let Some(memory) = range.allocation().map(range.range())
+    {
         match direction {
             Direction::ToHost => range.allocation().invalidate(range.range())?,
             Direction::ToDevice => range.allocation().invalidate_edges(range.range())?,
@@ -137,8 +145,8 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn allocate(core: &Core, length: u64) -> Result<Self> {
-        let allocation = Arc::new(core.recorders().allocate_staging(length)?);
+    fn allocate(core: &Core, length: u64, receiver: Receiver) -> Result<Self> {
+        let allocation = Arc::new(core.recorders().allocate_staging(length, receiver)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
@@ -150,14 +158,14 @@ impl Chunk {
     }
 }
 
-fn chunks(core: &Core, length: u64) -> Result<Vec<Chunk>> {
+fn chunks(core: &Core, length: u64, receiver: Receiver) -> Result<Vec<Chunk>> {
     let count = length.div_ceil(CHUNK).min(CHUNKS as u64);
-    (0..count).map(|_| Chunk::allocate(core, length.min(CHUNK))).collect()
+    (0..count).map(|_| Chunk::allocate(core, length.min(CHUNK), receiver)).collect()
 }
 
 /// Reads a file into memory that the host cannot map: while the device copies a piece, the next is read.
 fn read_staged(core: &Arc<Core>, target: &MemoryRange, access: &Access<'_>) -> Result<()> {
-    let mut chunks = chunks(core, target.length())?;
+    let mut chunks = chunks(core, target.length(), Receiver::Device)?;
     let outcome = pieces(target.length()).enumerate().try_for_each(|(index, piece)| {
         let count = chunks.len();
         let chunk = &mut chunks[index % count];
@@ -171,9 +179,9 @@ fn read_staged(core: &Arc<Core>, target: &MemoryRange, access: &Access<'_>) -> R
     wait_for_all(core, &chunks).and(outcome)
 }
 
-/// Writes memory that the host cannot map to a file: while a piece is written, the device copies the next.
+/// Writes memory that the host cannot map, or reads slowly, to a file: while a piece is written, the device copies the next.
 fn write_staged(core: &Arc<Core>, source: &MemoryRange, access: &Access<'_>) -> Result<()> {
-    let mut chunks = chunks(core, source.length())?;
+    let mut chunks = chunks(core, source.length(), Receiver::Host)?;
     let all: Vec<_> = pieces(source.length()).collect();
     let count = chunks.len();
     let mut outcome = Ok(());
@@ -240,4 +248,25 @@ fn copy(core: &Arc<Core>, source: &MemoryRange, target: &MemoryRange) -> Result<
     let work = core.issue(core.take_spare(), Frontier::default(), Some(work), Origin::Program)?;
     core.flush()?;
     Ok(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk::MemoryPropertyFlags as Flags;
+
+    use super::*;
+    use crate::emulation::{EmulatedMemory, Emulation};
+    use crate::gpu::tests::emulated;
+
+    #[test]
+    fn the_host_reads_chunks_that_it_caches() {
+        let emulation = Emulation { memory: Some(EmulatedMemory::Separate), ..Emulation::default() };
+        let core = Core::create(&emulated(&emulation), None).unwrap();
+        let kind = |receiver| Chunk::allocate(&core, 4096, receiver).unwrap().allocation.block().kind();
+        let (written, read) = (kind(Receiver::Device), kind(Receiver::Host));
+        assert!(!written.flags.intersects(Flags::HOST_CACHED | Flags::DEVICE_LOCAL));
+        assert!(read.flags.contains(Flags::HOST_CACHED));
+        // So that they are used in place of mapping the former.
+        assert!(core.recorders().reads_faster_than(written) && !core.recorders().reads_faster_than(read));
+    }
 }

@@ -130,16 +130,15 @@ impl Preparation<'_> {
 
     fn alloca(&self, created: &Buffer, after: &Frontier) -> Result<()> {
         let params = *created.params();
-        let kind = self.core.memory().kind(&params)?;
         let allocation = self
             .core
             .pool()
-            .allocate(self.core, kind, created.size(), params.min_alignment, after)
+            .alloca(self.core, &params, created.size(), after)
             .context(|| format!("a transient buffer of {} bytes", created.size()))?;
         let counted = self.core.counters().count(params.memory_type, created.size());
         let memory = VulkanBuffer::of(created)?;
         let reservation = PoolReservation {
-            pool_id: u64::from(kind.index) + 1,
+            pool_id: u64::from(allocation.block().kind().index) + 1,
             backing_id: allocation.block().id(),
             offset: allocation.offset(),
             length_bytes: allocation.length(),

@@ -17,6 +17,8 @@ use crate::instance::Instance;
 pub(crate) struct Physical {
     pub(crate) instance: Arc<Instance>,
     pub(crate) handle: vk::PhysicalDevice,
+    /// The path of the device's URI: see [`paths`].
+    pub(crate) path: String,
     pub(crate) properties: vk::PhysicalDeviceProperties,
     pub(crate) device_uuid: [u8; 16],
     pub(crate) driver_uuid: [u8; 16],
@@ -43,6 +45,34 @@ pub(crate) struct Physical {
     pub(crate) has_calibrated_clock: bool,
     /// How it differs from what Vulkan says of it.
     pub(crate) emulation: Emulation,
+}
+
+/// What identifies a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Uuids {
+    pub(crate) device: [u8; 16],
+    pub(crate) driver: [u8; 16],
+}
+
+impl Uuids {
+    /// `GPU-` and the UUID of the device.
+    pub(crate) fn identifier(self) -> String {
+        format!("GPU-{}", hex(&self.device))
+    }
+}
+
+/// The paths of devices' URIs: their identifiers. Where several drivers have the same device, that of the driver follows, and an ordinal
+/// where that does not tell them apart either, as of devices with earlier versions of Vulkan, whose UUIDs are not known.
+pub(crate) fn paths(devices: &[Uuids]) -> Vec<String> {
+    let path = |(index, it): (usize, &Uuids)| {
+        let mut path = it.identifier();
+        if devices.iter().filter(|other| other.device == it.device).count() > 1 {
+            path = format!("{path}-{}", hex(&it.driver));
+        }
+        let earlier = devices.iter().take(index).filter(|other| *other == it).count();
+        if earlier > 0 { format!("{path}-{earlier}") } else { path }
+    };
+    devices.iter().enumerate().map(path).collect()
 }
 
 /// What a device can do with subgroups.
@@ -98,6 +128,7 @@ impl Physical {
         let mut physical = Self {
             instance: instance.clone(),
             handle,
+            path: String::new(),
             properties,
             device_uuid: [0; 16],
             driver_uuid: [0; 16],
@@ -140,9 +171,9 @@ impl Physical {
         self.features.cooperative_matrix.then(query).flatten()
     }
 
-    /// The path of the device's URI: `GPU-` and its UUID.
-    pub(crate) fn path(&self) -> String {
-        format!("GPU-{}", hex(&self.device_uuid))
+    /// The UUIDs of device and driver.
+    pub(crate) fn uuids(&self) -> Uuids {
+        Uuids { device: self.device_uuid, driver: self.driver_uuid }
     }
 
     /// The device's name.
@@ -341,4 +372,24 @@ fn text(name: Result<&CStr, std::ffi::FromBytesUntilNulError>) -> String {
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(device: u8, driver: u8) -> Uuids {
+        Uuids { device: [device; 16], driver: [driver; 16] }
+    }
+
+    #[test]
+    fn paths_of_devices_are_their_uuids_and_unique() {
+        let one = paths(&[of(1, 9), of(2, 9)]);
+        assert_eq!(one, [format!("GPU-{}", "01".repeat(16)), format!("GPU-{}", "02".repeat(16))]);
+        // A device of two drivers, one of which is found twice.
+        let devices = [of(1, 9), of(2, 9), of(1, 8), of(1, 9)];
+        let first = format!("GPU-{}-{}", "01".repeat(16), "09".repeat(16));
+        let other = format!("GPU-{}-{}", "01".repeat(16), "08".repeat(16));
+        assert_eq!(paths(&devices), [first.clone(), one[1].clone(), other, format!("{first}-1")]);
+    }
 }

@@ -59,10 +59,12 @@ impl Emulated {
             Self::Separate => Emulation {
                 memory: Some(EmulatedMemory::Separate),
                 has_transfer_family: true,
+                has_narrow_limits: true,
                 ..Emulation::default()
             },
             Self::Incoherent => Emulation {
                 memory: Some(EmulatedMemory::Incoherent),
+                has_narrow_limits: true,
                 missing_extensions: &["VK_EXT_external_memory_host"],
                 ..Emulation::default()
             },

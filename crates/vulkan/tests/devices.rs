@@ -23,7 +23,7 @@ use rehal_hal::{
     ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
     Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
-use rehal_vulkan::emulation::Emulation;
+use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
 use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
@@ -457,10 +457,28 @@ fn kernels_and_commands_of_another_device_are_refused() {
 }
 
 #[test]
-fn buffers_of_another_device_are_shared_if_the_host_can_map_them() {
-    let [mine, other] = [(); 2].map(|()| device(VulkanOptions::default()));
-    let (here, there) = (words(&mine, 4), words(&other, 4));
-    let done = semaphore(&mine);
+fn a_device_of_several_drivers_has_a_path_for_each() {
+    let emulation = Emulation { other_drivers: 1, ..Emulation::default() };
+    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    let devices = driver.enumerate().unwrap();
+    let [first, second, ..] = devices.as_slice() else { panic!("{} devices", devices.len()) };
+    assert_eq!(first.identifier, second.identifier);
+    for (index, device) in devices.iter().enumerate() {
+        let by_index = driver.resolve(&index.to_string()).unwrap();
+        assert_eq!(by_index, device.path);
+        // It is the path of no other.
+        assert_eq!(devices.iter().filter(|other| other.path == by_index).count(), 1, "{by_index}");
+        assert!(by_index.starts_with(first.identifier.as_deref().unwrap()), "{by_index}");
+        driver.create_device(&by_index, &OptionSet::default()).unwrap();
+    }
+    // The UUID alone is that of the first.
+    assert_eq!(driver.resolve(first.identifier.as_deref().unwrap()).unwrap(), first.path);
+}
+
+/// Two devices use a buffer of the second.
+fn share([mine, other]: &[Device; 2]) {
+    let (here, there) = (words(mine, 4), words(other, 4));
+    let done = semaphore(mine);
     let (mine, other) = (mine.queue(QUEUE_AFFINITY_ANY), other.queue(QUEUE_AFFINITY_ANY));
     mine.signal(&[done.at(1)]).fill(&there, &[7], 0).unwrap();
     // The other device waits for a timeline of the first.
@@ -476,6 +494,62 @@ fn buffers_of_another_device_are_shared_if_the_host_can_map_them() {
     mine.signal(&[done.at(4)]).dealloca(&there, 0).unwrap();
     done.wait(4, Some(Duration::from_secs(60))).unwrap();
     assert_eq!(mine.fill(&there, &[1], 0).unwrap_err().code(), StatusCode::FailedPrecondition);
+}
+
+#[test]
+fn buffers_of_another_device_are_shared_if_the_host_can_map_them() {
+    share(&[(); 2].map(|()| device(VulkanOptions::default())));
+}
+
+/// Devices that import pages of the host, but not what is a mapping of another device's memory.
+fn importing_pages(memory: Option<EmulatedMemory>) -> [Device; 2] {
+    let emulation = Emulation { memory, refuses_mappings: true, ..Emulation::default() };
+    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    [(); 2].map(|()| driver.create_device("", &OptionSet::default()).unwrap())
+}
+
+#[test]
+fn devices_that_import_no_mappings_share_pages_of_the_host() {
+    for memory in [None, Some(EmulatedMemory::Separate)] {
+        let devices = importing_pages(memory);
+        share(&devices);
+        let [mine, other] = &devices;
+        // Buffers of queues, too.
+        let params = BufferParams {
+            usage: BufferParams::default().usage | BufferUsage::MAPPING_PERSISTENT,
+            memory_type: MemoryType::HOST_VISIBLE | MemoryType::DEVICE_LOCAL,
+            ..BufferParams::default()
+        };
+        let (done, result) = (semaphore(mine), words(mine, 4));
+        let (mine, other) = (mine.queue(QUEUE_AFFINITY_ANY), other.queue(QUEUE_AFFINITY_ANY));
+        let buffer = other.signal(&[done.at(1)]).alloca(params, 16, 0).unwrap();
+        other.wait(&[done.at(1)]).signal(&[done.at(2)]).fill(&buffer, &[5], 0).unwrap();
+        mine.wait(&[done.at(2)]).signal(&[done.at(3)]).copy(&buffer, &result, 0).unwrap();
+        other.wait(&[done.at(3)]).signal(&[done.at(4)]).dealloca(&buffer, 0).unwrap();
+        done.wait(4, Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(rehal_hal::transfer::to_vec(&result, 0, 16).unwrap(), [5; 16]);
+    }
+}
+
+#[test]
+fn mappings_that_a_device_does_not_import_are_refused() {
+    let [mine, other] = importing_pages(None);
+    // The program does not say that devices share it.
+    let params = BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_VISIBLE,
+        ..BufferParams::default()
+    };
+    let there = other.allocate_buffer(params, 16).unwrap();
+    let done = semaphore(&mine);
+    let error = mine.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&there, &[1], 0).unwrap_err();
+    assert_eq!(error.code(), StatusCode::InvalidArgument, "{error}");
+    assert!(error.report().contains("VK_EXT_external_memory_host"), "{}", error.report());
+    assert_eq!(done.query().unwrap_err().code(), StatusCode::InvalidArgument);
+    // The other device still uses it.
+    let done = semaphore(&other);
+    other.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&there, &[1], 0).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
 }
 
 #[test]

@@ -14,9 +14,10 @@ use rehal_base::{HostMemory, Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags, WorkgroupCount,
+    ExecutableParams, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
+    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, transfer,
 };
+use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 use spinning::spinning;
 use spirv::{Decoration, Op, StorageClass};
@@ -147,6 +148,170 @@ fn constant_memory_of_the_program_is_never_written() {
     assert_eq!(before, [7; 4096]);
 }
 
+/// A GPU with memory of its own.
+fn separate() -> Device {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = DRIVER.get_or_init(|| {
+        let emulation = Emulation { memory: Some(EmulatedMemory::Separate), ..Emulation::default() };
+        Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation))
+    });
+    driver.create_device("", &OptionSet::default()).unwrap()
+}
+
+#[test]
+fn what_belongs_into_the_devices_memory_is_not_imported() {
+    let memory = Arc::new(HostMemory::constant(&[7; 4096]).unwrap());
+    let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::SHARING_IMMUTABLE;
+    let local = BufferParams { usage, access: MemoryAccess::READ, ..BufferParams::default() };
+    let import = |device: &Device, params| device.import_buffer(params, &memory, memory.whole());
+    let error = import(&separate(), local).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Unimplemented, "{error}");
+    assert!(error.message().contains("the device's own memory"), "{error}");
+    for memory_type in [
+        MemoryType::OPTIMAL | MemoryType::DEVICE_LOCAL,
+        MemoryType::DEVICE_VISIBLE,
+        MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+    ] {
+        let imported = import(&separate(), BufferParams { memory_type, ..local }).unwrap();
+        let granted = imported.params().memory_type;
+        assert!(!granted.contains(MemoryType::DEVICE_LOCAL), "{memory_type:?}: {granted:?}");
+    }
+    // Where host and device share their memory, it is the device's own.
+    import(&device(), local).unwrap();
+}
+
+/// Memory of the device that the host sees.
+fn window() -> BufferParams {
+    BufferParams { memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE, ..mappable() }
+}
+
+const IN_THE_WINDOW: MemoryType = MemoryType::DEVICE_LOCAL.union(MemoryType::HOST_VISIBLE);
+
+#[test]
+fn what_the_window_of_a_device_does_not_hold_is_memory_of_the_host() {
+    let device = separate();
+    let small = device.allocate_buffer(window(), 1 << 20).unwrap();
+    assert!(small.params().memory_type.contains(IN_THE_WINDOW), "{:?}", small.params());
+    for (size, count) in [(96 << 20, 2), (16 << 20, 8), (64 << 10, 2000)] {
+        let buffers: Vec<_> = (0..count).map(|_| device.allocate_buffer(window(), size).unwrap()).collect();
+        let last = buffers.last().unwrap();
+        let granted = last.params().memory_type;
+        assert!(granted.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_CACHED), "{granted:?}");
+        assert!(!granted.contains(MemoryType::DEVICE_LOCAL), "{granted:?}");
+        for buffer in &buffers {
+            buffer.write(size - 4, &[5; 4]).unwrap();
+            let mut bytes = [0; 4];
+            buffer.read(size - 4, &mut bytes).unwrap();
+            assert_eq!(bytes, [5; 4]);
+        }
+    }
+    // What is released makes room.
+    drop(small);
+    device.backend().trim().unwrap();
+    let again = device.allocate_buffer(window(), 32 << 20).unwrap();
+    assert!(again.params().memory_type.contains(IN_THE_WINDOW), "{:?}", again.params());
+}
+
+/// What `read` allocates for staging, in bytes.
+fn staged(device: &Device, read: impl FnOnce()) -> u64 {
+    let allocated = || device.backend().memory_statistics().unwrap().host.allocated_bytes;
+    let before = allocated();
+    read();
+    allocated() - before
+}
+
+#[test]
+fn the_host_reads_through_memory_that_it_caches() {
+    let device = separate();
+    let (length, done) = (5 << 20, semaphore(&device));
+    let buffer = device.allocate_buffer(window(), length).unwrap();
+    assert!(buffer.params().memory_type.contains(IN_THE_WINDOW), "{:?}", buffer.params());
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).fill(&buffer, &[1, 2, 3, 4], 0).unwrap();
+    done.wait(1, Some(Duration::from_secs(60))).unwrap();
+    let all = [1, 2, 3, 4].repeat(length as usize / 4);
+    let bytes = staged(&device, || {
+        assert!(transfer::to_vec(&buffer, 0, WHOLE_BUFFER).unwrap() == all);
+    });
+    assert_eq!(bytes, 4 << 20, "a piece");
+    let part = buffer.subspan(4096, 1 << 20).unwrap();
+    let bytes = staged(&device, || {
+        let equal = |memory: &HostMemory| {
+            memory.bytes(memory.whole()).map(|bytes| *bytes == all[1..][..(1 << 20) - 1])
+        };
+        assert!(transfer::view(&part, 1, WHOLE_BUFFER, equal).unwrap());
+    });
+    assert_eq!(bytes, (1 << 20) - 1);
+    // A few bytes are read at once, and writes are not staged.
+    let bytes = staged(&device, || {
+        assert_eq!(transfer::to_vec(&buffer, 1, 4096).unwrap(), all[1..4097]);
+        transfer::write(&buffer, 0, &all).unwrap();
+    });
+    assert_eq!(bytes, 0);
+    // Memory of the host is mapped.
+    let cached = device.allocate_buffer(mappable(), length).unwrap();
+    assert!(cached.params().memory_type.contains(MemoryType::HOST_CACHED));
+    assert_eq!(staged(&device, || drop(transfer::to_vec(&cached, 0, WHOLE_BUFFER).unwrap())), 0);
+}
+
+#[test]
+fn files_are_read_from_and_written_to_the_window() {
+    let device = separate();
+    let length = 9 << 20;
+    let all: Vec<u8> = (0..length as u32).map(|index| (index / 7 % 251) as u8).collect();
+    let source = device.allocate_buffer(window(), length).unwrap();
+    let target = device.allocate_buffer(window(), length).unwrap();
+    for buffer in [&source, &target] {
+        assert!(buffer.params().memory_type.contains(IN_THE_WINDOW), "{:?}", buffer.params());
+    }
+    source.write(0, &all).unwrap();
+    let import =
+        |file| device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ | MemoryAccess::WRITE, file);
+    let file = import(HostFile::Memory(HostMemory::allocate(length).unwrap())).unwrap();
+    let (done, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    queue.signal(&[done.at(1)]).write(&source, &file, 0, 0).unwrap();
+    queue.wait(&[done.at(1)]).signal(&[done.at(2)]).read(&file, 0, &target, 0).unwrap();
+    done.wait(2, Some(Duration::from_secs(60))).unwrap();
+    assert!(transfer::to_vec(&target, 0, WHOLE_BUFFER).unwrap() == all);
+}
+
+#[test]
+fn queues_allocate_what_the_window_of_a_device_does_not_hold() {
+    let device = separate();
+    let (timeline, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    let mut buffers = Vec::new();
+    for (index, size) in (0..).zip([96 << 20, 40 << 20, 40 << 20, 40 << 20]) {
+        let (after, done) = ([timeline.at(2 * index)], [timeline.at(2 * index + 1)]);
+        let buffer = queue.wait(&after).signal(&done).alloca(window(), size, 0).unwrap();
+        let end = BufferRef::range(&buffer, size - 16, 16);
+        queue.wait(&done).signal(&[timeline.at(2 * index + 2)]).fill(end, &[7], 0).unwrap();
+        buffers.push(buffer);
+    }
+    timeline.wait(8, Some(Duration::from_secs(60))).unwrap();
+    // It is known to be too large.
+    assert!(!buffers[0].params().memory_type.contains(MemoryType::DEVICE_LOCAL));
+    for buffer in &buffers {
+        let mut bytes = [0; 16];
+        buffer.read(buffer.size() - 16, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 16]);
+    }
+}
+
+#[test]
+fn memory_of_the_device_alone_is_not_replaced_by_memory_of_the_host() {
+    let device = separate();
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate_buffer(BufferParams::default(), 512 << 20) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
+    assert!(error.message().contains("heap 0"), "{error}");
+    assert!(held.iter().all(|it| it.params().memory_type.contains(MemoryType::DEVICE_LOCAL)));
+}
+
 #[test]
 fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
     let device = device();
@@ -222,6 +387,36 @@ fn the_host_waits_for_memory_that_queues_deallocate() {
     let device = device();
     exhaust(&device, UNIT);
     assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
+}
+
+/// Buffers of the program that leave no memory of the host, once those of a queue, which this deallocates again, are free.
+fn exhaust_host(device: &Device) -> Vec<Buffer> {
+    let (timeline, queue) = (semaphore(device), device.queue(QUEUE_AFFINITY_ANY));
+    let transient = queue.signal(&[timeline.at(1)]).alloca(mappable(), 128 << 20, 0).unwrap();
+    let mut held = Vec::new();
+    // The window of the device is part of what the host sees.
+    for size in [1 << 30, 64 << 20, 1 << 20, 64 << 10, 4096, 64] {
+        while let Ok(buffer) = device.allocate_buffer(mappable(), size) {
+            held.push(buffer);
+        }
+    }
+    queue.wait(&[timeline.at(1)]).signal(&[timeline.at(2)]).dealloca(&transient, 0).unwrap();
+    timeline.wait(2, Some(Duration::from_secs(60))).unwrap();
+    held
+}
+
+#[test]
+fn staging_uses_memory_that_queues_have_deallocated() {
+    let device = separate();
+    // Too long to be inline, and staged in a new chunk.
+    let bytes = vec![3; 1 << 20];
+    let target = device.allocate_buffer(BufferParams::default(), 1 << 20).unwrap();
+    let held = exhaust_host(&device);
+    let (timeline, queue) = (semaphore(&device), device.queue(QUEUE_AFFINITY_ANY));
+    queue.signal(&[timeline.at(1)]).update(&bytes, &target, 0).unwrap();
+    timeline.wait(1, Some(Duration::from_secs(60))).unwrap();
+    drop(held);
+    assert!(transfer::to_vec(&target, 0, WHOLE_BUFFER).unwrap() == bytes);
 }
 
 #[test]

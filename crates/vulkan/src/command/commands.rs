@@ -106,14 +106,17 @@ impl VulkanCommands {
             }
             return Ok((instance.commands(), uses_of(&instance)));
         }
-        let mut recorder = match instances.take_idle() {
+        let idle = instances.take_idle();
+        // Memory for staging may wait for work, and its callbacks may submit these commands.
+        drop(instances);
+        let mut recorder = match idle {
             Some(recorder) => recorder,
             None => recorders.take_recorder(family)?,
         };
         recording.record(&mut recorder, core, table, Repeats::Always)?;
         let lent = recorder.lend(table);
         let instance = Arc::new(Instance::new(recorder, key, lent));
-        instances.add(instance.clone());
+        self.instances.lock().add(instance.clone());
         Ok((instance.commands(), uses_of(&instance)))
     }
 
@@ -276,7 +279,7 @@ mod tests {
 
     /// A binding table with new memory.
     fn table(core: &Core, length: u64) -> [Option<MemoryRange>; 1] {
-        let kind = core.memory().kind(&BufferParams::default().canonical()).unwrap();
+        let kind = core.memory().kinds(&BufferParams::default().canonical(), length).unwrap()[0];
         let allocation = Arc::new(core.memory().allocate(kind, length, 0).unwrap());
         [Some(MemoryRange::within(&allocation, Range { offset: 0, length }))]
     }

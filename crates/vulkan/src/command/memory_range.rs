@@ -129,5 +129,14 @@ fn allocation_for(memory: &Memory, buffer: &Buffer) -> Result<Arc<Allocation>> {
     let key = Arc::as_ptr(gpu).addr();
     buffer
         .imported(key, |shared| memory.import(shared))
-        .map_err(|error| error.context("a buffer of another device"))
+        .map_err(|error| {
+            let is_vulkan = VulkanBuffer::of(buffer).is_ok();
+            let error = error.context("a buffer of another device");
+            match is_vulkan {
+                true => error.advise(
+                    "Vulkan devices share buffers in host-visible memory for persistent mappings, if both have VK_EXT_external_memory_host",
+                ),
+                false => error,
+            }
+        })
 }

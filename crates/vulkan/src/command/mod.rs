@@ -14,4 +14,4 @@ pub(crate) use instance::Instance;
 pub(crate) use memory_range::MemoryRange;
 pub(crate) use operations::{describe, record_operation};
 pub(crate) use recorder::{Recorder, Repeats};
-pub(crate) use recorder_pool::RecorderPool;
+pub(crate) use recorder_pool::{Receiver, RecorderPool};

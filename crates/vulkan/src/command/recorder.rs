@@ -24,6 +24,7 @@ pub(crate) struct Recorder {
     commands: vk::CommandBuffer,
     descriptors: Vec<vk::DescriptorPool>,
     staging: Staging,
+    tables: Staging,
     /// The memory that the commands use.
     blocks: Vec<Arc<Block>>,
     /// The code that the commands run.
@@ -151,7 +152,8 @@ impl Recorder {
             pool,
             commands: vk::CommandBuffer::null(),
             descriptors: Vec::new(),
-            staging: Staging::default(),
+            staging: Staging::of_updates(),
+            tables: Staging::of_tables(),
             blocks: Vec::new(),
             executables: Vec::new(),
             bound: vk::Pipeline::null(),
@@ -277,6 +279,7 @@ impl Recorder {
         }
         self.marked = 0;
         self.staging.clear();
+        self.tables.clear();
         clear_above(&mut self.blocks, KEPT_OBJECTS);
         clear_above(&mut self.executables, KEPT_OBJECTS);
         Ok(())
@@ -529,9 +532,7 @@ impl Recorder {
                 }
                 let mut root = layout.root(0);
                 if !table.is_empty() {
-                    let staged = self.staging.write(recorders, &table, 16)?;
-                    self.keep(&staged)?;
-                    root = layout.root(staged.address());
+                    root = layout.root(self.table(recorders, &table)?.address());
                 }
                 self.push_constants(pipeline, layout.root_offset(), &root);
             }
@@ -549,6 +550,13 @@ impl Recorder {
             }
         }
         Ok(())
+    }
+
+    /// A table of addresses, which kernels read: in the memory of the device if the host can write to that.
+    pub(super) fn table(&mut self, recorders: &RecorderPool, addresses: &[u8]) -> Result<MemoryRange> {
+        let table = self.tables.write(recorders, addresses, 16)?;
+        self.keep(&table)?;
+        Ok(table)
     }
 
     fn push_constants(&mut self, pipeline: &Pipeline, offset: u32, bytes: &[u8]) {

@@ -2,15 +2,14 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 
-use super::{MemoryRange, RecorderPool};
+use super::{MemoryRange, Receiver, RecorderPool};
 use crate::memory::Allocation;
 
-/// The size of a chunk.
-const CHUNK: u64 = 64 << 10;
-
-/// Memory that the host writes and commands read: data of updates, and tables of addresses.
-#[derive(Default)]
+/// Memory that the host writes and commands read: data of updates, or tables of addresses.
 pub(crate) struct Staging {
+    receiver: Receiver,
+    /// The size of a chunk.
+    chunk_length: u64,
     /// The last one is used.
     chunks: Vec<Chunk>,
     used: u64,
@@ -23,6 +22,16 @@ struct Chunk {
 }
 
 impl Staging {
+    /// Data of updates.
+    pub(crate) fn of_updates() -> Self {
+        Self { receiver: Receiver::Device, chunk_length: 64 << 10, chunks: Vec::new(), used: 0 }
+    }
+
+    /// Tables of addresses. They are small, as the memory may be that they are in.
+    pub(crate) fn of_tables() -> Self {
+        Self { receiver: Receiver::Kernels, chunk_length: 8 << 10, chunks: Vec::new(), used: 0 }
+    }
+
     /// Writes bytes at a multiple of `alignment`, and returns where they are.
     pub(crate) fn write(
         &mut self,
@@ -33,7 +42,7 @@ impl Staging {
         let length = bytes.len() as u64;
         let fits = |chunk: &Chunk, used: u64| used.next_multiple_of(alignment) + length <= chunk.length;
         if !self.chunks.last().is_some_and(|chunk| fits(chunk, self.used)) {
-            self.chunks.push(Chunk::allocate(recorders, length.max(CHUNK))?);
+            self.chunks.push(Chunk::allocate(recorders, length.max(self.chunk_length), self.receiver)?);
             self.used = 0;
         }
         let Some(chunk) = self.chunks.last() else {
@@ -49,14 +58,14 @@ impl Staging {
     /// Forgets what was written; the device does not use it any more.
     pub(crate) fn clear(&mut self) {
         self.chunks.truncate(1);
-        self.chunks.retain(|chunk| chunk.length == CHUNK);
+        self.chunks.retain(|chunk| chunk.length == self.chunk_length);
         self.used = 0;
     }
 }
 
 impl Chunk {
-    fn allocate(recorders: &RecorderPool, length: u64) -> Result<Self> {
-        let allocation = Arc::new(recorders.allocate_staging(length)?);
+    fn allocate(recorders: &RecorderPool, length: u64, receiver: Receiver) -> Result<Self> {
+        let allocation = Arc::new(recorders.allocate_staging(length, receiver)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;

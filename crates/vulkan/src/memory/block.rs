@@ -127,6 +127,17 @@ impl Block {
         }
     }
 
+    /// Whether it is made of pages of the host.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.imported.is_some()
+    }
+
+    /// Whether it is mapped memory of an emulated device that imports no mappings.
+    fn is_refused_elsewhere(&self) -> bool {
+        let is_mapped = !self.mapped.is_null() && !self.is_imported();
+        is_mapped && self.gpu.physical().emulation.refuses_mappings
+    }
+
     /// Its id: unique in the process.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -255,8 +266,22 @@ fn edges(range: Range, atom: u64) -> [Option<Range>; 2] {
     ]
 }
 
+/// Mappings of the blocks of emulated devices that import none: the address and the bytes of each.
+static MAPPINGS: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+
+/// Whether pages are a mapping of a block of a device that is emulated to import none.
+pub(crate) fn is_mapping(pages: &Pages) -> bool {
+    let start = pages.start.addr() as u64;
+    let overlaps =
+        |(at, length): &(usize, u64)| start < *at as u64 + length && (*at as u64) < start + pages.length;
+    MAPPINGS.lock().iter().any(overlaps)
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.is_refused_elsewhere() {
+            MAPPINGS.lock().retain(|(start, _)| *start != self.mapped.addr());
+        }
         let functions = self.gpu.functions();
         // SAFETY: work that uses the block owns it, so none is left. Freeing the memory unmaps it.
         unsafe {
@@ -450,6 +475,9 @@ impl Parts {
             free: Mutex::new(Ranges::new(self.length)),
             imported: self.imported.take().map(|(memory, pages)| (Arc::new(memory), pages.offset)),
         };
+        if block.is_refused_elsewhere() {
+            MAPPINGS.lock().push((block.mapped.addr(), block.length));
+        }
         // The block owns them now.
         (self.buffer, self.memory, self.is_counted) = (vk::Buffer::null(), vk::DeviceMemory::null(), false);
         Ok(block)

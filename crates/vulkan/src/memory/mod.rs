@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::BufferParams;
 
-pub(crate) use block::{Block, Pages};
-pub(crate) use kinds::{Kind, grant};
+pub(crate) use block::{Block, Pages, is_mapping};
+pub(crate) use kinds::{Kind, Kinds, grant};
+use kinds::{is_shared, require_place};
 pub(crate) use pool::Pool;
 
 use crate::gpu::Gpu;
@@ -55,14 +56,32 @@ impl Memory {
         &self.gpu
     }
 
-    /// The memory type for buffers with these parameters.
-    pub(crate) fn kind(&self, params: &BufferParams) -> Result<Kind> {
-        kinds::choose(self.gpu.memory_properties(), params, self.types)
+    /// The memory types for buffers of `size` bytes with these parameters, the best first.
+    pub(crate) fn kinds(&self, params: &BufferParams, size: u64) -> Result<Kinds> {
+        kinds::choose(self.gpu.memory_properties(), params, self.types, size)
     }
 
-    /// What a buffer with these parameters is granted.
-    pub(crate) fn grant(&self, params: BufferParams, maps_device_memory: bool) -> Result<BufferParams> {
-        Ok(grant(self.kind(&params)?, params, maps_device_memory))
+    /// The memory type that buffers of `size` bytes with these parameters have if there is enough of it.
+    pub(crate) fn best(&self, params: &BufferParams, size: u64) -> Result<Kind> {
+        if self.shares(params) {
+            return self.gpu.kind_for_host(self.types);
+        }
+        Ok(self.kinds(params, size)?[0])
+    }
+
+    /// Whether buffers with these parameters are made of pages of the host, so that other Vulkan devices can import them: GPUs do not
+    /// import what is a mapping of another's memory.
+    pub(crate) fn shares(&self, params: &BufferParams) -> bool {
+        is_shared(params) && self.gpu.can_import() && self.gpu.has_siblings()
+    }
+
+    /// Pages of the host that this device imports, and others can.
+    pub(crate) fn allocate_shared(&self, length: u64, alignment: u64) -> Result<Allocation> {
+        let page = self.gpu.import_page();
+        let padded = length.max(1).checked_next_multiple_of(page);
+        let padded = padded.filter(|padded| *padded <= self.gpu.largest_block());
+        let padded = padded.ok_or_else(|| exceeds_largest(&self.gpu, length))?;
+        self.import(HostMemory::allocate_aligned(padded, alignment.max(page))?)
     }
 
     /// Allocates `length` bytes; `alignment` is 0 or a power of two. Fails with `RESOURCE_EXHAUSTED` if there are not as many.
@@ -115,7 +134,15 @@ impl Memory {
         Ok(Allocation { block, range: Range { offset, length }, memory })
     }
 
-    /// A block over memory of the program.
+    /// A block over memory of the program. Fails before the device is given the pages if they are not where `params` want a buffer.
+    pub(crate) fn import_as(&self, params: &BufferParams, memory: HostMemory) -> Result<Allocation> {
+        let pages = self.gpu.pages_of(&memory)?;
+        let types = self.gpu.importable_types(&pages)? & self.types;
+        require_place(self.gpu.kind_for_host(types)?, params)?;
+        self.import(memory)
+    }
+
+    /// A block over memory that the program, or another device, shares.
     pub(crate) fn import(&self, memory: HostMemory) -> Result<Allocation> {
         let pages = self.gpu.pages_of(&memory)?;
         let range = Range { offset: pages.offset, length: memory.length() };

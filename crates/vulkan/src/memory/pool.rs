@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::{Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
+
+use rehal_hal::BufferParams;
 
 use super::{Allocation, Kind, Memory};
 use crate::queue::{Core, Frontier};
@@ -32,41 +34,61 @@ struct Freed {
 }
 
 impl Pool {
-    /// Memory for an alloca that follows `after`.
-    pub(crate) fn allocate(
-        &self,
-        core: &Core,
-        kind: Kind,
-        length: u64,
-        alignment: u64,
-        after: &Frontier,
-    ) -> Result<Arc<Allocation>> {
-        if let Some(allocation) = self.reuse(kind, length, alignment, after, &core.completed()) {
-            return Ok(allocation);
+    /// Memory for a buffer of `length` bytes that the host allocates.
+    pub(crate) fn allocate(&self, core: &Core, params: &BufferParams, length: u64) -> Result<Allocation> {
+        match self.allocate_shared(core, params, length) {
+            Some(allocation) => Ok(allocation),
+            None => {
+                let kinds = core.memory().kinds(params, length)?;
+                self.allocate_new(core, &kinds, length, params.min_alignment)
+            }
         }
-        self.allocate_new(core, kind, length, alignment).map(Arc::new)
     }
 
-    /// Memory of the device. If there is not enough, what queues have deallocated is released, at last by waiting until the device
-    /// does not use it any more.
+    /// Memory for a buffer of `length` bytes whose alloca follows `after`.
+    pub(crate) fn alloca(
+        &self,
+        core: &Core,
+        params: &BufferParams,
+        length: u64,
+        after: &Frontier,
+    ) -> Result<Arc<Allocation>> {
+        let alignment = params.min_alignment;
+        if let Some(allocation) = self.allocate_shared(core, params, length) {
+            return Ok(Arc::new(allocation));
+        }
+        let (kinds, completed) = (core.memory().kinds(params, length)?, core.completed());
+        let reused = kinds.iter().find_map(|kind| self.reuse(*kind, length, alignment, after, &completed));
+        match reused {
+            Some(allocation) => Ok(allocation),
+            None => self.allocate_new(core, &kinds, length, alignment).map(Arc::new),
+        }
+    }
+
+    /// Memory that other Vulkan devices can import, if the buffer is to have such memory and the device can use it: if not, other
+    /// memory is still what devices of CPUs share.
+    fn allocate_shared(&self, core: &Core, params: &BufferParams, length: u64) -> Option<Allocation> {
+        let memory = core.memory();
+        memory.shares(params).then(|| memory.allocate_shared(length, params.min_alignment).ok()).flatten()
+    }
+
+    /// Memory of the device, of the first of `kinds` that has as much. If none has, what queues have deallocated is released, at last
+    /// by waiting until the device does not use it any more. Fails with the error of the first.
     pub(crate) fn allocate_new(
         &self,
         core: &Core,
-        kind: Kind,
+        kinds: &[Kind],
         length: u64,
         alignment: u64,
     ) -> Result<Allocation> {
-        let memory: &Arc<Memory> = core.memory();
-        let allocate = || memory.allocate(kind, length, alignment);
-        let is_exhausted = |outcome: &Result<Allocation>| {
-            outcome.as_ref().is_err_and(|error| error.code() == StatusCode::ResourceExhausted)
-        };
-        let mut outcome = allocate();
-        if is_exhausted(&outcome) && self.release(&core.completed(), 0) {
-            outcome = allocate();
+        let allocate = |kinds: &[Kind]| allocate_any(core.memory(), kinds, length, alignment);
+        // What is about to be free is better than other memory.
+        let mut outcome = allocate(kinds.get(..1).unwrap_or_default());
+        if is_exhausted(&outcome) && (self.release(&core.completed(), 0) || kinds.len() > 1) {
+            outcome = allocate(kinds);
         }
         if is_exhausted(&outcome) && length <= core.gpu().largest_block() && self.reclaim(core) {
-            outcome = allocate();
+            outcome = allocate(kinds);
         }
         outcome
     }
@@ -119,6 +141,10 @@ impl Pool {
         completed: &Frontier,
     ) {
         let mut free = self.free.lock();
+        if allocation.block().is_imported() {
+            // It is returned to the host: reusing it would not save an allocation of the device's memory.
+            return;
+        }
         free.bytes += allocation.length();
         free.entries.push(Freed { allocation, alignment, until });
         let is_full = free.bytes > KEPT_BYTES;
@@ -143,4 +169,22 @@ impl Pool {
         drop(free);
         !released.is_empty()
     }
+}
+
+fn is_exhausted(outcome: &Result<Allocation>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.code() == StatusCode::ResourceExhausted)
+}
+
+/// Memory of the first of `kinds` that is not exhausted. Fails with the error of the first if all are.
+fn allocate_any(memory: &Arc<Memory>, kinds: &[Kind], length: u64, alignment: u64) -> Result<Allocation> {
+    let mut exhausted = None;
+    for kind in kinds {
+        match memory.allocate(*kind, length, alignment) {
+            Err(error) if error.code() == StatusCode::ResourceExhausted => {
+                exhausted.get_or_insert(error);
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(exhausted.unwrap_or_else(|| Error::invalid_argument("the device has no memory for the buffer")))
 }

@@ -204,9 +204,10 @@ impl Core {
         let lanes: Vec<_> =
             gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
         let waker = (lanes.len() > 1).then(|| Waker::create(gpu)).transpose()?;
-        Ok(Arc::new(Self {
+        let recorders = RecorderPool::create(&memory)?;
+        Ok(Arc::new_cyclic(|core| Self {
             gpu: gpu.clone(),
-            recorders: RecorderPool::create(&memory)?,
+            recorders: recorders.of(core),
             pool: Pool::default(),
             counters: Arc::default(),
             lanes,
