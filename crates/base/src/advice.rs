@@ -48,6 +48,8 @@ pub enum Remedy {
         /// The name of the driver.
         driver: String,
     },
+    /// Compile a program for Vulkan so that its kernels receive addresses of buffers, not descriptors.
+    CompileForAddresses,
     /// Compare with a ledger that keeps bytes, not only digests.
     KeepExpectedBytes {
         /// How many of each range.
@@ -124,6 +126,9 @@ impl fmt::Display for Remedy {
             }
             Self::CompileExecutable { driver } => {
                 return write!(f, "compile it for devices of driver '{driver}'");
+            }
+            Self::CompileForAddresses => {
+                "compile the program so that its kernels receive addresses of buffers, which have no such limit"
             }
             Self::KeepExpectedBytes { bytes } => {
                 return write!(f, "compare with a ledger that keeps {bytes} bytes of each range");

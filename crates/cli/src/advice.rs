@@ -43,6 +43,10 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             );
         }
         Remedy::CompileExecutable { driver } => return compile_for(driver),
+        Remedy::CompileForAddresses => {
+            "compile the program for addresses of buffers, which have no such limit: \
+             iree-compile --iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda"
+        }
         Remedy::KeepExpectedBytes { bytes } => {
             return format!(
                 "compare with a ledger that keeps the expected bytes, of a trusted replay: \

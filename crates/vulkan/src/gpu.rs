@@ -33,6 +33,8 @@ pub(crate) struct Gpu {
     has_addresses: bool,
     /// Queue families that are used: of dispatches, and of transfers if it is another.
     families: Vec<u32>,
+    /// See [`usable_memory`].
+    memory: vk::PhysicalDeviceMemoryProperties,
     /// Bytes of the blocks in each heap.
     heap_bytes: [AtomicU64; vk::MAX_MEMORY_HEAPS],
     block_count: AtomicU32,
@@ -93,6 +95,7 @@ impl Gpu {
             device,
             enabled,
             families,
+            memory: usable_memory(&physical),
             heap_bytes: Default::default(),
             block_count: AtomicU32::new(0),
             loss: OnceLock::new(),
@@ -116,9 +119,9 @@ impl Gpu {
         &self.physical.properties.limits
     }
 
-    /// Its memory.
+    /// Its memory, see [`usable_memory`].
     pub(crate) fn memory_properties(&self) -> &vk::PhysicalDeviceMemoryProperties {
-        &self.physical.memory
+        &self.memory
     }
 
     /// The enabled features.
@@ -353,6 +356,19 @@ fn timestamp_mask(family: &vk::QueueFamilyProperties, host_resets: bool) -> u64 
         64.. => u64::MAX,
         bits => (1 << bits) - 1,
     }
+}
+
+/// The memory types and heaps, with the bytes that may be allocated from each. A software driver allocates memory of the machine, whatever
+/// it says of its heap: Mesa's says 2 GiB.
+fn usable_memory(physical: &Physical) -> vk::PhysicalDeviceMemoryProperties {
+    let mut memory = physical.memory;
+    let is_software = physical.properties.device_type == vk::PhysicalDeviceType::CPU;
+    if is_software && physical.emulation.memory.is_none() {
+        let machine = rustix::system::sysinfo();
+        let machine_bytes = machine.totalram.saturating_mul(machine.mem_unit.into());
+        memory.memory_heaps.iter_mut().for_each(|heap| heap.size = heap.size.max(machine_bytes));
+    }
+    memory
 }
 
 fn families(physical: &Physical, options: &VulkanOptions) -> Result<Vec<u32>> {

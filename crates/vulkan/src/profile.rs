@@ -240,11 +240,17 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
         let domains = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC]
             .map(|domain| vk::CalibratedTimestampInfoEXT::default().time_domain(domain));
         // SAFETY: the extension is enabled, and the device has both clocks.
-        let (ticks, _) = unsafe { clock.get_calibrated_timestamps(&domains) }
+        let (ticks, deviation_ns) = unsafe { clock.get_calibrated_timestamps(&domains) }
             .map_err(|error| failure("reading the clocks", error))?;
         let host_ns = ticks[1] as i64;
         let device_tick = core.ticks().sample(ticks[0], host_ns, mask);
-        return Ok(ClockSample { device_tick, host_before_ns: host_ns, host_after_ns: host_ns });
+        // Either clock may have been read first.
+        let deviation_ns = i64::try_from(deviation_ns).unwrap_or(i64::MAX);
+        return Ok(ClockSample {
+            device_tick,
+            host_before_ns: host_ns.saturating_sub(deviation_ns / 2),
+            host_after_ns: host_ns.saturating_add(deviation_ns / 2),
+        });
     }
     // A timestamp is written between two readings of the host's clock.
     let mut recorder = core.recorders().take_recorder(gpu.families()[0])?;

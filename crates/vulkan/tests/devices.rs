@@ -370,6 +370,15 @@ fn exhausted_memory_is_an_error_and_is_returned() {
     assert_eq!(again.len(), count);
 }
 
+/// Programs use more than Mesa says that its heap has, and the reference lets them.
+#[test]
+fn a_software_driver_allocates_memory_of_the_machine() {
+    let device = device(VulkanOptions::default());
+    let held: Vec<_> =
+        (0..5).map(|_| device.allocate_buffer(BufferParams::default(), 512 << 20).unwrap()).collect();
+    assert!(held.iter().map(Buffer::size).sum::<u64>() > 2 << 30);
+}
+
 #[test]
 fn freed_transient_memory_is_reused_in_queue_order() {
     let device = device(VulkanOptions::default());

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Remedy, Result};
 
 use super::format::{AddressLayout, ROOT_BYTES, Root};
 
@@ -129,7 +129,8 @@ impl Slot {
             return Err(Error::out_of_range(format!(
                 "binding {} of set {} has {length} bytes; descriptors of the device have at most {}",
                 self.binding, self.set, self.largest_range
-            )));
+            ))
+            .advise(Remedy::CompileForAddresses));
         }
         Ok(())
     }
