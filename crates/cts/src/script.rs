@@ -1,18 +1,23 @@
 use rehal_base::Result;
 use rehal_hal::{
     Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, ExecutionStage,
-    MemoryBarrier, WHOLE_BUFFER, WorkgroupCount,
+    MemoryBarrier, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, WHOLE_BUFFER, WorkgroupCount,
 };
 
 use crate::check::wrong;
 use crate::harness::{Harness, bytes_of};
 use crate::live::{Command, Dispatch};
 
+/// The affinity of the second queue, which is for transfers where it is not like the first.
+const SECOND_QUEUE: QueueAffinity = 1 << 1;
+
 /// How work is submitted to the device. The same tests run over each route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// Queue operations, ordered by timepoints.
     Queue,
+    /// As [`Route::Queue`], with transfers on the second queue. Devices with one queue execute them on that.
+    Queues,
     /// Commands that refer to buffers directly.
     Direct,
     /// Commands that refer to ranges of slots; the binding table has whole buffers.
@@ -23,12 +28,13 @@ pub(crate) enum Route {
 
 impl Route {
     /// All routes.
-    pub(crate) const ALL: [Self; 4] = [Self::Queue, Self::Direct, Self::Slots, Self::Windows];
+    pub(crate) const ALL: [Self; 5] = [Self::Queue, Self::Queues, Self::Direct, Self::Slots, Self::Windows];
 
     /// Its part in test names.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
+            Self::Queues => "queues",
             Self::Direct => "direct",
             Self::Slots => "slots",
             Self::Windows => "windows",
@@ -202,8 +208,8 @@ impl<'a> Script<'a> {
 
     /// Executes it and waits for completion. Returns the first error.
     pub(crate) fn run(&self) -> Result<()> {
-        if self.route == Route::Queue {
-            return self.run_on_queue();
+        if matches!(self.route, Route::Queue | Route::Queues) {
+            return self.run_on_queues();
         }
         let (commands, table) = self.record(CommandBufferMode::ONE_SHOT)?;
         self.harness.execute(&commands, &table)
@@ -225,7 +231,7 @@ impl<'a> Script<'a> {
         Ok((commands, self.table.clone()))
     }
 
-    fn run_on_queue(&self) -> Result<()> {
+    fn run_on_queues(&self) -> Result<()> {
         let done = self.harness.semaphore()?;
         for (value, step) in (0..).zip(&self.steps) {
             let waits = [done.at(value)];
@@ -234,7 +240,12 @@ impl<'a> Script<'a> {
             let Some(op) = op else {
                 return wrong("a step of a script is not an operation of a queue".into());
             };
-            self.harness.queue().wait(waits).signal(&[done.at(value + 1)]).submit(op)?;
+            let affinity = match op {
+                QueueOp::Dispatch(_) => QUEUE_AFFINITY_ANY,
+                _ if self.route == Route::Queues => SECOND_QUEUE,
+                _ => QUEUE_AFFINITY_ANY,
+            };
+            self.harness.device.queue(affinity).wait(waits).signal(&[done.at(value + 1)]).submit(op)?;
         }
         self.harness.wait(&done, self.steps.len() as u64)
     }

@@ -590,6 +590,40 @@ fn profiles_have_the_times_of_dispatches_on_the_hosts_clock() {
 }
 
 #[test]
+fn profiles_have_the_times_of_transfers_on_their_queue() {
+    let emulation = Emulation { has_transfer_family: true, ..Emulation::default() };
+    let (device, messages) = validated(emulation, VulkanOptions::default());
+    let (from, to) = (words(&device, 16), words(&device, 16));
+    let sink = Arc::new(Sink::default());
+    let data = ProfileData::DEVICE_QUEUE_EVENTS;
+    let request =
+        ProfileRequest { data, filter: ProfileFilter::default(), counters: Vec::new(), sink: sink.clone() };
+    device.begin_profiling(&request).unwrap();
+    let (queue, done) = (device.queue(1 << 1), semaphore(&device));
+    // Several rounds, so that queries are used again.
+    for round in 0..3 {
+        let points: Vec<_> = (3 * round..3 * round + 4).map(|value| done.at(value)).collect();
+        queue.wait(&points[..1]).signal(&points[1..2]).fill(&from, &[7], 0).unwrap();
+        let target = BufferRef::range(&from, 0, 4);
+        queue.wait(&points[1..2]).signal(&points[2..3]).update(&[1, 2, 3, 4], target, 0).unwrap();
+        queue.wait(&points[2..3]).signal(&points[3..]).copy(&from, &to, 0).unwrap();
+        done.wait(3 * round + 3, Some(Duration::from_secs(60))).unwrap();
+    }
+    device.end_profiling().unwrap();
+    let events = sink.queues.lock().unwrap();
+    let kinds = [QueueOpKind::Fill, QueueOpKind::Update, QueueOpKind::Copy];
+    assert_eq!(events.iter().map(|it| it.operation.kind).collect::<Vec<_>>(), kinds.repeat(3));
+    let ticks: Vec<_> = events.iter().flat_map(|it| [it.start_tick, it.end_tick]).collect();
+    assert!(ticks[0] > 0 && ticks.is_sorted(), "{ticks:?}");
+    let clocks = sink.clocks.lock().unwrap();
+    assert!(clocks[0].device_tick <= ticks[0] && ticks[ticks.len() - 1] <= clocks[1].device_tick);
+    let mut bytes = [0; 64];
+    to.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes[..8], [1, 2, 3, 4, 7, 7, 7, 7]);
+    assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
+}
+
+#[test]
 fn what_a_device_cannot_report_is_refused_by_name() {
     let device = device(VulkanOptions::default());
     let sink = Arc::new(Sink::default());

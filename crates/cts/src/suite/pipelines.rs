@@ -11,7 +11,7 @@ use crate::{Capability, Kernel};
 
 type Check = fn(&Harness<'_>, &'static str, Route) -> Result<()>;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("update_then_dispatch", update_then_dispatch),
     ("dispatch_then_copy", dispatch_then_copy),
     ("fill_dispatch_dispatch", fill_dispatch_dispatch),
@@ -19,6 +19,7 @@ const CHECKS: [(&str, Check); 7] = [
     ("in_place", in_place),
     ("two_executables", two_executables),
     ("through_device_local_memory", through_device_local_memory),
+    ("transfers_between_dispatches", transfers_between_dispatches),
 ];
 
 pub(super) fn add(list: &mut List, format: &'static str) {
@@ -118,6 +119,33 @@ fn through_device_local_memory(harness: &Harness<'_>, format: &'static str, rout
         .call(call(&middle, &output))
         .run()?;
     equal("the output", harness.read_words(&output)?, vec![21; 16])
+}
+
+/// Transfers of all kinds alternate with dispatches: each overwrites what the one before it has read, and reads what it has written.
+fn transfers_between_dispatches(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
+    const ROUNDS: u32 = 24;
+    let executable = harness.prepare(Kernel::Affine, format)?;
+    let local = || harness.device.allocate_buffer(BufferParams::default(), 64);
+    let (input, output) = (local()?, local()?);
+    let all = harness.words(&[0; 16 * ROUNDS as usize])?;
+    let data: Vec<_> = (0..ROUNDS).map(|round| bytes_of(&[100 + round; 16])).collect();
+    let mut script = Script::new(harness, route);
+    let (mut value, mut expected) = (0_u32, Vec::new());
+    for (round, bytes) in (0..ROUNDS).zip(&data) {
+        script = match round % 3 {
+            0 => script.update(bytes, &input),
+            1 => script.fill(&input, &bytes[..4]),
+            _ => script.copy(&output, &input),
+        };
+        let source = if round % 3 == 2 { value } else { 100 + round };
+        value = source.wrapping_mul(3).wrapping_add(round);
+        expected.extend([value; 16]);
+        script = script
+            .call(Call::new(&executable, 0).constants(&[3, round]).bind(&input).bind(&output))
+            .copy(BufferRef::range(&output, 0, 64), BufferRef::range(&all, 64 * u64::from(round), 64));
+    }
+    script.run()?;
+    equal("the outputs of all rounds", harness.read_words(&all)?, expected)
 }
 
 fn reused(harness: &Harness<'_>, format: &'static str) -> Result<()> {

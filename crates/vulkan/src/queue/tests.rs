@@ -124,6 +124,22 @@ fn a_failed_submission_waits_for_what_executes() {
 }
 
 #[test]
+fn a_failed_transfer_waits_for_what_executes_on_the_other_lane() {
+    let fixture = Fixture::with_transfer_lane();
+    let (first, copied, second) = (fixture.semaphore(), fixture.semaphore(), fixture.semaphore());
+    fixture.fill_on(TRANSFER_QUEUE, &copied).unwrap();
+    copied.wait(1, LONG).unwrap();
+    assert_eq!(fixture.core.completed().on(1), 1, "it executes on the second lane");
+    fixture.spin(&[&first]);
+    fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
+    assert_lost_by_memory(&fixture.fill_on(TRANSFER_QUEUE, &second).unwrap_err());
+    assert_eq!((fixture.core.completed().on(0), fixture.core.completed().on(1)), (2, 1));
+    for semaphore in [&first, &copied, &second] {
+        assert_lost_by_memory(&semaphore.wait(2, LONG).unwrap_err());
+    }
+}
+
+#[test]
 fn a_thread_that_waits_for_collected_work_gets_its_failure() {
     let fixture = Fixture::new(VulkanOptions::default());
     let semaphores = [(); 3].map(|()| fixture.semaphore());
