@@ -364,7 +364,8 @@ impl DeviceBackend for VulkanDevice {
             request.data |= ProfileData::EXECUTABLE_METADATA;
         }
         self.profiler.begin(&request)?;
-        self.sample_clock()
+        // The caller does not end a session that has not begun.
+        self.sample_clock().inspect_err(|_| self.profiler.end())
     }
 
     fn flush_profiling(&self) -> Result<()> {

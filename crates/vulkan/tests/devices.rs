@@ -109,7 +109,11 @@ fn spin<'a>(
 fn a_kernel_that_does_not_end_fails_the_timelines() {
     let mut options = VulkanOptions::default();
     options.timeout = Some(Duration::from_secs(1));
-    let device = device(options);
+    // The clock is read by the queue.
+    let missing_extensions = &["VK_EXT_calibrated_timestamps"];
+    let emulation = Emulation { missing_extensions, ..Emulation::default() };
+    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -126,6 +130,13 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
     assert_eq!(semaphore(&device).query().unwrap_err().code(), StatusCode::DeadlineExceeded);
     let error = queue.signal(&[after.at(2)]).fill(&buffer, &[1], 0).unwrap_err();
     assert!(error.message().contains("makes no progress"), "{error}");
+    // The second time, the first session would still be open.
+    for _ in 0..2 {
+        let (data, filter) = (ProfileData::DEVICE_QUEUE_EVENTS, ProfileFilter::default());
+        let request = ProfileRequest { data, filter, counters: Vec::new(), sink: Arc::new(Sink::default()) };
+        let error = device.begin_profiling(&request).unwrap_err();
+        assert!(error.message().contains("makes no progress"), "{error}");
+    }
     // The kernel ends, so that the process can.
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
