@@ -15,6 +15,8 @@ use crate::memory::Allocation;
 pub(crate) struct VulkanBuffer {
     state: Mutex<State>,
     is_queue_ordered: bool,
+    /// Whether a queue is to allocate it of memory that other Vulkan devices can import.
+    is_shared: bool,
     profiled: OnceLock<ProfiledAllocation>,
     counted: Mutex<Option<CountedMemory>>,
 }
@@ -46,13 +48,14 @@ impl VulkanBuffer {
     pub(crate) fn allocated(allocation: Allocation, counted: CountedMemory) -> Self {
         let state = State::Allocated(Arc::new(allocation));
         let counted = Mutex::new(Some(counted));
-        Self { state: Mutex::new(state), is_queue_ordered: false, profiled: OnceLock::new(), counted }
+        let state = Mutex::new(state);
+        Self { state, is_queue_ordered: false, is_shared: false, profiled: OnceLock::new(), counted }
     }
 
-    /// A buffer that a queue is going to allocate.
-    pub(crate) fn awaited() -> Self {
-        let state = Mutex::new(State::Awaited);
-        Self { state, is_queue_ordered: true, profiled: OnceLock::new(), counted: Mutex::default() }
+    /// A buffer that a queue is going to allocate, of memory that other Vulkan devices can import if `is_shared`.
+    pub(crate) fn awaited(is_shared: bool) -> Self {
+        let (state, counted) = (Mutex::new(State::Awaited), Mutex::default());
+        Self { state, is_queue_ordered: true, is_shared, profiled: OnceLock::new(), counted }
     }
 
     /// The buffer, if it is one of this driver. Fails otherwise.
@@ -67,6 +70,11 @@ impl VulkanBuffer {
     /// Its memory. Fails before its alloca and after its dealloca.
     pub(crate) fn allocation(&self) -> Result<Arc<Allocation>> {
         self.state.lock().allocation().cloned()
+    }
+
+    /// Whether a queue is to allocate it of memory that other Vulkan devices can import.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Whether its memory is not known to be of another device.

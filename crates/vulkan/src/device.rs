@@ -131,7 +131,7 @@ impl VulkanDevice {
                 self.core.gpu().largest_block()
             )));
         }
-        Ok(Buffer::new(granted, size, VulkanBuffer::awaited()))
+        Ok(Buffer::new(granted, size, VulkanBuffer::awaited(self.core.memory().shares(&params))))
     }
 
     /// The submission in a profile, if the device is being profiled.

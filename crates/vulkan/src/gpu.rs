@@ -201,17 +201,20 @@ impl Gpu {
         self.physical.max_allocation_bytes.min(self.physical.max_buffer_bytes)
     }
 
-    /// Counts a block of `length` bytes that is about to be allocated. Fails with `RESOURCE_EXHAUSTED` if the heap or the
+    /// Counts a block of `length` bytes that is about to be allocated, or imported: programs import each of their parameters, so imports
+    /// are at most half of what the device allows. Fails with `RESOURCE_EXHAUSTED` if the heap or the
     /// number of allocations does not allow it.
-    pub(crate) fn reserve_block(&self, heap: u32, length: u64) -> Result<()> {
+    pub(crate) fn reserve_block(&self, heap: u32, length: u64, is_imported: bool) -> Result<()> {
         let size =
             self.memory_properties().memory_heaps_as_slice().get(heap as usize).map_or(0, |it| it.size);
         let used = &self.heap_bytes[heap as usize];
-        let most = self.limits().max_memory_allocation_count;
+        let all = self.limits().max_memory_allocation_count;
+        let most = if is_imported { all / 2 } else { all };
         if self.block_count.fetch_add(1, Ordering::Relaxed) >= most {
             self.block_count.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::resource_exhausted(format!(
-                "the device allows no more than {most} allocations of memory"
+                "the device allows {all} allocations of memory, and {} of them for memory that is imported",
+                all / 2
             )));
         }
         let fits = |used: u64| used.checked_add(length).filter(|total| *total <= size);
@@ -557,5 +560,19 @@ pub(crate) mod tests {
             assert!(error.message().contains("at most 67108864 at once"), "{}", error.message());
         }
         memory.import(HostMemory::allocate(MOST).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn imports_leave_allocations_for_the_rest() {
+        let gpu = emulated(&Emulation { has_narrow_limits: true, ..Emulation::default() });
+        let all = gpu.limits().max_memory_allocation_count;
+        let reserve = |is_imported| gpu.reserve_block(0, 0, is_imported);
+        let fill = |is_imported| (0..all).take_while(|_| reserve(is_imported).is_ok()).count() as u32;
+        assert_eq!(fill(true), all / 2);
+        let error = reserve(true).unwrap_err();
+        assert!(error.message().contains(&format!("{} of them", all / 2)), "{error}");
+        assert_eq!(fill(false), all - all / 2);
+        assert_eq!(reserve(false).unwrap_err().code(), StatusCode::ResourceExhausted);
+        (0..all).for_each(|_| gpu.release_block(0, 0));
     }
 }

@@ -130,13 +130,14 @@ impl Preparation<'_> {
 
     fn alloca(&self, created: &Buffer, after: &Frontier) -> Result<()> {
         let params = *created.params();
-        let allocation = self
-            .core
-            .pool()
-            .alloca(self.core, &params, created.size(), after)
-            .context(|| format!("a transient buffer of {} bytes", created.size()))?;
+        let (pool, memory) = (self.core.pool(), VulkanBuffer::of(created)?);
+        // What was granted may be mapped where the host can, although no device shares it.
+        let allocation = match memory.is_shared() {
+            true => pool.allocate(self.core, &params, created.size()).map(Arc::new),
+            false => pool.alloca(self.core, &params, created.size(), after),
+        };
+        let allocation = allocation.context(|| format!("a transient buffer of {} bytes", created.size()))?;
         let counted = self.core.counters().count(params.memory_type, created.size());
-        let memory = VulkanBuffer::of(created)?;
         let reservation = PoolReservation {
             pool_id: u64::from(allocation.block().kind().index) + 1,
             backing_id: allocation.block().id(),

@@ -552,6 +552,31 @@ fn devices_that_import_no_mappings_share_pages_of_the_host() {
 }
 
 #[test]
+fn transient_memory_that_no_device_shares_is_reused_beside_other_devices() {
+    // The host can map it, and other devices are there.
+    let devices = importing_pages(None);
+    let sink = Arc::new(Sink::default());
+    let (data, filter) = (ProfileData::MEMORY_EVENTS, ProfileFilter::default());
+    let request = ProfileRequest { data, filter, counters: Vec::new(), sink: sink.clone() };
+    devices[0].begin_profiling(&request).unwrap();
+    let (timeline, queue) = (semaphore(&devices[0]), devices[0].queue(QUEUE_AFFINITY_ANY));
+    for cycle in 0..8 {
+        let points: Vec<_> = (3 * cycle..3 * cycle + 4).map(|value| timeline.at(value)).collect();
+        let buffer = queue
+            .wait(&points[..1])
+            .signal(&points[1..2])
+            .alloca(BufferParams::default(), 1 << 20, 0)
+            .unwrap();
+        queue.wait(&points[1..2]).signal(&points[2..3]).fill(&buffer, &[1], 0).unwrap();
+        queue.wait(&points[2..3]).signal(&points[3..4]).dealloca(&buffer, 0).unwrap();
+    }
+    timeline.wait(24, Some(Duration::from_secs(60))).unwrap();
+    devices[0].end_profiling().unwrap();
+    let blocks: std::collections::HashSet<_> = sink.backings.lock().unwrap().iter().copied().collect();
+    assert_eq!(blocks.len(), 1, "blocks of memory: {blocks:?}");
+}
+
+#[test]
 fn mappings_that_a_device_does_not_import_are_refused() {
     let [mine, other] = importing_pages(None);
     // The program does not say that devices share it.
@@ -592,6 +617,8 @@ struct Sink {
     functions: Mutex<Vec<String>>,
     commands: Mutex<usize>,
     allocations: Mutex<usize>,
+    /// The blocks of memory that allocas got.
+    backings: Mutex<Vec<u64>>,
 }
 
 impl ProfileSink for Sink {
@@ -611,7 +638,9 @@ impl ProfileSink for Sink {
     fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
-    fn memory_event(&self, _event: &MemoryEvent) {
+    fn memory_event(&self, event: &MemoryEvent) {
+        let backing = event.reservation.map(|it| it.backing_id);
+        self.backings.lock().unwrap().extend(backing);
         *self.allocations.lock().unwrap() += 1;
     }
     fn command_region(&self, _event: &CommandRegion) {}

@@ -387,7 +387,7 @@ impl Parts {
                 needs.size
             )));
         }
-        gpu.reserve_block(parts.kind.heap, length)?;
+        gpu.reserve_block(parts.kind.heap, length, matches!(source, Source::Imported(..)))?;
         (parts.length, parts.is_counted) = (length, true);
         parts.allocate_memory(source)?;
         // SAFETY: both were just created, and the memory has the size and the type that the buffer needs.

@@ -36,16 +36,17 @@ struct Freed {
 impl Pool {
     /// Memory for a buffer of `length` bytes that the host allocates.
     pub(crate) fn allocate(&self, core: &Core, params: &BufferParams, length: u64) -> Result<Allocation> {
-        match self.allocate_shared(core, params, length) {
-            Some(allocation) => Ok(allocation),
-            None => {
-                let kinds = core.memory().kinds(params, length)?;
-                self.allocate_new(core, &kinds, length, params.min_alignment)
-            }
+        let memory = core.memory();
+        if memory.shares(params)
+            && let Ok(allocation) = memory.allocate_shared(length, params.min_alignment)
+        {
+            return Ok(allocation);
         }
+        // Where the device does not import as much, other memory is still what devices of CPUs share.
+        self.allocate_new(core, &memory.kinds(params, length)?, length, params.min_alignment)
     }
 
-    /// Memory for a buffer of `length` bytes whose alloca follows `after`.
+    /// Memory for a buffer of `length` bytes whose alloca follows `after`; `params` are those that were granted.
     pub(crate) fn alloca(
         &self,
         core: &Core,
@@ -54,22 +55,12 @@ impl Pool {
         after: &Frontier,
     ) -> Result<Arc<Allocation>> {
         let alignment = params.min_alignment;
-        if let Some(allocation) = self.allocate_shared(core, params, length) {
-            return Ok(Arc::new(allocation));
-        }
         let (kinds, completed) = (core.memory().kinds(params, length)?, core.completed());
         let reused = kinds.iter().find_map(|kind| self.reuse(*kind, length, alignment, after, &completed));
         match reused {
             Some(allocation) => Ok(allocation),
             None => self.allocate_new(core, &kinds, length, alignment).map(Arc::new),
         }
-    }
-
-    /// Memory that other Vulkan devices can import, if the buffer is to have such memory and the device can use it: if not, other
-    /// memory is still what devices of CPUs share.
-    fn allocate_shared(&self, core: &Core, params: &BufferParams, length: u64) -> Option<Allocation> {
-        let memory = core.memory();
-        memory.shares(params).then(|| memory.allocate_shared(length, params.min_alignment).ok()).flatten()
     }
 
     /// Memory of the device, of the first of `kinds` that has as much. If none has, what queues have deallocated is released, at last
