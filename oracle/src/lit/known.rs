@@ -3,11 +3,13 @@ use super::Command;
 /// Files whose commands fail with the release's own tools, and part of the error. `custom_module/static` needs a tool
 /// with another module linked in; the others are written for another version of the compiler. The list is for the
 /// reference's tag `iree-3.12.0rc20260822` (21 August 2026).
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 8] = [
     (
         "samples/custom_dispatch/cpu/mlp_plugin/mlp_tosa.mlir",
         "custom op 'tosa.const_shape' expected 'values'",
     ),
+    ("samples/custom_dispatch/vulkan/shaders/example.mlir", "attribute 'objects' cannot be parsed"),
+    ("samples/custom_dispatch/vulkan/shaders/example_transform.mlir", "attribute 'parallel' cannot be parsed"),
     ("samples/custom_module/static/test/example.mlir", "no type registered with name '!custom.string'"),
     ("tests/e2e/parameters/export_parameters.mlir", "custom op 'linalg.add' is unknown"),
     ("tests/e2e/parameters/generate_splat_archive.mlir", "custom op 'linalg.add' is unknown"),

@@ -16,7 +16,7 @@ const OURS_ALONE: [&str; 2] = ["iree-check-module", "rehal"];
 const BUILTINS: [&str; 8] = ["[", "[[", "cd", "echo", "export", "false", "test", "true"];
 
 /// The drivers whose commands run.
-const DRIVERS: [&str; 2] = ["local-sync", "local-task"];
+const DRIVERS: [&str; 3] = ["local-sync", "local-task", "vulkan"];
 
 /// The available programs.
 pub struct Programs {
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(verdict("iree-check-module --device=local-task"), run(false));
         assert_eq!(verdict("iree-run-mlir %s | FileCheck %s"), run(true));
         assert_eq!(verdict("iree-compile %s | FileCheck %s"), ignored("compiler_only"));
-        assert_eq!(verdict("iree-run-module --device=vulkan://0"), ignored("without_vulkan"));
+        assert_eq!(verdict("iree-run-module --device=vulkan://0"), run(true));
+        assert_eq!(verdict("iree-run-module --device=cuda"), ignored("without_cuda"));
         assert_eq!(verdict("iree-run-module | iree-cpuinfo"), ignored("without_iree-cpuinfo"));
         assert_eq!(
             verdict("iree-run-module --module=x$IREE_DYLIB_EXT@make"),

@@ -241,7 +241,7 @@ fn recorded(name: &str, workplace: &Workplace, call: Vec<String>, figures: Vec<F
             Invocation { program: ours, arguments },
         )),
         output: Output::Json,
-        runs_per_round: 1,
+        runs_per_round: 3,
         figures,
     }
 }
