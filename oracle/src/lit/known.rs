@@ -9,7 +9,10 @@ const KNOWN: [(&str, &str); 8] = [
         "custom op 'tosa.const_shape' expected 'values'",
     ),
     ("samples/custom_dispatch/vulkan/shaders/example.mlir", "attribute 'objects' cannot be parsed"),
-    ("samples/custom_dispatch/vulkan/shaders/example_transform.mlir", "attribute 'parallel' cannot be parsed"),
+    (
+        "samples/custom_dispatch/vulkan/shaders/example_transform.mlir",
+        "attribute 'parallel' cannot be parsed",
+    ),
     ("samples/custom_module/static/test/example.mlir", "no type registered with name '!custom.string'"),
     ("tests/e2e/parameters/export_parameters.mlir", "custom op 'linalg.add' is unknown"),
     ("tests/e2e/parameters/generate_splat_archive.mlir", "custom op 'linalg.add' is unknown"),
