@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod advice;
+mod background_writer;
 pub mod c_math;
 mod crash_note;
 mod cursor;
@@ -27,6 +28,7 @@ mod range;
 mod status;
 
 pub use advice::{Advice, Remedy};
+pub use background_writer::BackgroundWriter;
 pub use crash_note::CrashNote;
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};

@@ -232,6 +232,28 @@ fn a_crash_report_names_the_module() {
 }
 
 #[test]
+fn a_recording_of_a_program_that_crashes_has_the_dispatch() {
+    let (module, scratch) = (fixture("modules/crash.vmfb"), tempfile::tempdir().unwrap());
+    for device in ["local-sync", "local-task"] {
+        let path = scratch.path().join(device).display().to_string();
+        let ran = run(&[
+            "iree-run-module",
+            &format!("--device={device}"),
+            &format!("--module={module}"),
+            "--function=gather",
+            "--input=16xf32=1",
+            "--input=4xi64=1099511627776",
+            &format!("--device_replay_output={path}"),
+        ]);
+        assert_eq!(ran.status, Some(86), "{}", ran.stderr);
+        let dump = print(&["iree-dump-replay", "--recover", &path]);
+        assert!(dump.contains("queue_execute("), "{device}: {dump}");
+        let ran = run(&["iree-run-replay", "--recover", &format!("--device={device}"), &path]);
+        assert_eq!(ran.status, Some(86), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn the_only_function_needs_no_name() {
     let module = fixture("modules/simple_abs.vmfb");
     let text = "EXEC @abs\nresult[0]: hal.buffer_view\nf32=4\n";

@@ -4,7 +4,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{BackgroundWriter, Error, Result};
 use rehal_capture::{Sink, WriteBuffer};
 
 use super::stream::CaptureSink;
@@ -126,6 +126,7 @@ impl Shared {
 
     /// The thread's loop.
     fn write(&self) {
+        let in_process = BackgroundWriter::new();
         let mut state = self.state.lock();
         loop {
             if let Some(buffer) = state.waiting.pop_front() {
@@ -136,6 +137,7 @@ impl Shared {
             } else if state.is_flush_due {
                 self.with_sink(&mut state, |sink| sink.flush());
                 state.is_flush_due = false;
+                in_process.flushed();
             } else if state.ended {
                 return;
             } else {

@@ -1,7 +1,7 @@
 //! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
-//! of signal-safety(7) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
+//! of signal-safety(7), and `nanosleep` (a system call) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
-use rehal_base::CrashNote;
+use rehal_base::{BackgroundWriter, CrashNote};
 
 use super::instruction::Feature;
 use super::{
@@ -24,6 +24,7 @@ pub(super) fn report(fault: &Fault<'_>) {
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
+    BackgroundWriter::await_all();
     platform::flush_after_crash(status);
     platform::exit_now(status);
 }
@@ -51,10 +52,12 @@ fn report_note(fault: &Fault<'_>) {
     });
     if is_noted.is_some() {
         platform::write_stderr(text.bytes());
+        BackgroundWriter::await_all();
         platform::flush_after_crash(EXIT_STATUS);
         platform::exit_now(EXIT_STATUS);
     }
     report_outside(fault);
+    BackgroundWriter::await_all();
 }
 
 /// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed records; the previous handler
@@ -89,6 +92,7 @@ fn report_truncation(fault: &Fault<'_>) {
     });
     if is_mapped.is_some() {
         platform::write_stderr(text.bytes());
+        BackgroundWriter::await_all();
         platform::exit_now(TRUNCATED_STATUS);
     }
 }
