@@ -408,7 +408,7 @@ impl<const N: usize> Slots<N> {
         }))
     }
 
-    fn contains(self, slot: usize) -> bool {
+    pub(crate) fn contains(self, slot: usize) -> bool {
         self.0[slot / 64] >> (slot % 64) & 1 != 0
     }
 

@@ -3,9 +3,9 @@ use std::collections::HashMap;
 use rehal_hal::Timepoint;
 
 use crate::access::{Access, Effect};
-use crate::hazards::{Conflict, Slots, Tracker};
+use crate::hazards::{Conflict, InFlight, Slots, Tracker};
 use crate::plan::StepOp;
-use crate::schedule::{ConflictPolicy, Walk};
+use crate::schedule::{ConflictPolicy, HostWait, Moment, Walk};
 use crate::{Plan, RecordLocation};
 
 /// Words of a set of submissions: up to 64 per word are compared with each other.
@@ -23,9 +23,9 @@ const WORK_PER_STEP: u64 = 1 << 14;
 /// Options of [`Plan::races`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RaceOptions {
-    /// Assume that the host waits for nothing except before it accesses bytes itself. By default, a submission that
-    /// waits for no timepoint is assumed to be issued by a host that has waited for whatever it depends on:
-    /// captures do not contain these waits.
+    /// Assume that the host waits for nothing except before it accesses bytes itself. By default, it is assumed to have waited where a
+    /// scope begins or ends; and if it accesses any buffer between two submissions, the second of which waits for no
+    /// timepoint, for the first. Captures do not contain these waits.
     pub strict: bool,
 }
 
@@ -71,6 +71,10 @@ pub struct Race {
     pub second: RaceOperation,
     /// The bytes: the first 16 ranges.
     pub overlaps: Vec<Overlap>,
+    /// Whether a wait of the host may order them, which a capture does not contain.
+    pub may_be_host_ordered: bool,
+    /// The last record between them in which the host accesses a buffer: it may have waited there for the first.
+    pub host_access: Option<RecordLocation>,
 }
 
 /// An operation of a [`Race`].
@@ -162,6 +166,8 @@ impl Plan {
             first: operation(pair.first),
             second: operation(pair.second),
             overlaps: pair.overlaps.iter().map(|(access, effect)| overlap(access, *effect)).collect(),
+            may_be_host_ordered: pair.may_be_host_ordered,
+            host_access: pair.host_access.map(|step| self.steps[step as usize].location),
         });
         Races {
             pairs: pairs.collect(),
@@ -202,12 +208,14 @@ struct Pair {
     first: u32,
     second: u32,
     overlaps: Vec<(Access, Effect)>,
+    may_be_host_ordered: bool,
+    host_access: Option<u32>,
 }
 
 impl ConflictPolicy<WORDS> for Pairs {
     const WANTS_CONFLICTS: bool = true;
 
-    fn conflict(&mut self, walk: &Tracker<WORDS>, second: u32, conflict: Conflict) {
+    fn conflict(&mut self, walk: &Tracker<WORDS>, second: u32, moment: Moment, conflict: Conflict) {
         if !conflict.is_exact {
             self.inexact_count += 1;
             return;
@@ -215,12 +223,15 @@ impl ConflictPolicy<WORDS> for Pairs {
         if self.second.replace(second) != Some(second) {
             self.of_second.clear();
         }
-        let first = walk.in_flight(conflict.slot).submission;
+        let InFlight { submission: first, step, .. } = *walk.in_flight(conflict.slot);
+        // If one signal makes both run, the host cannot have waited for either before.
+        let may_be_host_ordered = step < moment.step;
+        let host_access = moment.host_access.filter(|access| step < *access);
         let (count, pairs) = (&mut self.count, &mut self.pairs);
         let pair = self.of_second.entry(first).or_insert_with(|| {
             *count += 1;
             (pairs.len() < MAX_RACES).then(|| {
-                pairs.push(Pair { first, second, overlaps: Vec::new() });
+                pairs.push(Pair { first, second, overlaps: Vec::new(), may_be_host_ordered, host_access });
                 pairs.len() - 1
             })
         });
@@ -231,17 +242,30 @@ impl ConflictPolicy<WORDS> for Pairs {
         }
     }
 
-    fn submission(&mut self, waits: &[Timepoint<u32>]) -> bool {
-        let is_assumed = waits.is_empty() && !self.options.strict;
-        self.assumed_wait_count += u64::from(is_assumed);
-        is_assumed
+    fn submission(
+        &mut self,
+        walk: &Tracker<WORDS>,
+        waits: &[Timepoint<u32>],
+        moment: Moment,
+        slots: Slots<WORDS>,
+    ) -> Slots<WORDS> {
+        let mut waited = Slots::default();
+        if waits.is_empty()
+            && !self.options.strict
+            && let Some(access) = moment.host_access
+        {
+            let earlier = slots.iter().filter(|slot| walk.in_flight(*slot).step < access);
+            waited = earlier.fold(waited, Slots::with);
+        }
+        self.assumed_wait_count += u64::from(!waited.is_empty());
+        waited
     }
 
     fn waits_at_scopes(&self) -> bool {
         !self.options.strict
     }
 
-    fn host_waits(&mut self, _step: u32, _position: u32) {}
+    fn host_waits(&mut self, _wait: HostWait) {}
 
     fn joins(&mut self, _signals: &[Timepoint<u32>]) {}
 

@@ -162,6 +162,19 @@ impl Replay {
         Ok(this)
     }
 
+    /// The number of waits of the host that a run in captured order inserts between submissions because they access the same bytes and
+    /// no timepoint orders them: both within one entry of the scopes of a name, or anywhere. 0 in serialized order, which waits for
+    /// each submission.
+    ///
+    /// The program's host waited there, or may not have: captures do not contain its waits, nor which bytes a kernel only reads.
+    /// Fails if a scope of that name does not end.
+    pub fn inserted_wait_count(&self, scope: Option<&[u8]>) -> Result<u64> {
+        let Some(schedule) = &self.schedule else { return Ok(0) };
+        let Some(scope) = scope else { return Ok(schedule.order_wait_count(0..u32::MAX)) };
+        let entries = scopes::entries(&self.plan, scope).map_err(|error| self.plan.in_file(error))?;
+        Ok(entries.iter().map(|entry| schedule.order_wait_count(entry.begin..entry.end)).sum())
+    }
+
     /// Runs the plan once, creating and releasing all of its objects.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let mut run = Run::new(self, observers, State::new(&self.plan), None);

@@ -1,5 +1,7 @@
 //! Derives from a plan when the host must wait in a replay in captured order.
 
+use std::ops::Range;
+
 use rehal_hal::{HostOp, Indexed, Timepoint};
 
 use crate::Plan;
@@ -41,6 +43,20 @@ pub(crate) struct HostWait {
     /// Its position in the run order, in which submissions become runnable: when they are issued or, if they are
     /// deferred, when the last of their waits is signalled.
     pub position: u32,
+    /// The step from which on it can run.
+    pub runnable: u32,
+    pub cause: WaitCause,
+}
+
+/// Why the host waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitCause {
+    /// A submission conflicts with another, which no timepoint orders before it.
+    Submission,
+    /// The host accesses bytes, or a scope begins or ends.
+    Host,
+    /// Too many submissions are in flight.
+    Limit,
 }
 
 impl Schedule {
@@ -56,6 +72,15 @@ impl Schedule {
         this
     }
 
+    /// The number of waits within these steps between submissions that no timepoint orders.
+    pub(crate) fn order_wait_count(&self, steps: Range<u32>) -> u64 {
+        let first = self.waits.partition_point(|wait| wait.step < steps.start);
+        let within = self.waits[first..].iter().take_while(|wait| wait.step < steps.end);
+        let is_counted =
+            |wait: &&HostWait| wait.cause == WaitCause::Submission && wait.runnable >= steps.start;
+        within.filter(is_counted).count() as u64
+    }
+
     /// Whether other submissions, too, signal one of these semaphores. `true` if that is not known.
     pub(crate) fn share_signals(&self, signals: &[Timepoint<u32>]) -> bool {
         let is_shared = |signallers: &Signallers| *signallers == Signallers::Several;
@@ -68,18 +93,24 @@ pub(crate) trait ConflictPolicy<const N: usize> {
     /// Whether to call [`ConflictPolicy::conflict`].
     const WANTS_CONFLICTS: bool;
 
-    /// The submission conflicts with another, which is not ordered before it.
-    fn conflict(&mut self, walk: &Tracker<N>, submission: u32, conflict: Conflict);
+    /// The submission that can run from `moment` on conflicts with another, which is not ordered before it.
+    fn conflict(&mut self, walk: &Tracker<N>, submission: u32, moment: Moment, conflict: Conflict);
 
-    /// The unordered `slots` conflict with a submission that has these waits. Returns whether the host waits for
-    /// them before it issues the submission.
-    fn submission(&mut self, waits: &[Timepoint<u32>]) -> bool;
+    /// The unordered `slots` conflict with a submission that has these waits and can run from `moment` on. Returns those that the
+    /// host has waited for before.
+    fn submission(
+        &mut self,
+        walk: &Tracker<N>,
+        waits: &[Timepoint<u32>],
+        moment: Moment,
+        slots: Slots<N>,
+    ) -> Slots<N>;
 
     /// Whether the host is assumed to have waited for everything in flight when a scope begins or ends.
     fn waits_at_scopes(&self) -> bool;
 
-    /// Before `step`, the host waits for the submission at this position of the run order.
-    fn host_waits(&mut self, step: u32, position: u32);
+    /// The host waits for a submission.
+    fn host_waits(&mut self, wait: HostWait);
 
     /// A submission with these signals is in flight.
     fn joins(&mut self, signals: &[Timepoint<u32>]);
@@ -91,14 +122,28 @@ pub(crate) trait ConflictPolicy<const N: usize> {
     fn stops_tracking(&mut self);
 }
 
+/// A moment of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub step: u32,
+    /// The last step before it in which the host accesses buffers, if any.
+    pub host_access: Option<u32>,
+}
+
 impl ConflictPolicy<WORDS> for Schedule {
     const WANTS_CONFLICTS: bool = false;
 
-    fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _conflict: Conflict) {}
+    fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _moment: Moment, _conflict: Conflict) {}
 
     // The program's host must have waited here, which captures do not contain.
-    fn submission(&mut self, _waits: &[Timepoint<u32>]) -> bool {
-        true
+    fn submission(
+        &mut self,
+        _walk: &Tracker<WORDS>,
+        _waits: &[Timepoint<u32>],
+        _moment: Moment,
+        slots: Slots<WORDS>,
+    ) -> Slots<WORDS> {
+        slots
     }
 
     // The run itself waits at the end of timed scopes.
@@ -106,8 +151,8 @@ impl ConflictPolicy<WORDS> for Schedule {
         false
     }
 
-    fn host_waits(&mut self, step: u32, position: u32) {
-        self.waits.push(HostWait { step, position });
+    fn host_waits(&mut self, wait: HostWait) {
+        self.waits.push(wait);
     }
 
     fn joins(&mut self, signals: &[Timepoint<u32>]) {
@@ -132,6 +177,8 @@ pub(crate) struct Walk<'p, J, const N: usize> {
     tracker: Tracker<N>,
     pub policy: J,
     step: u32,
+    /// The last step in which the host accesses buffers.
+    host_access: Option<u32>,
     footprint: Footprint,
     work_limit: u64,
     is_coarse: bool,
@@ -153,6 +200,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
             tracker: Tracker::new(payloads, resources, max_fragments),
             policy,
             step: 0,
+            host_access: None,
             footprint: Footprint::default(),
             work_limit: work_per_step * (plan.steps.len() as u64 + 1024),
             is_coarse: false,
@@ -191,13 +239,16 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         if let HostOp::EndCommandBuffer { command_buffer } = op {
             self.footprints.end(*command_buffer);
         }
+        if accesses_buffers(op) {
+            self.host_access = Some(self.step);
+        }
         let pending = self.tracker.pending();
         if pending.is_empty() {
             return;
         }
         if matches!(op, HostOp::ScopeBegin { .. } | HostOp::ScopeEnd { .. }) && self.policy.waits_at_scopes()
         {
-            return self.wait_for(pending);
+            return self.wait_for(pending, WaitCause::Host);
         }
         let mut footprint = std::mem::take(&mut self.footprint);
         self.footprints.of_host_op(op, &mut footprint);
@@ -220,7 +271,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
     /// The host accesses bytes: it has waited for whatever accesses them.
     fn host_access(&mut self, footprint: &Footprint) {
         let conflicts = self.tracker.conflicts(footprint, Slots::default(), |_| {});
-        self.wait_for(conflicts);
+        self.wait_for(conflicts, WaitCause::Host);
     }
 
     /// A submission can run from this step on.
@@ -246,12 +297,14 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
             }
         });
         if !conflicts.is_empty() {
-            if policy.submission(waits) {
-                before = self.wait_or_order(conflicts, before);
-            } else {
-                seen.into_iter().for_each(|conflict| policy.conflict(tracker, index, conflict));
-                before = before.union(self.tracker.closed(conflicts));
+            let moment = Moment { step: self.step, host_access: self.host_access };
+            let waited = policy.submission(tracker, waits, moment, conflicts);
+            let unordered = conflicts.minus(waited);
+            for conflict in seen.into_iter().filter(|conflict| unordered.contains(conflict.slot)) {
+                policy.conflict(tracker, index, moment, conflict);
             }
+            before = before.union(tracker.closed(unordered));
+            before = self.wait_or_order(waited, before);
         }
         self.policy.joins(signals);
         self.tracker.join(index, self.step, before, signals, &footprint);
@@ -279,18 +332,23 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         }
         let before = before.union(self.tracker.closed(same_step));
         // If everything in flight is complete, slots are renumbered; then nothing is in `before`.
-        self.wait_for(earlier);
+        self.wait_for(earlier, WaitCause::Submission);
         if self.tracker.pending().is_empty() { Slots::default() } else { before }
     }
 
-    fn wait_for(&mut self, slots: Slots<N>) {
+    fn wait_for(&mut self, slots: Slots<N>, cause: WaitCause) {
         if slots.is_empty() {
             return;
         }
         for slot in self.tracker.last_of(slots).iter() {
-            self.policy.host_waits(self.step, self.tracker.position(slot));
+            self.host_waits(self.step, slot, cause);
         }
         self.tracker.complete(slots);
+    }
+
+    fn host_waits(&mut self, step: u32, slot: usize, cause: WaitCause) {
+        let (position, runnable) = (self.tracker.position(slot), self.tracker.in_flight(slot).step);
+        self.policy.host_waits(HostWait { step, position, runnable, cause });
     }
 
     /// Frees slots: the host waits for the oldest half.
@@ -298,7 +356,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         let oldest = self.tracker.oldest().and(self.tracker.pending());
         for slot in self.tracker.last_of(oldest).iter() {
             let step = self.step.max(self.tracker.in_flight(slot).step.saturating_add(1));
-            self.policy.host_waits(step, self.tracker.position(slot));
+            self.host_waits(step, slot, WaitCause::Limit);
         }
         self.policy.retires(oldest);
         self.tracker.complete(oldest);
@@ -306,4 +364,9 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
             self.tracker.retire();
         }
     }
+}
+
+/// Whether the host reads or writes a buffer, or prepares that.
+fn accesses_buffers(op: &HostOp<Indexed>) -> bool {
+    matches!(op, HostOp::Map(_) | HostOp::Unmap(..) | HostOp::Flush(..) | HostOp::Invalidate(_))
 }

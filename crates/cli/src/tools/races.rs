@@ -1,7 +1,7 @@
 //! `rehal races`: reports data races between operations of a capture.
 
 use rehal_base::Result;
-use rehal_session::{CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
+use rehal_session::{AccessKind, CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
 use serde_json::{Value, json};
 
 use super::replay_flags;
@@ -18,9 +18,9 @@ pub const RACES: Tool = Tool {
             least one of which may write them, if nothing in the capture orders them: no semaphore, and no access of the host \
             to bytes of the first between them. Submission order alone orders nothing. Runs nothing. Exit \
             status 2 if there are any, 0 if there are none.\n\n\
-            Captures do not contain the waits of the program's host. Unless --strict is given, the host is assumed to \
-            have waited for everything when a scope begins or ends, and before it issues an operation that waits for \
-            no semaphore.",
+            Captures do not contain the waits of the program's host, so a pair that it orders is reported, too. Unless \
+            --strict is given, the host is assumed to have waited for everything when a scope begins or ends, and for an \
+            operation if it accesses any buffer before it issues one that waits for no semaphore.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPORT],
     examples: &[
@@ -80,6 +80,9 @@ fn text(races: &Races, assumed: u64) -> String {
             "{assumed} more if the host did not wait at scopes and before operations without waits (--strict)\n"
         ));
     }
+    for unknown in unknowns(races) {
+        text.push_str(&format!("note: {}\n", unknown.explanation()));
+    }
     if races.inexact_count != 0 {
         text.push_str(&format!(
             "{} possible conflicts were not checked: too many ranges of one buffer\n",
@@ -90,6 +93,47 @@ fn text(races: &Races, assumed: u64) -> String {
         text.push_str(&format!("there may be more: {}\n", explain(reason)));
     }
     text
+}
+
+/// What a capture does not tell, so that a reported pair may not be a race.
+#[derive(Clone, Copy)]
+enum Unknown {
+    HostWaits,
+    KernelAccesses,
+}
+
+impl Unknown {
+    fn name(self) -> &'static str {
+        match self {
+            Self::HostWaits => "host_waits",
+            Self::KernelAccesses => "kernel_accesses",
+        }
+    }
+
+    fn explanation(self) -> &'static str {
+        match self {
+            Self::HostWaits => {
+                "captures do not contain waits of the host: a pair is not a race if the program's host waited for the first \
+                 before it issued the second"
+            }
+            Self::KernelAccesses => {
+                "captures do not contain what kernels access: a kernel counts as reading and writing everything that it binds, \
+                 except read-only memory"
+            }
+        }
+    }
+}
+
+fn unknowns(races: &Races) -> Vec<Unknown> {
+    let is_kernel = |it: &Overlap| it.first == AccessKind::Binds || it.second == AccessKind::Binds;
+    let mut unknowns = Vec::new();
+    if races.pairs.iter().any(|race| race.may_be_host_ordered) {
+        unknowns.push(Unknown::HostWaits);
+    }
+    if races.pairs.iter().any(|race| race.overlaps.iter().any(is_kernel)) {
+        unknowns.push(Unknown::KernelAccesses);
+    }
+    unknowns
 }
 
 fn pair(race: &Race) -> String {
@@ -103,6 +147,14 @@ fn pair(race: &Race) -> String {
             "  {kind} {object_id}, bytes {offset}..{end}: the first {} them, the second {} them\n",
             it.first.name(),
             it.second.name()
+        ));
+    }
+    if !race.may_be_host_ordered {
+        text.push_str("  no wait of the host can order them: one signal starts both\n");
+    } else if let Some(access) = race.host_access {
+        text.push_str(&format!(
+            "  the host accesses a buffer between them (#{}): it may have waited\n",
+            access.ordinal
         ));
     }
     text
@@ -140,6 +192,8 @@ fn json_of(races: &Races, assumed: u64, strict: bool) -> String {
             "first": operation(&race.first),
             "second": operation(&race.second),
             "overlaps": race.overlaps.iter().map(overlap).collect::<Value>(),
+            "may_be_host_ordered": race.may_be_host_ordered,
+            "host_access": race.host_access.map(|it| it.ordinal),
         })
     });
     let object = json!({
@@ -149,6 +203,7 @@ fn json_of(races: &Races, assumed: u64, strict: bool) -> String {
         "assumed_count": assumed,
         "inexact_count": races.inexact_count,
         "incomplete": races.incomplete.map(explain),
+        "unknown": unknowns(races).into_iter().map(Unknown::name).collect::<Value>(),
     });
     format!("{object:#}\n")
 }

@@ -50,7 +50,8 @@ fn a_race_is_reported_with_status_2() {
     let found = races(&[path]);
     let expected = format!(
         "1 race\n#{first} queue_fill and #{second} queue_fill\n  buffer 3, bytes 16..24: the first writes them, the \
-         second writes them\n"
+         second writes them\nnote: captures do not contain waits of the host: a pair is not a race if the program's host waited for the \
+         first before it issued the second\n"
     );
     assert_eq!((found.status, &*found.stdout, &*found.stderr), (Some(2), &*expected, ""));
     let found = races(&["--format=json", "--strict", path]);
@@ -64,6 +65,8 @@ fn a_race_is_reported_with_status_2() {
     });
     assert_eq!(pair["overlaps"], json!([overlap]));
     assert_eq!((&report["strict"], &report["incomplete"]), (&json!(true), &Value::Null));
+    assert_eq!((&pair["may_be_host_ordered"], &pair["host_access"]), (&json!(true), &Value::Null));
+    assert_eq!(report["unknown"], json!(["host_waits"]));
 }
 
 #[test]
@@ -78,6 +81,9 @@ fn captures_without_races() {
     let strict = races(&["--strict", &path]);
     assert_eq!(strict.status, Some(2), "{strict:?}");
     assert!(strict.stdout.starts_with("1 race\n#19 queue_read and #44 queue_execute\n"), "{strict:?}");
+    let between = "  the host accesses a buffer between them (#24): it may have waited\nnote: captures do not contain waits";
+    assert!(strict.stdout.contains(between), "{strict:?}");
+    assert!(strict.stdout.contains("\nnote: captures do not contain what kernels access: "), "{strict:?}");
 }
 
 #[test]
