@@ -154,6 +154,7 @@ fn measure(mut options: Options) -> Result<()> {
         replay.evict().context(|| "--replay_cache=cold".into())?;
     }
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
+    options.describe_waits(replay.inserted_wait_count(scope.map(str::as_bytes))?);
     let name = options.describe();
     let mut fast = None;
     // The loop has ended when it flushes, so the flush is not measured.
@@ -220,6 +221,25 @@ impl Options {
             name += &format!("/scope:{scope}");
         }
         name
+    }
+}
+
+impl Options {
+    /// Adds to the context of reports how many waits a run in captured order has that the capture lacks, and tells the user.
+    fn describe_waits(&mut self, count: u64) {
+        if self.replay.replay.order != ReplayOrder::Captured {
+            return;
+        }
+        self.bench.context.entry("replay_inserted_waits".into()).or_insert_with(|| count.to_string());
+        if count != 0 {
+            let place = if self.scope.is_some() { " in the scope" } else { "" };
+            output::note(&format!(
+                "note: --replay_order=captured inserts {} of the host{place} between operations that may access the same bytes and that \
+                 no semaphore orders: less work overlaps than in the program, unless its host waited there, too (rehal races \
+                 --strict lists such operations)",
+                output::plural(count, "wait")
+            ));
+        }
     }
 }
 

@@ -50,6 +50,31 @@ fn reports_name_the_order() {
     assert_eq!(report["benchmarks"][0]["name"], "BM_replay/order:captured/process_time/real_time");
 }
 
+/// The host of the program waited between its 20 calls, which captures do not contain. At the end of a timed scope, a replay
+/// waits as well; and no call needs a wait within.
+#[test]
+fn waits_that_a_replay_inserts_are_reported() {
+    let calls = capture("bench.abs.20.local-sync");
+    let ordered = capture("mlp.async.local-task");
+    let captured = "--replay_order=captured";
+    let cases = [
+        (&[captured, &calls][..], Some("19")),
+        (&[captured, "--replay_scope=execute", &calls], Some("0")),
+        (&[captured, &ordered], Some("0")),
+        (&[&calls], None),
+    ];
+    for (flags, count) in cases {
+        let tool = ["iree-benchmark-replay", "--device=local-task", "--benchmark_format=json", ONCE];
+        let ran = run(&[&tool, flags].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(report["context"]["replay_inserted_waits"].as_str(), count, "{flags:?}");
+        let note = "note: --replay_order=captured inserts 19 waits of the host between operations";
+        assert_eq!(ran.stderr.contains(note), count == Some("19"), "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("inserts"), count == Some("19"), "{}", ran.stderr);
+    }
+}
+
 /// The scope has 200 entries, and changes only what it creates.
 #[test]
 fn fast_forward_repeats_a_scope_and_says_what_it_restores() {
