@@ -30,6 +30,7 @@ pub fn aggregates(repetitions: &[Run]) -> Vec<Run> {
             cpu_time_s: compute(&cpu),
             counters: counters(&measured, compute),
             label: if same_label { first.label.clone() } else { String::new() },
+            samples: None,
             ..(*first).clone()
         })
         .collect()

@@ -4,7 +4,7 @@ use rehal_base::Result;
 
 use crate::{
     Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, Skip,
-    State, machine::Interference, number::general, run::write_to, samples::Sample,
+    State, machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
 };
 
 /// A selected benchmark and its progress.
@@ -226,8 +226,12 @@ impl<'b, 'a> Job<'b, 'a> {
             counters: Counters::new(),
             label: measured.label,
             skip: measured.skip,
+            samples: None,
         };
         if run.skip.is_none() {
+            if runner.options.summary && !runner.options.dry_run {
+                run.samples = Summary::of(&measured.samples).map(|summary| summary.statistics());
+            }
             self.samples.extend(measured.samples);
             self.interference.merge(measured.interference);
             if run.label.is_empty() {

@@ -4,9 +4,10 @@ use std::{
 };
 
 use crate::{
-    AggregateUnit, Context, Reporter, Run, RunKind, Skip,
+    AggregateUnit, Context, Reporter, Run, RunKind, SampleStatistics, Skip, TimeUnit,
     context::LIBRARY_VERSION,
     number::{general, json_number},
+    stats::Interval,
 };
 
 /// A JSON object: the context and a list of runs, in the order and layout of Google Benchmark's schema 1.
@@ -145,10 +146,25 @@ fn run_fields(run: &Run) -> String {
     for (name, counter) in &run.counters {
         fields.number(name, counter.value);
     }
+    if let Some(samples) = &run.samples {
+        sample_fields(samples, run.unit, &mut fields);
+    }
     if !run.label.is_empty() {
         fields.text("label", &run.label);
     }
     fields.text
+}
+
+/// Like counters: Google Benchmark has no fields for them, and its tools skip names that they do not know.
+fn sample_fields(samples: &SampleStatistics, unit: TimeUnit, fields: &mut Fields) {
+    let mut time = |key: &str, seconds: f64| fields.number(key, seconds * unit.per_second());
+    time("sample_median", samples.median_s);
+    if let Some(Interval { low, high }) = samples.interval_s {
+        time("sample_median_low", low);
+        time("sample_median_high", high);
+    }
+    time("sample_mad", samples.mad_s);
+    fields.raw("sample_count", samples.count);
 }
 
 fn kind_fields(run: &Run, fields: &mut Fields) {
@@ -284,6 +300,22 @@ mod tests {
         let text = report(&context(), &[&[run], &[replay_cv()]]);
         assert_eq!(text, want);
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+
+    #[test]
+    fn statistics_of_samples_are_in_the_unit_of_the_run() {
+        let interval_s = Some(Interval { low: 1e-3, high: 3e-3 });
+        let samples = SampleStatistics { count: 9, median_s: 2e-3, interval_s, mad_s: 5e-4 };
+        let fields = |samples| {
+            let run = Run { samples: Some(samples), ..replay_run() };
+            let report: serde_json::Value = serde_json::from_str(&report(&context(), &[&[run]])).unwrap();
+            report["benchmarks"][0].clone()
+        };
+        let all = fields(samples);
+        let keys = ["sample_median", "sample_median_low", "sample_median_high", "sample_mad", "sample_count"];
+        assert_eq!(keys.map(|key| all[key].as_f64().unwrap()), [2.0, 1.0, 3.0, 0.5, 9.0]);
+        let few = fields(SampleStatistics { count: 3, interval_s: None, ..samples });
+        assert!(few.get("sample_median_low").is_none() && few["sample_count"] == 3, "{few}");
     }
 
     #[test]

@@ -67,6 +67,6 @@ pub use number::human_readable;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
-pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, Skip};
+pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics, Skip};
 pub use run::{Outcome, Runner};
 pub use state::State;

@@ -2,6 +2,9 @@ use std::{fs::File, io};
 
 use rehal_base::{Context as _, Error, Result};
 
+use crate::stats::Interval;
+#[cfg(doc)]
+use crate::stats::MIN_INTERVAL_SAMPLES;
 use crate::{ConsoleReporter, Context, Counters, CsvReporter, Format, JsonReporter, Options, TimeUnit};
 
 /// One line of a report: a repetition of a benchmark, or a statistic over its repetitions.
@@ -29,6 +32,21 @@ pub struct Run {
     pub label: String,
     /// Why there are no times.
     pub skip: Option<Skip>,
+    /// What the samples of a repetition say beyond their mean; `None` unless [`Options::summary`] is set.
+    pub samples: Option<SampleStatistics>,
+}
+
+/// Statistics of the samples of a repetition: consecutive iterations, by the clock of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleStatistics {
+    /// The number of samples.
+    pub count: usize,
+    /// The median in seconds per iteration.
+    pub median_s: f64,
+    /// Its 95 % interval; `None` with fewer than [`MIN_INTERVAL_SAMPLES`] samples.
+    pub interval_s: Option<Interval>,
+    /// The median absolute deviation in seconds per iteration.
+    pub mad_s: f64,
 }
 
 /// The kind of a report line.
@@ -193,6 +211,7 @@ pub(crate) mod samples {
             counters: Counters::from([("items_per_second".into(), Counter::rate(14330.681921187577))]),
             label: String::new(),
             skip: None,
+            samples: None,
         }
     }
 

@@ -1,3 +1,4 @@
+use crate::SampleStatistics;
 use crate::stats::{self, Interval, MIN_INTERVAL_SAMPLES};
 
 /// The most samples that one run is divided into: enough for an interval, few enough that reading the clock
@@ -52,6 +53,12 @@ impl Summary {
             outliers,
             times_s,
         })
+    }
+
+    /// What reports have of it.
+    pub(crate) fn statistics(&self) -> SampleStatistics {
+        let (count, median_s, interval_s) = (self.count(), self.median_s, self.interval_s);
+        SampleStatistics { count, median_s, interval_s, mad_s: self.spread * median_s }
     }
 
     /// The number of samples.

@@ -156,7 +156,8 @@ const SUMMARY: Flag<bool> = Flag::switch(
     "benchmark_summary",
     true,
     "Prints on standard error, for each benchmark, the median with its 95 % interval, the spread, outliers, the \
-     warm-up, and warnings about other load on the machine.",
+     warm-up, and warnings about other load on the machine. JSON reports have the median, the interval and the spread \
+     of each repetition, too: sample_median, sample_median_low, sample_median_high, sample_mad, sample_count.",
 )
 .words(Words::Benchmark)
 .variable();

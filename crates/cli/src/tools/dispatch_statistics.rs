@@ -78,6 +78,7 @@ impl<'p> DispatchStatistics<'p> {
             ]
             .into(),
             label: String::new(),
+            samples: None,
             ..run.clone()
         };
         functions.into_iter().map(row).collect()

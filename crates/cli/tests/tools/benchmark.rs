@@ -223,3 +223,25 @@ fn the_summary_is_on_standard_error_and_can_be_omitted() {
     let ran = run(&[&words[..], &["--benchmark_summary=false"]].concat());
     assert!(ran.stdout.contains(name) && !ran.stderr.contains("median"), "{ran:?}");
 }
+
+/// Also of a single repetition; and fields of the reference keep their places.
+#[test]
+fn json_has_the_median_and_its_interval() {
+    let full = report(&["--benchmark_min_time=9x", &mlp()]);
+    let benchmark = &full["benchmarks"][0];
+    let number = |key: &str| benchmark[key].as_f64().unwrap_or_else(|| panic!("{key}: {benchmark}"));
+    let (low, median, high) =
+        (number("sample_median_low"), number("sample_median"), number("sample_median_high"));
+    assert!(0.0 < low && low <= median && median <= high, "{benchmark}");
+    assert!(number("sample_mad") >= 0.0 && number("sample_count") == 9.0, "{benchmark}");
+    let short = report(&["--benchmark_min_time=3x", &mlp()]);
+    let short = &short["benchmarks"][0];
+    assert!(short["sample_median"].is_f64() && short.get("sample_median_low").is_none(), "{short}");
+    let plain = report(&["--benchmark_summary=false", "--benchmark_min_time=9x", &mlp()]);
+    assert!(plain["benchmarks"][0].get("sample_median").is_none(), "{plain}");
+    let repeated = report(&["--benchmark_repetitions=2", "--benchmark_min_time=9x", &mlp()]);
+    let rows = repeated["benchmarks"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row.get("sample_median").is_some() == (row["run_type"] == "iteration")));
+    let csv = print(&["iree-benchmark-replay", "--benchmark_format=csv", "--benchmark_min_time=9x", &mlp()]);
+    assert!(csv.lines().next().unwrap().ends_with(",error_occurred,error_message"), "{csv}");
+}
