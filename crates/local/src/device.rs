@@ -116,11 +116,11 @@ impl LocalDevice {
         matches!(self.executor, Executor::Task { .. })
     }
 
-    /// A buffer that a queue allocates.
+    /// A buffer that a queue allocates. As in the reference, no queue owns an empty one.
     fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
         let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
-        let buffer = if self.is_task() { buffer.queue_ordered() } else { buffer };
+        let buffer = if self.is_task() && size != 0 { buffer.queue_ordered() } else { buffer };
         Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
 

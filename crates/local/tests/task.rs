@@ -34,6 +34,23 @@ fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
+/// Programs deallocate on a queue what a queue owns; the reference's captures have no dealloca of an empty buffer.
+#[test]
+fn queues_own_what_they_allocate_unless_it_is_empty() {
+    let device = device(1);
+    for (size, is_owned) in [(0, false), (1, true), (64, true)] {
+        let done = semaphore(&device);
+        let signals = [done.at(1)];
+        let queue = device.queue(QUEUE_AFFINITY_ANY).signal(&signals);
+        let buffer = queue.alloca(BufferParams::default(), size, 0).unwrap();
+        wait(&done, 1).unwrap();
+        assert_eq!((buffer.size(), buffer.is_queue_ordered()), (size, is_owned));
+        let signals = [done.at(2)];
+        device.queue(QUEUE_AFFINITY_ANY).signal(&signals).dealloca(&buffer, 0).unwrap();
+        wait(&done, 2).unwrap();
+    }
+}
+
 /// Waits with a timeout, so that a hang fails the test.
 fn wait(semaphore: &Semaphore, value: u64) -> Result<()> {
     semaphore.wait(value, Some(Duration::from_secs(60)))
