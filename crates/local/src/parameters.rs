@@ -6,7 +6,9 @@ use rehal_base::{Error, Result};
 use rehal_hal::{DeviceParameter, OptionSet};
 
 use crate::LocalTaskOptions;
-use crate::topology::{Distribution, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids};
+use crate::topology::{
+    Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
+};
 
 /// How the workers of the device are selected, how they are started, and what it does with them.
 ///
@@ -33,7 +35,7 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
         keys: &["task_topology_max_group_count"],
         set: |options, value| {
             select_cores(options, |selection| {
-                selection.max_workers = number(value)?;
+                selection.max_workers = worker_count(value)?;
                 Ok(())
             })
         },
@@ -72,7 +74,7 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
         set: |options, value| {
             select(options, |selection| {
                 selection.processors.clear();
-                selection.worker_count = Some(number(value)?).filter(|count| *count > 0);
+                selection.worker_count = Some(worker_count(value)?).filter(|count| *count > 0);
                 Ok(())
             })
         },
@@ -154,6 +156,12 @@ fn select_cores(
     })
 }
 
+/// A number of workers; -1 is the maximum, as of flags.
+fn worker_count(value: &str) -> Result<usize> {
+    let expected = || wrong(value, &format!("-1 or a number up to {}", i32::MAX));
+    if value == "-1" { Ok(MAX_WORKERS) } else { number(value).map_err(|_| expected()) }
+}
+
 /// A number in the range of the flags.
 fn number(value: &str) -> Result<usize> {
     let number = value.parse::<i32>().ok().and_then(|number| usize::try_from(number).ok());
@@ -230,6 +238,14 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_workers_of_minus_one_is_the_maximum() {
+        let given = [("task_topology_max_group_count", "-1"), ("task_topology_group_count", "-1")];
+        let set = configured(LocalTaskOptions::default(), &given).unwrap().selection;
+        assert_eq!((set.max_workers, set.worker_count), (MAX_WORKERS, Some(MAX_WORKERS)));
+        assert!(configured(LocalTaskOptions::default(), &[("task_topology_group_count", "-2")]).is_err());
+    }
+
+    #[test]
     fn the_order_in_the_uri_does_not_matter() {
         let mut given = [
             ("task_topology_cpu_ids", "0,2"),
@@ -261,8 +277,8 @@ mod tests {
         for (key, value, expected) in [
             ("task_topology_cpu_ids", "", "CPUs such as 0,2,3"),
             ("task_topology_cpu_ids", "0-1", "CPUs such as 0,2,3"),
-            ("task_topology_group_count", "-1", "a number up to 2147483647"),
-            ("task_topology_max_group_count", "2147483648", "a number up to 2147483647"),
+            ("task_topology_group_count", "-2", "-1 or a number up to 2147483647"),
+            ("task_topology_max_group_count", "2147483648", "-1 or a number up to 2147483647"),
             ("task_topology_mode", "cores", "physical_cores"),
             ("task_topology_nodes", "some", "current, numa, all, or ids such as 0,2"),
             ("task_topology_performance_level", "fast", "any, low, efficiency, high, performance"),

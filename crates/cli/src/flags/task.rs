@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rehal_session::LocalTaskOptions;
 use rehal_session::topology::{
-    Distribution, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
+    Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
 
 use super::flag::{Effect, Flag, Group, List, Query};
@@ -60,9 +60,9 @@ const MODE: Flag<()> = Flag::choice(
 const GROUP_COUNT: Flag<usize> = Flag::number(
     "task_topology_group_count",
     0,
-    (0, MAX_COUNT),
-    count,
-    "Number of workers, at most 256, which are not pinned; 0 for what --task_topology_mode selects.",
+    (-1, MAX_COUNT),
+    worker_count,
+    "Number of workers, at most 256, which are not pinned; 0 for what --task_topology_mode selects, -1 for 256.",
 )
 .effect(TASK_DRIVER);
 
@@ -91,10 +91,10 @@ const NODES: Flag<NodeSelection> = Flag::parsed(
 const MAX_GROUP_COUNT: Flag<usize> = Flag::number(
     "task_topology_max_group_count",
     64,
-    (0, MAX_COUNT),
-    count,
-    "Maximum number of workers per topology, at most 256, unless their number or their CPUs are given. A CPU quota of the \
-     process's control group limits them, too.",
+    (-1, MAX_COUNT),
+    worker_count,
+    "Maximum number of workers per topology, at most 256, unless their number or their CPUs are given; -1 for 256. A CPU quota \
+     of the process's control group limits them, too.",
 )
 .effect(TASK_DRIVER);
 
@@ -187,6 +187,11 @@ fn count(value: i64) -> usize {
     value as usize
 }
 
+/// The reference reads -1 as an unsigned number, so that it is the maximum.
+fn worker_count(value: i64) -> usize {
+    usize::try_from(value).unwrap_or(MAX_WORKERS)
+}
+
 fn cpu_ids(value: &OsStr) -> Result<Vec<u32>, Refusal> {
     parse_ids(&text(value)?).ok_or(Refusal::Unexpected)
 }
@@ -237,6 +242,17 @@ mod tests {
             [("numa", NodeSelection::Each), ("all", NodeSelection::All), ("", NodeSelection::Current)]
         {
             assert_eq!(options(&[&format!("--task_topology_nodes={word}")]).nodes, nodes);
+        }
+    }
+
+    #[test]
+    fn a_number_of_workers_of_minus_one_is_the_maximum() {
+        let given = ["--task_topology_group_count=-1", "--task_topology_max_group_count=-1"];
+        let set = options(&given);
+        assert_eq!((set.worker_count, set.max_workers), (Some(256), 256));
+        for wrong in ["--task_topology_group_count=-2", "--task_topology_max_group_count=-2"] {
+            let error = Flags::parse(&[&TASK], [OsString::from(wrong)]).err().unwrap().to_string();
+            assert!(error.contains("expected an integer from -1 to 2147483647"), "{error}");
         }
     }
 
