@@ -62,10 +62,16 @@ pub(crate) struct Footprints<'p> {
     /// The resource of each file: files with one path share it.
     files: Vec<u32>,
     command_buffers: Vec<Summary>,
+    /// By executable; empty if kernels may write all that they bind.
+    written: Vec<WrittenBindings>,
     /// Empty lists of command buffers that are released.
     spare: Vec<Vec<Touch>>,
     max_ranges: usize,
 }
+
+/// Which bindings the functions of an executable may write, by function and binding. `None`, or a missing entry, if that is not known:
+/// then it may write all.
+pub type WrittenBindings = Vec<Option<Vec<bool>>>;
 
 /// The size of a buffer, and whether kernels may write it.
 #[derive(Clone, Copy)]
@@ -105,9 +111,15 @@ impl<'p> Footprints<'p> {
             buffers: &plan.extents,
             files: file_resources(plan),
             command_buffers,
+            written: Vec::new(),
             spare: Vec::new(),
             max_ranges,
         }
+    }
+
+    /// Tells what kernels write, by executable: they only read their other bindings.
+    pub(crate) fn set_written(&mut self, written: Vec<WrittenBindings>) {
+        self.written = written;
     }
 
     /// The index of the first file that is `resource`, unless that is a buffer.
@@ -193,7 +205,7 @@ impl<'p> Footprints<'p> {
                 self.add_ref(source, Effect::Read, into);
                 self.add_ref(target, Effect::Write, into);
             }
-            QueueOp::Dispatch(_) => Self::each_reference(self.plan, op, |reference, effect| {
+            QueueOp::Dispatch(_) => self.each_access(op, |reference, effect| {
                 self.add_ref(reference, effect, into);
             }),
             QueueOp::Barrier { .. } | QueueOp::HostCall { .. } => {}
@@ -216,7 +228,7 @@ impl<'p> Footprints<'p> {
         if summary.touches.capacity() == 0 {
             summary.touches = self.spare.pop().unwrap_or_default();
         }
-        Self::each_reference(self.plan, &op, |reference, effect| {
+        self.each_access(&op, |reference, effect| {
             summary.touches.extend(self.touch(reference, effect));
         });
         if summary.touches.len() > summary.merge_at.max(self.max_ranges) {
@@ -270,6 +282,22 @@ impl<'p> Footprints<'p> {
             | QueueOp::Barrier { .. }
             | QueueOp::HostCall { .. } => {}
         }
+    }
+
+    /// Like [`Footprints::each_reference`], with what is known of kernels.
+    fn each_access(&self, op: &QueueOp<Indexed>, mut add: impl FnMut(&BufferRef<u32>, Effect)) {
+        let written = match op {
+            QueueOp::Dispatch(dispatch) => self
+                .written
+                .get(dispatch.executable as usize)
+                .and_then(|functions| functions.get(dispatch.function as usize)?.as_deref()),
+            _ => None,
+        };
+        let mut bindings = written.unwrap_or_default().iter();
+        Self::each_reference(self.plan, op, |reference, effect| {
+            let is_read = effect == Effect::Bind && bindings.next() == Some(&false);
+            add(reference, if is_read { Effect::Read } else { effect });
+        });
     }
 
     /// What an operation that has `effect` does to a buffer: a kernel only reads memory that it cannot write.

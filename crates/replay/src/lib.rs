@@ -39,6 +39,7 @@ mod slice;
 mod substitute;
 mod walk;
 
+pub use access::WrittenBindings;
 pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use encode::encode_payload;

@@ -2,11 +2,11 @@ use std::collections::HashMap;
 
 use rehal_hal::Timepoint;
 
-use crate::access::{Access, Effect};
+use crate::access::{Access, Effect, WrittenBindings};
 use crate::hazards::{Conflict, InFlight, Slots, Tracker};
 use crate::plan::StepOp;
 use crate::schedule::{ConflictPolicy, HostWait, Moment, Walk};
-use crate::{Plan, RecordLocation};
+use crate::{ExecutableRecord, Plan, RecordLocation};
 
 /// Words of a set of submissions: up to 64 per word are compared with each other.
 const WORDS: usize = 16;
@@ -138,9 +138,17 @@ impl From<Effect> for AccessKind {
 impl Plan {
     /// Finds pairs of operations that access the same bytes, at least one of which may write, and that nothing in the
     /// capture orders: no timepoint, no access of the host, and no signal of the same semaphore. Runs nothing.
-    pub fn races(&self, options: RaceOptions) -> Races {
+    ///
+    /// `written` tells which bindings the functions of an executable may write, if its format says so; see
+    /// [`Plan::races`] for executables of which nothing is known.
+    pub fn races_with(
+        &self,
+        options: RaceOptions,
+        written: impl Fn(&ExecutableRecord<'_>) -> WrittenBindings,
+    ) -> Races {
         let policy = Pairs { options, ..Pairs::default() };
         let mut walk = Walk::<_, WORDS>::new(self, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        walk.footprints.set_written(self.executables().map(|it| written(&it)).collect());
         walk.all();
         let Walk { footprints, policy, .. } = walk;
         let locations = self.submission_locations();
@@ -176,6 +184,11 @@ impl Plan {
             inexact_count: policy.inexact_count,
             incomplete: policy.incomplete,
         }
+    }
+
+    /// Like [`Plan::races_with`]: kernels may write whatever they bind, except read-only memory.
+    pub fn races(&self, options: RaceOptions) -> Races {
+        self.races_with(options, |_| WrittenBindings::new())
     }
 
     /// The record of each submission.

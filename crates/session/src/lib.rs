@@ -57,6 +57,7 @@ mod program;
 mod scope_timer;
 mod survey;
 mod verdict;
+mod written_bindings;
 
 pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
@@ -85,6 +86,7 @@ pub use survey::{
     RecordKind, ScopeSurvey, Survey, SurveyedBytes,
 };
 pub use verdict::{FileState, Verdict};
+pub use written_bindings::written_bindings;
 
 pub use rehal_base::{
     Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
@@ -103,7 +105,9 @@ pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
 pub use rehal_profile::timeline::TimelineSummary;
 pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
-pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
+pub use rehal_replay::{
+    AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races, WrittenBindings,
+};
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,

@@ -1,7 +1,9 @@
 //! `rehal races`: reports data races between operations of a capture.
 
 use rehal_base::Result;
-use rehal_session::{AccessKind, CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
+use rehal_session::{
+    AccessKind, CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
+};
 use serde_json::{Value, json};
 
 use super::replay_flags;
@@ -52,9 +54,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let strict = flags.get(&STRICT);
-    let races = plan.races(RaceOptions { strict });
-    let assumed =
-        if strict { 0 } else { plan.races(RaceOptions { strict: true }).count.saturating_sub(races.count) };
+    let find = |strict| plan.races_with(RaceOptions { strict }, written_bindings);
+    let races = find(strict);
+    let assumed = if strict { 0 } else { find(true).count.saturating_sub(races.count) };
     output::print(&match flags.get(&FORMAT) {
         Format::Text => text(&races, assumed),
         Format::Json => json_of(&races, assumed, strict),
@@ -118,7 +120,7 @@ impl Unknown {
             }
             Self::KernelAccesses => {
                 "captures do not contain what kernels access: a kernel counts as reading and writing everything that it binds, \
-                 except read-only memory"
+                 except read-only memory and bindings that SPIR-V only reads"
             }
         }
     }

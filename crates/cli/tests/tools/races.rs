@@ -86,6 +86,24 @@ fn captures_without_races() {
     assert!(strict.stdout.contains("\nnote: captures do not contain what kernels access: "), "{strict:?}");
 }
 
+/// Each call of the program binds the same inputs, which its SPIR-V only reads, and an output of its own.
+#[test]
+fn bindings_that_spirv_only_reads_do_not_race() {
+    let path = crate::common::fixture("vulkan/captures/bench.add4.20.ireereplay");
+    let found = races(&["--strict", &path]);
+    assert_eq!((found.status, &*found.stdout), (Some(0), "no races\n"), "{found:?}");
+    // It reads the variable that a read of the queue initializes.
+    let path = crate::common::fixture("vulkan/captures/globals.step.ireereplay");
+    let found = races(&["--strict", &path]);
+    assert_eq!(found.status, Some(2), "{found:?}");
+    assert!(found.stdout.contains("the first writes them, the second reads them"), "{found:?}");
+    assert!(!found.stdout.contains("what kernels access"), "{found:?}");
+    // Executables of CPUs do not tell.
+    let calls = crate::common::fixture("captures/bench.add4.200.local-sync.ireereplay");
+    let found = races(&["--strict", &calls]);
+    assert_eq!(found.status, Some(2), "{found:?}");
+}
+
 #[test]
 fn other_files_are_errors() {
     let error = fail(&["rehal", "races", &crate::common::fixture("modules/add4.vmfb")]);

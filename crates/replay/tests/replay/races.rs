@@ -134,6 +134,40 @@ fn kernels_may_write_what_is_bound_and_read_counts() {
     assert_race(&races(&capture), (name, first), (name, second), &expected);
 }
 
+/// Also through command buffers and their slots. Counts are read after all bindings.
+#[test]
+fn kernels_write_the_bindings_that_the_caller_names() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("k", 1, &[function("k", 0, 2), function("l", 0, 2)]));
+    let (input, output) = (capture.buffer(16), capture.buffer(64));
+    let kernel = |ordinal| CaptureBuilder::kernel(executable, ordinal, [1, 1, 1]);
+    unordered(&mut capture).dispatch(&kernel(0), &[], &[whole(input), range(output, 0, 8)]);
+    let first = capture.place().ordinal;
+    let commands = capture.commands(1, |it, into| {
+        it.command_dispatch(into, &kernel(0), &[], &[slot(0, 0, 16), range(output, 8, 8)]);
+    });
+    unordered(&mut capture).execute(commands, &[whole(input)]);
+    let count = |capture: &CaptureBuilder, written: &[Option<Vec<bool>>]| {
+        let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+        plan.races_with(RaceOptions { strict: true }, |_| written.to_vec())
+    };
+    let told = [Some(vec![false, true]), None];
+    assert_eq!(count(&capture, &told).count, 0);
+    assert_eq!(count(&capture, &[Some(vec![true, true])]).count, 1);
+    // What is not known may be written.
+    for unknown in [&[][..], &[None], &[Some(vec![])]] {
+        assert_eq!(count(&capture, unknown).count, 1);
+    }
+    unordered(&mut capture).dispatch(&kernel(0), &[], &[range(output, 4, 4), range(output, 32, 8)]);
+    let second = capture.place().ordinal;
+    let expected = [overlap(output, 4, 4, BINDS, READS)];
+    assert_race(&count(&capture, &told), ("queue_dispatch", first), ("queue_dispatch", second), &expected);
+    // Nothing is known of the other function.
+    unordered(&mut capture).dispatch(&kernel(1), &[], &[whole(input), range(output, 48, 8)]);
+    assert_eq!(count(&capture, &told).count, 3);
+}
+
 /// Kernels cannot write memory that allows only reads.
 #[test]
 fn read_only_memory_is_only_read() {
