@@ -531,7 +531,7 @@ fn submit_each(
         let queue = || device.device.queue(QUEUE_AFFINITY_ANY);
         let dispatch = dispatch(executable, groups, bindings);
         queue().wait(&points[..1]).signal(&points[1..2]).dispatch(&dispatch).unwrap();
-        // The queue for transfers, where there is one.
+        // The queue for transfers, if there is one.
         let queue = device.device.queue(if step == 0 { 1 << 1 } else { QUEUE_AFFINITY_ANY });
         let queue = queue.wait(&points[1..2]).signal(&points[2..]);
         match step {

@@ -1,5 +1,5 @@
 //! Tests in which each call that creates something fails in turn: nothing leaks, nothing crashes, every error is reported, and the
-//! device goes on.
+//! device continues to work.
 #![allow(unsafe_code, reason = "intercepts the loader, and prepares the tests' kernels")]
 
 mod interception;
