@@ -37,6 +37,19 @@ fn child() {
             worker.join().unwrap();
             0
         }
+        // As a software driver would crash, in a thread of its own.
+        "driver" | "idle driver" => {
+            let work = rehal_base::DriverWork::new(&["dispatch of '", "f\u{1b}", "'"]);
+            let _work = (case == "driver").then_some(work);
+            guard::set_context(31, 7536);
+            // SAFETY: the function has the type of a thread's, and takes no argument.
+            unsafe {
+                let mut thread = std::mem::zeroed();
+                libc::pthread_create(&mut thread, std::ptr::null(), crash_thread, std::ptr::null_mut());
+                libc::pthread_join(thread, std::ptr::null_mut());
+            }
+            0
+        }
         "noted" => {
             guard::set_context(31, 7536);
             let _note = rehal_base::CrashNote::new("compiling function 'f\u{1b}'", "compile another");
@@ -50,6 +63,15 @@ fn child() {
         kernel => run(kernel),
     };
     panic!("'{case}' did not end the process");
+}
+
+/// A thread of a library in C: without a signal stack.
+extern "C" fn crash_thread(_: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the name ends in a zero byte. Crashes on purpose.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"a driver".as_ptr());
+        std::ptr::without_provenance::<*mut libc::c_void>(16).read_volatile()
+    }
 }
 
 fn run(kernel: &str) -> u32 {
@@ -148,4 +170,17 @@ fn a_fault_outside_kernels_names_the_last_record() {
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
     let expected = "INTERNAL; crashed with SIGABRT outside of kernels\n  at: the last record of this thread is #31, offset 7536\n  try: a kernel";
     assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_fault_in_a_thread_of_a_driver_names_its_work() {
+    let output = crash("driver");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{text}");
+    let expected = "INTERNAL; crashed with SIGSEGV at address 0x10 in thread 'a driver' while a device had work in flight\n  at: submitted last: dispatch of 'f?'\n  try: ";
+    assert!(text.contains(expected), "{text}");
+    let output = crash("idle driver");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{text}");
+    assert!(!text.contains("INTERNAL"), "nothing was in flight: {text}");
 }

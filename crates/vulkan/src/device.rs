@@ -377,7 +377,9 @@ impl DeviceBackend for VulkanDevice {
         self.core.settle();
         let sampled = self.sample_clock();
         self.profiler.end();
-        sampled
+        // Both, so that the next profile does not fail because of this one.
+        let read = self.core.ticks().check();
+        sampled.and(read)
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {

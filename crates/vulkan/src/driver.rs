@@ -211,6 +211,13 @@ impl VulkanDriver {
         Self { options, emulation, ..Self::default() }
     }
 
+    /// A driver with an instance that is there already.
+    #[cfg(test)]
+    pub(crate) fn on(instance: Arc<Instance>, emulation: Emulation) -> Self {
+        let instance = OnceLock::from(Ok(instance));
+        Self { options: VulkanDriverOptions::default(), emulation, instance }
+    }
+
     fn instance(&self) -> Result<&Arc<Instance>> {
         let create = || {
             let entry = loader::load(&self.options.search_paths)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, DriverWork, Error, Result, StatusCode};
 use rehal_hal::profile::PoolReservation;
 use rehal_hal::{Buffer, Indexed, KeptSubmission, QueueAffinity, QueueOp};
 
@@ -40,6 +40,14 @@ pub(crate) fn issue_now(
     }
 }
 
+/// Names the kernel of a dispatch while it is in flight.
+fn in_flight(kept: &KeptSubmission, operation: &QueueOp<Indexed>) -> Option<DriverWork> {
+    let QueueOp::Dispatch(dispatch) = operation else { return None };
+    let executable = kept.store().executables.get(dispatch.executable as usize)?;
+    let function = executable.functions().get(dispatch.function as usize)?;
+    Some(DriverWork::new(&["dispatch of '", &function.name, "'"]))
+}
+
 /// Prepares submissions of a device.
 struct Preparation<'c> {
     core: &'c Arc<Core>,
@@ -75,7 +83,9 @@ impl Preparation<'_> {
                 if commands.is_empty()? {
                     return Ok(None);
                 }
+                let in_flight = DriverWork::new(&[commands.description()]);
                 let (commands, mut uses) = commands.bake(self.core, &table, kept.profile())?;
+                uses.in_flight = Some(in_flight);
                 for range in table.iter().flatten() {
                     uses.blocks.push(range.allocation().block().clone());
                 }
@@ -88,7 +98,8 @@ impl Preparation<'_> {
                 let timestamps = self.record(&mut recorder, kept, operation)?;
                 recorder.end()?;
                 let commands = recorder.commands();
-                let uses = Uses { recorder: Some(recorder), timestamps, ..Uses::default() };
+                let in_flight = in_flight(kept, operation);
+                let uses = Uses { recorder: Some(recorder), timestamps, in_flight, ..Uses::default() };
                 Ok(Some(Work { lane, commands, uses }))
             }
         }

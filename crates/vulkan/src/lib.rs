@@ -13,6 +13,8 @@ mod bfloat16;
 mod buffer;
 mod command;
 mod cooperative_matrix;
+#[cfg(test)]
+mod creation;
 mod describe;
 mod device;
 mod driver;

@@ -87,8 +87,11 @@ impl SubmissionTimestamps {
 
     /// Reports the times of a submission that is complete.
     pub(crate) fn report(&self, profile: &ProfiledSubmission, recorder: &Recorder, clock: &Ticks) {
-        // Without times there is nothing to report; profiling does not fail the work.
-        let Ok(ticks) = recorder.read_timestamps() else { return };
+        // Without times there is nothing to report. That fails the profile, and not the work.
+        let ticks = match recorder.read_timestamps() {
+            Ok(ticks) => ticks,
+            Err(error) => return clock.fail(error),
+        };
         let now = now_ns();
         let tick = |index: usize| clock.extend(ticks.get(index).copied().unwrap_or(0), now, self.mask);
         let (sink, operation) = (profile.session().sink(), *profile.operation());
@@ -200,12 +203,27 @@ pub(crate) struct Ticks {
     ns_per_tick: f64,
     /// A timestamp, extended, and the host's time of it.
     base: Mutex<Option<(u64, i64)>>,
+    /// The first failure to read timestamps of the profile.
+    failure: Mutex<Option<Error>>,
 }
 
 impl Ticks {
     /// The timestamps of a device whose clock has not been read yet.
     pub(crate) fn new(gpu: &Gpu) -> Self {
-        Self { ns_per_tick: f64::from(gpu.limits().timestamp_period), base: Mutex::new(None) }
+        Self {
+            ns_per_tick: f64::from(gpu.limits().timestamp_period),
+            base: Mutex::new(None),
+            failure: Mutex::new(None),
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+    }
+
+    /// Fails if timestamps could not be read since the last call: events of the profile are missing.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.failure.lock().take().map_or(Ok(()), Err)
     }
 
     /// A timestamp that was written before `now_ns` of the host.

@@ -32,18 +32,19 @@ const DEBUG_UTILS: Flag<bool> = Flag::switch(
     "Names objects for debuggers, and prints messages of the driver to standard error.",
 );
 
+/// A cutoff: the reference accepts any number.
 const DEBUG_VERBOSITY: Flag<Option<DebugSeverity>> = Flag::number(
     "vulkan_debug_verbosity",
     2,
-    (0, 4),
+    (i32::MIN as i64, i32::MAX as i64),
     |verbosity| match verbosity {
-        0 => None,
+        ..=0 => None,
         1 => Some(DebugSeverity::Error),
         2 => Some(DebugSeverity::Warning),
         3 => Some(DebugSeverity::Info),
-        _ => Some(DebugSeverity::Verbose),
+        4.. => Some(DebugSeverity::Verbose),
     },
-    "Which messages are printed: 0 none, 1 errors, 2 also warnings, 3 also information, 4 all.",
+    "Which messages are printed: 0 or less none, 1 errors, 2 also warnings, 3 also information, 4 or more all.",
 );
 
 const TRACING: Flag<bool> = Flag::switch("vulkan_tracing", true, "Reports Vulkan events to profiles.")
@@ -234,6 +235,18 @@ mod tests {
 
     #[test]
     fn messages_can_be_silenced() {
-        assert!(driver_options(&flags(&["--vulkan_debug_verbosity=0"])).vulkan.messages.is_some());
+        for verbosity in ["0", "-1", "-2147483648"] {
+            let given = flags(&[&format!("--vulkan_debug_verbosity={verbosity}")]);
+            assert!(driver_options(&given).vulkan.messages.is_some(), "{verbosity}");
+        }
+    }
+
+    #[test]
+    fn verbosity_above_the_last_level_is_the_last_level() {
+        for verbosity in ["5", "100", "2147483647"] {
+            let options = driver_options(&flags(&[&format!("--vulkan_debug_verbosity={verbosity}")])).vulkan;
+            assert!(options.messages.is_none(), "{verbosity}");
+            assert_eq!(options.least_severity, DebugSeverity::Verbose, "{verbosity}");
+        }
     }
 }

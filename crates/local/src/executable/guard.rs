@@ -5,7 +5,8 @@
 //! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
 //! the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a
 //! [`CrashNote`](rehal_base::CrashNote), such as a driver that compiles a kernel, are reported with the note. Other faults are
-//! passed to the previous handler; of a thread that has replayed records, the last one is reported before.
+//! passed to the previous handler; of a thread that has replayed records, the last one is reported before, and of others the
+//! [`DriverWork`](rehal_base::DriverWork) in flight.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the

@@ -27,6 +27,8 @@ pub(crate) struct VulkanCommands {
     is_one_shot: bool,
     recording: Mutex<Option<Recording>>,
     ready: OnceLock<Recording>,
+    /// See [`VulkanCommands::description`].
+    description: OnceLock<String>,
     instances: Mutex<Instances>,
 }
 
@@ -45,7 +47,8 @@ impl VulkanCommands {
         let is_one_shot = params.mode.contains(CommandBufferMode::ONE_SHOT);
         let (recording, instances) = (Mutex::default(), Mutex::default());
         let gpu = gpu.clone();
-        CommandBuffer::new(params, Self { gpu, is_one_shot, recording, ready: OnceLock::new(), instances })
+        let (ready, description) = (OnceLock::new(), OnceLock::new());
+        CommandBuffer::new(params, Self { gpu, is_one_shot, recording, ready, description, instances })
     }
 
     /// The backend of a command buffer of this driver.
@@ -120,16 +123,22 @@ impl VulkanCommands {
         Ok((instance.commands(), uses_of(&instance)))
     }
 
+    /// What it executes, for messages: some of its dispatches. Derived once.
+    pub(crate) fn description(&self) -> &str {
+        self.description.get_or_init(|| self.describe(None))
+    }
+
     /// Its dispatches, for messages: the one that follows as many as are complete, if that is known, or some of them.
     pub(super) fn describe(&self, completed: Option<usize>) -> String {
         let Some(recording) = self.ready.get() else { return "a command buffer".into() };
-        let names = || {
+        let dispatches = || {
             recording.commands.iter().filter_map(|command| match command {
-                Command::Dispatch(dispatch) => Some(function_name(&recording.store, dispatch)),
+                Command::Dispatch(dispatch) => Some(dispatch),
                 _ => None,
             })
         };
-        let count = names().count();
+        let names = || dispatches().map(|dispatch| function_name(&recording.store, dispatch));
+        let count = dispatches().count();
         let executing = completed.and_then(|completed| Some((completed, names().nth(completed)?)));
         match (executing, count) {
             (_, 0) => "a command buffer without dispatches".into(),

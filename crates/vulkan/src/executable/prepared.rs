@@ -36,10 +36,25 @@ struct Parts {
 const AFTER_A_CRASH: &str = "the kernel is not valid SPIR-V, or the driver has an error: check the module with spirv-val, and \
                              compile it again or update the driver";
 
+/// What to do if a driver does not compile a kernel.
+const AFTER_A_REFUSAL: &str = "the driver does not accept the kernel, and need not say why: check the module with spirv-val, and \
+                               compile it again or update the driver";
+
 /// What a driver does while it makes a pipeline, for the report of a crash.
 fn compiling(gpu: &Gpu, label: &str, function: &str) -> String {
     let of = if label.is_empty() { String::new() } else { format!(" of {label}") };
     format!("the driver of '{}' compiled function '{function}'{of}", gpu.physical().name())
+}
+
+/// The error of a call that gives the driver a kernel, with what to do unless the kernel is not the cause.
+fn refusal(what: &str, result: vk::Result) -> Error {
+    let error = failure(what, result);
+    match result {
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY
+        | vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+        | vk::Result::ERROR_DEVICE_LOST => error,
+        _ => error.advise(AFTER_A_REFUSAL),
+    }
 }
 
 /// Whether a device prepares executables of this format.
@@ -284,7 +299,7 @@ impl Parts {
             // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has checked. The device
             // has its features: those of shaders of pipelines were checked.
             let module = unsafe { self.gpu.functions().create_shader_module(&info, None) }
-                .map_err(|error| failure("creating a shader module", error))?;
+                .map_err(|error| refusal("creating a shader module", error))?;
             self.modules.insert(ordinal, module);
         }
         Ok(())
@@ -395,7 +410,7 @@ impl Parts {
             Ok(handles) => handles,
             Err((handles, error)) => {
                 self.pipelines.extend(handles);
-                return Err(failure("compiling a pipeline", error));
+                return Err(refusal("compiling a pipeline", error));
             }
         };
         self.pipelines.extend(&handles);

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use ash::vk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{DriverWork, Error, Result, StatusCode};
 use rehal_hal::{KeptSubmission, MemoryCounters, SemaphoreBackend, Timeline, defer_callbacks};
 
 pub(crate) use frontier::{Frontier, LANES};
@@ -156,6 +156,8 @@ pub(crate) struct Uses {
     pub(crate) timestamps: Option<SubmissionTimestamps>,
     /// Receives the recorder's first timestamp, or why there is none.
     pub(crate) sampled: Option<SyncSender<Result<u64>>>,
+    /// Names the kernels if they crash a thread of the driver.
+    pub(crate) in_flight: Option<DriverWork>,
 }
 
 /// Commands to issue.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ash::vk;
-use rehal_base::{Error, StatusCode};
+use rehal_base::{DriverWork, Error, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,
@@ -102,6 +102,21 @@ fn assert_lost_by_memory(error: &Error) {
     assert_eq!(error.code(), StatusCode::ResourceExhausted, "{error}");
     assert!(error.message().starts_with("the device is lost: "), "{error}");
     assert!(error.message().ends_with("memory"), "{error}");
+}
+
+/// The report of a crash of the driver's threads names it.
+#[test]
+fn work_in_flight_is_named_until_it_is_complete() {
+    let last = || DriverWork::with_last(|text| String::from_utf8_lossy(text).into_owned());
+    let fixture = Fixture::new(VulkanOptions::default());
+    assert_eq!(last(), None, "fills have no kernel");
+    let done = fixture.semaphore();
+    fixture.spin(&[&done]);
+    assert_eq!(last().as_deref(), Some("dispatch of 'spin'"));
+    done.wait(1, LONG).unwrap();
+    fixture.core.settle();
+    drop(fixture);
+    assert_eq!(last(), None);
 }
 
 #[test]

@@ -3,5 +3,7 @@
 mod assembler;
 mod fixtures;
 mod hostile;
+mod interface;
 mod modules;
 mod structure;
+mod typing;

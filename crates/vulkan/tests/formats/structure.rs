@@ -336,7 +336,14 @@ fn parameters_precede_blocks() {
         [(Op::FunctionParameter, &[3, 103]), (Op::FunctionParameter, &[3, 104])];
     accept(module(&parameters, &[]));
     accept(module(&parameters, &[(Op::Label, &[105]), (Op::Unreachable, &[])]));
-    let message = refuse(module(&parameters[..1], &parameters[1..]));
+    let message = refuse(module(&parameters[..1], &[]));
+    assert!(message.ends_with("expected 2 parameters of function 101, found 1 in OpLabel"), "{message}");
+    let more: (Op, &[u32]) = (Op::FunctionParameter, &[3, 105]);
+    let message = refuse(module(&[parameters[0], parameters[1], more], &[]));
+    assert!(message.ends_with("expected 2 parameters of function 101, found more in OpFunctionParameter"));
+    let message = refuse(module(&[parameters[0], (Op::FunctionParameter, &[6, 104])], &[]));
+    assert!(message.contains("expected type 3, the type of the parameter, found type 6"), "{message}");
+    let message = refuse(module(&parameters, &[more]));
     assert!(
         message.ends_with("expected OpLabel or OpFunctionEnd, found OpFunctionParameter between blocks"),
         "{message}"

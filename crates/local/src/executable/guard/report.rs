@@ -1,7 +1,7 @@
 //! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
 //! of signal-safety(7), and `nanosleep` (a system call) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
-use rehal_base::{BackgroundWriter, CrashNote};
+use rehal_base::{BackgroundWriter, CrashNote, DriverWork};
 
 use super::instruction::Feature;
 use super::{
@@ -64,7 +64,7 @@ fn report_note(fault: &Fault<'_>) {
 /// then ends the process.
 fn report_outside(fault: &Fault<'_>) {
     if RECORD.get() == NO_RECORD {
-        return;
+        return report_driver(fault);
     }
     let mut text = Text::new();
     text.push("INTERNAL; crashed with ").push(fault.name);
@@ -78,6 +78,27 @@ fn report_outside(fault: &Fault<'_>) {
     text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process: replay with watched memory, ");
     text.push("which names it; otherwise report an error of this tool\n");
     platform::write_stderr(text.bytes());
+}
+
+/// Says what a driver executes, if it may be the cause of a fault in a thread that has replayed nothing: see [`DriverWork`]. The previous
+/// handler then ends the process.
+fn report_driver(fault: &Fault<'_>) {
+    let mut text = Text::new();
+    let is_busy = DriverWork::with_last(|last| {
+        text.push("INTERNAL; crashed with ").push(fault.name);
+        if let Some(address) = fault.address {
+            text.push(" at address ").hex(address as u64);
+        }
+        text.push(" in thread '");
+        text.name_bytes(&platform::thread_name())
+            .push("' while a device had work in flight\n  at: submitted last: ");
+        text.visible(last.iter());
+        text.push("\n  try: if the thread is the driver's, a kernel has accessed memory outside of its bindings: addresses that kernels ");
+        text.push("compute are not checked on a device that is software; run that kernel by itself, or on a CPU device\n");
+    });
+    if is_busy.is_some() {
+        platform::write_stderr(text.bytes());
+    }
 }
 
 /// Reports an access to a mapped page beyond the end of its file, by a kernel or a reader.

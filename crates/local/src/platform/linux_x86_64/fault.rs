@@ -188,6 +188,29 @@ unsafe fn code_at(instruction: usize, signal: c_int) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(instruction as *const u8, to_page_end.min(INSTRUCTION_BYTES)) }
 }
 
+/// The name of the calling thread, which ends before its first zero byte; async-signal-safe.
+pub(crate) fn thread_name() -> ThreadName {
+    let mut name = [0_u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    let outcome = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    ThreadName { name, length: if outcome == 0 { length } else { 0 } }
+}
+
+/// The name of a thread.
+pub(crate) struct ThreadName {
+    name: [u8; 16],
+    length: usize,
+}
+
+impl std::ops::Deref for ThreadName {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.name.get(..self.length).unwrap_or_default()
+    }
+}
+
 /// Writes to standard error without buffering; async-signal-safe.
 pub(crate) fn write_stderr(mut bytes: &[u8]) {
     while !bytes.is_empty() {

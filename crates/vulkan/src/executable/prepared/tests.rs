@@ -98,3 +98,37 @@ fn workgroup_sizes_that_are_specialized_to_0_are_refused() {
     let unknown = Image::read("vulkan-spirv-raw", &entry().bytes()).unwrap();
     check_limits(&gpu, &unknown, &[0]).unwrap();
 }
+
+#[test]
+fn modules_are_checked_before_the_driver_compiles_them() {
+    let mut module = Module::for_descriptors();
+    module.words[1] = 0x0001_0400;
+    let module = module
+        .entry(100, "sum")
+        .op_text(Op::Name, &[20], "weights")
+        .place(20, 0, 0)
+        .types()
+        .op(Op::Variable, &[6, 20, spirv::StorageClass::StorageBuffer as u32])
+        .function(100, |body| body.load(300, 20))
+        .bytes();
+    let params = ExecutableParams {
+        label: "",
+        affinity: 1,
+        caching_mode: Default::default(),
+        format: "vulkan-spirv-raw",
+        data: &module,
+        constants: &[],
+    };
+    let error = VulkanExecutable::prepare(&gpu(), DispatchAbis::default(), &params).map(drop).unwrap_err();
+    assert_eq!(error.code(), StatusCode::DataLoss);
+    for part in ["entry point 'sum'", "'weights' (StorageBuffer, id 20)"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    // What no check finds is for the driver to refuse; users learn how to find out why.
+    let image = Image::read(params.format, params.data).unwrap();
+    let error = VulkanExecutable::of_image(&gpu(), &image, "", &[]).map(drop).unwrap_err();
+    let report = error.report();
+    for part in ["function 'sum'", "compiling a pipeline", "spirv-val"] {
+        assert!(report.contains(part), "{report}");
+    }
+}

@@ -2,10 +2,12 @@
 
 mod access;
 mod instructions;
+mod interface;
 mod reflect;
 mod requirements;
 mod structure;
 mod types;
+mod typing;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use super::{
 /// The largest number of compute entry points: each is searched for what it uses.
 const MAX_ENTRY_POINTS: usize = 16 << 10;
 /// Limit on the accesses and calls that are followed from all entry points together, as a multiple of the words of the module.
-const MAX_UNFOLDING: usize = 4;
+pub(super) const MAX_UNFOLDING: usize = 4;
 /// Limit on the nesting of types.
 const MAX_TYPE_DEPTH: u32 = 64;
 
@@ -159,7 +159,7 @@ struct Entry {
 }
 
 /// The first version of SPIR-V in which the interface of an entry point lists all global variables that it uses.
-const FULL_INTERFACES: (u8, u8) = (1, 4);
+pub(super) const FULL_INTERFACES: (u8, u8) = (1, 4);
 
 /// A variable that is a descriptor.
 struct Variable {

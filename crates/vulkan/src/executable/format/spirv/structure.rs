@@ -1,8 +1,8 @@
 //! The structure of a module: what drivers rely on without looking. They crash on modules that violate it, not only where these
 //! would be executed.
 //!
-//! Checked are instructions by the grammar, ids by what defines them, the blocks of functions, and indices into types. Other rules of
-//! SPIR-V are not: a module that breaks them is the author's, as code that computes wrong numbers is.
+//! Checked are instructions by the grammar, ids by what defines them and where, the blocks of functions, indices into types, the types
+//! of values in memory, calls and arithmetic (`typing.rs`), and the interfaces of entry points (`interface.rs`). Other rules of SPIR-V are not: a module that breaks them is the author's, as code that computes wrong numbers is.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -16,6 +16,7 @@ use spirv::Op;
 
 use super::FORMAT;
 use super::instructions::{Instruction, Instructions};
+use super::interface::{self, References};
 
 /// The highest id bound that is accepted: the default of `spirv-val --max-id-bound`, which is also what SPIR-V requires every
 /// implementation to support. SPIR-V sets no maximum, but drivers allocate a table of this length before they read an instruction.
@@ -28,24 +29,24 @@ pub(super) fn check(words: &[u32], base: usize) -> Result<(), FormatError> {
         let (at, expected) = ((base + 12) as u64, format!("1 to {MAX_BOUND}"));
         return Err(FormatError::new(FORMAT, Fault::Corrupt, at, "id bound", expected, bound.to_string()));
     }
-    let mut module = Module { bound, ids: HashMap::new() };
+    let mut module =
+        Module { bound, ids: HashMap::new(), references: References::default(), function: 0, parameters: 0 };
     for instruction in Instructions::new(words, base) {
         module.define(instruction?)?;
     }
+    module.function = 0;
     let mut place = Place::Module;
     for instruction in Instructions::new(words, base) {
         let instruction = instruction?;
-        module.check(&instruction)?;
         place = place.after(&instruction)?;
+        module.check(&instruction)?;
     }
-    match place {
-        Place::Module => Ok(()),
-        _ => {
-            let end = (base + 4 * words.len()) as u64;
-            let found = "the end of the module";
-            Err(FormatError::new(FORMAT, Fault::Truncated, end, "function", "OpFunctionEnd", found))
-        }
+    if place != Place::Module {
+        let end = (base + 4 * words.len()) as u64;
+        let found = "the end of the module";
+        return Err(FormatError::new(FORMAT, Fault::Truncated, end, "function", "OpFunctionEnd", found));
     }
+    interface::check(&module.ids, &module.references, words, base)
 }
 
 /// The grammar of an instruction.
@@ -72,11 +73,15 @@ fn grammar_of(instruction: &Instruction<'_>, opcode: u32) -> Result<&'static Gra
 
 /// What defines an id.
 #[derive(Clone, Copy)]
-struct Definition<'a> {
-    op: Op,
+pub(super) struct Definition<'a> {
+    pub(super) op: Op,
     /// The type of the value; 0 if it has none.
-    value_type: u32,
-    operands: &'a [u32],
+    pub(super) value_type: u32,
+    pub(super) operands: &'a [u32],
+    /// The function that it is in; 0 if it is outside of functions.
+    function: u32,
+    /// Its offset in the file.
+    offset: usize,
 }
 
 impl Definition<'_> {
@@ -85,9 +90,14 @@ impl Definition<'_> {
     }
 }
 
-struct Module<'a> {
+pub(super) struct Module<'a> {
     bound: u32,
     ids: HashMap<u32, Definition<'a>>,
+    references: References,
+    /// The function whose instructions are read, or 0.
+    pub(super) function: u32,
+    /// Those of its parameters that were read.
+    pub(super) parameters: usize,
 }
 
 impl<'a> Module<'a> {
@@ -98,20 +108,33 @@ impl<'a> Module<'a> {
             Some(index) => instruction.operand(index)?,
             None => 0,
         };
+        if grammar.opcode == Op::FunctionEnd {
+            self.function = 0;
+        }
         let Some(index) = find(Kind::IdResult) else { return Ok(()) };
         let id = instruction.operand(index)?;
         if id == 0 || id >= self.bound {
             let expected = format!("a result id from 1 to {}", self.bound - 1);
             return Err(instruction.error(expected, id.to_string()));
         }
-        let definition = Definition { op: grammar.opcode, value_type, operands: instruction.operands };
+        let is_function = grammar.opcode == Op::Function;
+        let definition = Definition {
+            op: grammar.opcode,
+            value_type,
+            operands: instruction.operands,
+            function: if is_function { 0 } else { self.function },
+            offset: instruction.offset,
+        };
+        if is_function {
+            self.function = id;
+        }
         match self.ids.insert(id, definition) {
             None => Ok(()),
             Some(_) => Err(instruction.error("a unique result id".into(), format!("duplicate id {id}"))),
         }
     }
 
-    fn find(&self, instruction: &Instruction<'_>, id: u32) -> Result<Definition<'a>, FormatError> {
+    pub(super) fn find(&self, instruction: &Instruction<'_>, id: u32) -> Result<Definition<'a>, FormatError> {
         self.ids
             .get(&id)
             .copied()
@@ -127,7 +150,7 @@ impl<'a> Module<'a> {
     }
 
     /// The definition of an id, which has to be by this instruction.
-    fn expect_op(
+    pub(super) fn expect_op(
         &self,
         instruction: &Instruction<'_>,
         id: u32,
@@ -141,7 +164,7 @@ impl<'a> Module<'a> {
     }
 
     /// The type of a value.
-    fn type_of(&self, instruction: &Instruction<'_>, value: u32) -> Result<u32, FormatError> {
+    pub(super) fn type_of(&self, instruction: &Instruction<'_>, value: u32) -> Result<u32, FormatError> {
         let found = self.find(instruction, value)?;
         match found.value_type {
             0 => Err(unexpected(instruction, "the id of a value".into(), value, &found)),
@@ -149,8 +172,14 @@ impl<'a> Module<'a> {
         }
     }
 
-    fn check(&self, instruction: &Instruction<'a>) -> Result<(), FormatError> {
+    fn check(&mut self, instruction: &Instruction<'a>) -> Result<(), FormatError> {
         let grammar = grammar(instruction)?;
+        match grammar.opcode {
+            Op::Function => (self.function, self.parameters) = (instruction.operand(1)?, 0),
+            Op::FunctionEnd => self.function = 0,
+            _ => {}
+        }
+        self.references.enter(instruction, grammar.opcode, self.function, &self.ids);
         let end = self.check_operands(instruction, grammar.operands.iter(), 0)?;
         if let Some(end) = end
             && end < instruction.operands.len()
@@ -197,22 +226,19 @@ impl<'a> Module<'a> {
                 parents.try_for_each(|it| self.expect_op(instruction, *it, Op::Label).map(drop))
             }
             _ => Ok(()),
-        }
+        }?;
+        self.check_types(instruction, grammar.opcode)
     }
 
     /// Checks the operands from index `at` on, and returns the index after them, or `None` if the grammar leaves it to what precedes
     /// them.
     fn check_operands<'g>(
-        &self,
+        &mut self,
         instruction: &Instruction<'_>,
         logical: impl Iterator<Item = &'g LogicalOperand>,
         mut at: usize,
     ) -> Result<Option<usize>, FormatError> {
         let words = instruction.operands;
-        let used = |index: usize| {
-            let id = instruction.operand(index)?;
-            self.find(instruction, id).map(drop)
-        };
         for operand in logical {
             if at == words.len() && operand.quantifier != OperandQuantifier::One {
                 break;
@@ -220,14 +246,18 @@ impl<'a> Module<'a> {
             loop {
                 match operand.kind {
                     Kind::IdResultType => self.expect_type(instruction, instruction.operand(at)?)?,
-                    Kind::IdRef | Kind::IdScope | Kind::IdMemorySemantics => used(at)?,
+                    Kind::IdRef => self.refer(instruction, at)?,
+                    Kind::IdScope | Kind::IdMemorySemantics => {
+                        self.refer(instruction, at)?;
+                        self.check_flags(instruction, at, operand.kind == Kind::IdScope)?;
+                    }
                     Kind::PairIdRefIdRef => {
-                        used(at)?;
+                        self.refer(instruction, at)?;
                         at += 1;
-                        used(at)?;
+                        self.refer(instruction, at)?;
                     }
                     Kind::PairIdRefLiteralInteger => {
-                        used(at)?;
+                        self.refer(instruction, at)?;
                         at += 1;
                         instruction.operand(at)?;
                     }
@@ -249,6 +279,29 @@ impl<'a> Module<'a> {
         Ok(Some(at))
     }
 
+    /// An operand that is an id.
+    fn refer(&mut self, instruction: &Instruction<'_>, index: usize) -> Result<(), FormatError> {
+        let id = instruction.operand(index)?;
+        let definition = self.find(instruction, id)?;
+        self.references.note(id, &definition);
+        if self.function == 0 || definition.function == 0 {
+            return Ok(());
+        }
+        if definition.function != self.function {
+            let found = format!("id {id} (Op{:?}) of function {}", definition.op, definition.function);
+            return Err(instruction.error("an id of the function or the module".into(), found));
+        }
+        // Blocks precede those that they dominate. Labels, the values of other iterations and what debug information describes may be
+        // ahead.
+        let may_be_ahead = definition.op == Op::Label
+            || [Op::Phi, Op::ExtInst, Op::ExtInstWithForwardRefsKHR].iter().any(|op| instruction.is(*op));
+        if !may_be_ahead && definition.offset >= instruction.offset {
+            let found = format!("id {id} (Op{:?}) of a later one", definition.op);
+            return Err(instruction.error("a value of an earlier instruction".into(), found));
+        }
+        Ok(())
+    }
+
     /// The cases of an `OpSwitch`, whose literals are as wide as its selector.
     fn check_cases(&self, instruction: &Instruction<'_>, at: usize) -> Result<usize, FormatError> {
         let selector = self.type_of(instruction, instruction.operand(0)?)?;
@@ -265,7 +318,7 @@ impl<'a> Module<'a> {
 
     /// The operands of an operation on constants.
     fn check_constant_op(
-        &self,
+        &mut self,
         instruction: &Instruction<'_>,
         at: usize,
     ) -> Result<Option<usize>, FormatError> {
@@ -279,7 +332,11 @@ impl<'a> Module<'a> {
     }
 
     /// The type that a pointer is of; `None` if it has none.
-    fn pointee(&self, instruction: &Instruction<'_>, value: u32) -> Result<Option<u32>, FormatError> {
+    pub(super) fn pointee(
+        &self,
+        instruction: &Instruction<'_>,
+        value: u32,
+    ) -> Result<Option<u32>, FormatError> {
         let id = self.type_of(instruction, value)?;
         let found = self.find(instruction, id)?;
         match found.op {
@@ -328,7 +385,7 @@ impl<'a> Module<'a> {
     }
 
     /// The value of an `OpConstant` of an integer type, read as unsigned.
-    fn constant(&self, id: u32) -> Option<u64> {
+    pub(super) fn constant(&self, id: u32) -> Option<u64> {
         let found = self.ids.get(&id).filter(|it| it.op == Op::Constant)?;
         let kind = self.ids.get(&found.value_type).filter(|it| it.op == Op::TypeInt)?;
         let low = u64::from(*found.operands.get(2)?);
@@ -390,7 +447,7 @@ enum Index {
 }
 
 /// The error for an id that is defined as something else.
-fn unexpected(
+pub(super) fn unexpected(
     instruction: &Instruction<'_>,
     expected: String,
     id: u32,
