@@ -181,7 +181,7 @@ impl<'a, J> Worker<'a, J> {
     }
 
     /// Returns its permit, since it executes nothing more of the job: another thread may execute in its place while it
-    /// calls what may block, and whoever waits for the job.
+    /// calls code that may block.
     pub(crate) fn return_permit(&self) {
         if self.has_permit.replace(false) {
             drop(Permit(&self.pool.0));
@@ -256,7 +256,7 @@ impl<J: Job> PoolHandle<J> {
         self.0.permits.was_refused()
     }
 
-    /// A permit for a thread that is no worker, to execute work of its own accord. `None` if as many threads execute work as
+    /// A permit for a thread that is not a worker, to execute work of its own accord. `None` if as many threads execute work as
     /// there are workers, or if one of these waits for a permit.
     #[inline]
     pub(crate) fn permit(&self) -> Option<Permit<'_, J>> {
