@@ -243,7 +243,8 @@ impl DeviceBackend for LocalDevice {
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         // What runs while it is recorded cannot be attributed to commands.
         let is_profiled = self.profiler.reports(profile::NEEDS_COMMANDS);
-        Ok(LocalCommands::create(params, !is_profiled))
+        let is_confined = matches!(&self.executor, Executor::Task { executor, .. } if executor.is_confined());
+        Ok(LocalCommands::create(params, !is_profiled && !is_confined))
     }
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
@@ -330,7 +331,7 @@ impl DeviceBackend for LocalDevice {
         let outcome = match &self.executor {
             Executor::Sync => {
                 let promise = Promise::new(submission.signals);
-                run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref())
+                run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref(), ())
             }
             Executor::Task { executor, .. } => executor.execute(submission, profile),
         };

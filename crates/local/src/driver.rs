@@ -66,7 +66,7 @@ impl LocalTaskOptions {
             (None, Some(topology)) => Workers::start(topology, &self.worker),
             (None, None) => {
                 let topology = Topology::merged(self.selection.select_pools()?)?;
-                Workers::start(&topology, &self.worker)
+                Workers::start_selected(&topology, &self.worker, self.selection.places_workers())
             }
         }
     }

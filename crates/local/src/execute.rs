@@ -235,10 +235,11 @@ pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), slots: &NoSlots };
     let _record = guard::RecordScope::enter(kept.note());
     // Waiters get a failure from the signals; there is no other receiver.
-    let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile());
+    let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile(), ());
 }
 
-/// Runs one queue operation and settles its signals. If it panics, the promise fails them.
+/// Runs one queue operation and settles its signals. If it panics, the promise fails them. `permit` is dropped in between, since
+/// callbacks of the signals may block.
 ///
 /// A non-blocking host call runs after the signals, and its result is ignored; one that returns `DEFERRED`
 /// has taken ownership of the signals and settles them later.
@@ -247,6 +248,7 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     names: &R,
     promise: Promise<'_>,
     profile: Option<&ProfiledSubmission>,
+    permit: impl Sized,
 ) -> Result<()> {
     if let Some(profile) = profile {
         profile.ready();
@@ -258,7 +260,9 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
         let _ = run_profiled(op, names, profile);
         return Ok(());
     }
-    match run_profiled(op, names, profile) {
+    let outcome = run_profiled(op, names, profile);
+    drop(permit);
+    match outcome {
         Err(error) if error.code() == StatusCode::Deferred && matches!(op, QueueOp::HostCall { .. }) => {
             promise.defer();
             Ok(())

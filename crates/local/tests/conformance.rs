@@ -21,15 +21,18 @@ const VMVX: &str = "vmvx-bytecode-fb";
 struct Local {
     /// Workers of a `local-task` device; `None` for `local-sync`.
     workers: Option<usize>,
+    /// Whether the worker is pinned to the CPU of the creating thread, so that no other thread runs work.
+    is_placed: bool,
     is_discrete: bool,
 }
 
 /// What runs the suite, by prefix of the tests' names.
-const SUBJECTS: [(&str, Local); 4] = [
-    ("", Local { workers: None, is_discrete: false }),
-    ("discrete/", Local { workers: None, is_discrete: true }),
-    ("task/", Local { workers: Some(3), is_discrete: false }),
-    ("task_of_one/", Local { workers: Some(1), is_discrete: false }),
+const SUBJECTS: [(&str, Local); 5] = [
+    ("", Local { workers: None, is_placed: false, is_discrete: false }),
+    ("discrete/", Local { workers: None, is_placed: false, is_discrete: true }),
+    ("task/", Local { workers: Some(3), is_placed: false, is_discrete: false }),
+    ("task_of_one/", Local { workers: Some(1), is_placed: false, is_discrete: false }),
+    ("task_placed/", Local { workers: Some(1), is_placed: true, is_discrete: false }),
 ];
 
 impl Subject for Local {
@@ -38,7 +41,12 @@ impl Subject for Local {
             None => LocalSync::create(Plugins::default()),
             Some(count) => {
                 let mut options = LocalTaskOptions::default();
-                options.topology = Some(Topology::with_workers(count)?);
+                if self.is_placed {
+                    options.selection.max_workers = count;
+                    options.topology = Some(Topology::merged(options.selection.select_pools()?)?);
+                } else {
+                    options.topology = Some(Topology::with_workers(count)?);
+                }
                 LocalTask::create(options)?
             }
         };

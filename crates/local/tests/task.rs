@@ -13,11 +13,13 @@ use std::time::Duration;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
     BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams, ExecutionStage,
-    HostCall, HostCallFlags, Live, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+    CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, ExecutionStage,
+    HostCall, HostCallFlags, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_local::executable::guard;
-use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology, WorkerOptions, Workers};
+use rehal_local::{
+    LocalSync, LocalTask, LocalTaskDriver, LocalTaskOptions, Topology, WorkerOptions, Workers,
+};
 use support::{Link, compile};
 
 fn options(workers: usize) -> LocalTaskOptions {
@@ -102,9 +104,17 @@ fn dispatch<'a>(
 }
 
 fn commands(device: &Device, record: impl FnOnce(&CommandBuffer)) -> CommandBuffer {
+    commands_of(device, CommandBufferMode::empty(), record)
+}
+
+fn commands_of(
+    device: &Device,
+    mode: CommandBufferMode,
+    record: impl FnOnce(&CommandBuffer),
+) -> CommandBuffer {
     let commands = device
         .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
+            mode,
             categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
             affinity: QUEUE_AFFINITY_ANY,
             binding_capacity: 0,
@@ -277,6 +287,91 @@ fn host_calls_run_on_workers_concurrently() {
     threads.sort_by_key(|id| format!("{id:?}"));
     threads.dedup();
     assert_eq!(threads.len(), 4);
+}
+
+/// Devices that share workers, each with a thread that waits without a timeout, and so may help.
+#[test]
+fn no_more_threads_than_workers_run_kernels() {
+    for workers in [1, 2] {
+        let mut options = options(workers);
+        options.workers = Some(options.start_workers().unwrap());
+        let devices = [(); 3].map(|()| LocalTask::create(options.clone()).unwrap());
+        let counts = buffer(&devices[0], 8);
+        std::thread::scope(|scope| {
+            for device in &devices {
+                let counts = &counts;
+                scope.spawn(move || {
+                    let (executable, done) = (library(device), semaphore(device));
+                    let bindings = [BufferRef::whole(counts)];
+                    for (value, turns) in (1..).zip([20_000_u32, 20, 20, 20_000, 20].repeat(8)) {
+                        let turns = turns.to_le_bytes();
+                        let crowd =
+                            dispatch(&executable, "crowd", [1 + value as u32 % 3, 1, 1], &turns, &bindings);
+                        let queue = device.queue(QUEUE_AFFINITY_ANY);
+                        queue.signal(&[done.at(value)]).dispatch(&crowd).unwrap();
+                        done.wait(value, None).unwrap();
+                    }
+                });
+            }
+        });
+        let mut bytes = [0; 8];
+        counts.read(0, &mut bytes).unwrap();
+        let [running, most] = [0, 4].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+        assert_eq!(running, 0);
+        assert!(most as usize <= workers, "{most} threads at once, with {workers} workers");
+    }
+}
+
+/// First a function of unknown cost, which a waiting thread would run, and then a brief one, which would run inline.
+#[test]
+fn only_placed_workers_run_work() {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let processor = (0..1024).rev().find(|it| allowed.is_set(*it)).unwrap() as u32;
+    let placed = |place: fn(&mut LocalTaskOptions, u32)| {
+        let mut options = LocalTaskOptions::default();
+        place(&mut options, processor);
+        LocalTask::create(options).unwrap()
+    };
+    let devices = [
+        placed(|options, processor| options.selection.processors = vec![vec![processor]]),
+        placed(|options, processor| {
+            options.selection.processors = vec![vec![processor]];
+            options.topology = Some(options.selection.select().unwrap().remove(0));
+        }),
+        Driver::new(LocalTaskDriver)
+            .configure(OptionSet::default(), &[("task_topology_cpu_ids", &processor.to_string())])
+            .and_then(|options| Driver::new(LocalTaskDriver).create_device("", &options))
+            .unwrap(),
+    ];
+    let host = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    for device in devices {
+        let (executable, done, seen) = (library(&device), semaphore(&device), buffer(&device, 8));
+        let bindings = [BufferRef::whole(&seen)];
+        let mut threads = Vec::new();
+        for value in 1..=100 {
+            let located = dispatch(&executable, "located", [1; 3], &[], &bindings);
+            let signals = [done.at(value)];
+            let queue = device.queue(QUEUE_AFFINITY_ANY).signal(&signals);
+            if value % 3 == 0 {
+                let mode = CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
+                let recorded = commands_of(&device, mode, |commands| {
+                    commands.record(&Command::Dispatch(located)).unwrap();
+                });
+                queue.execute(&recorded, &[], 0).unwrap();
+            } else {
+                queue.dispatch(&located).unwrap();
+            }
+            done.wait(value, None).unwrap();
+            let mut bytes = [0; 8];
+            seen.read(0, &mut bytes).unwrap();
+            let [thread, on] = [0, 4].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+            assert_ne!(thread, host, "dispatch {value}");
+            assert_eq!(on, processor, "dispatch {value}");
+            threads.push(thread);
+        }
+        threads.dedup();
+        assert_eq!(threads.len(), 1);
+    }
 }
 
 /// The only worker is occupied by a host call until the wait is over.

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the pool's own files, under other locks")]
 
+#[path = "permits.rs"]
+mod permits;
 #[path = "progress.rs"]
 mod progress;
 #[path = "tiles.rs"]
@@ -298,17 +300,35 @@ fn a_job_is_reused_while_a_worker_still_looks_for_tiles() {
 /// A job that notes that it ran, may submit another, and may own the pool that it runs on.
 struct Step {
     ran: Arc<Ran>,
+    /// Whether it returns its permit before it ends, as for a host call.
+    is_call: bool,
     next: Mutex<Option<Arc<Self>>>,
     owned: Mutex<Option<Arc<Pool<Self>>>>,
 }
 
-#[derive(Default)]
 struct Ran {
     count: Mutex<u64>,
     changed: Condvar,
+    /// Threads that execute, and at most how many may.
+    executing: AtomicU64,
+    limit: u64,
 }
 
 impl Ran {
+    fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { count: Mutex::new(0), changed: Condvar::new(), executing: AtomicU64::new(0), limit })
+    }
+
+    /// What a thread with a permit does.
+    fn execute(&self) {
+        assert!(
+            self.executing.fetch_add(1, Ordering::Relaxed) < self.limit,
+            "more threads than workers execute"
+        );
+        thread::yield_now();
+        self.executing.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn wait_for(&self, count: u64) {
         let mut now = self.count.lock();
         while *now < count {
@@ -319,12 +339,17 @@ impl Ran {
 
 impl Step {
     fn new(ran: &Arc<Ran>, next: Option<Arc<Self>>) -> Arc<Self> {
-        Arc::new(Self { ran: ran.clone(), next: Mutex::new(next), owned: Mutex::new(None) })
+        Arc::new(Self { ran: ran.clone(), is_call: false, next: Mutex::new(next), owned: Mutex::new(None) })
     }
 }
 
 impl Job for Step {
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
+        if self.is_call {
+            worker.return_permit();
+        } else {
+            self.ran.execute();
+        }
         drop(self.owned.lock().take());
         if let Some(next) = self.next.lock().take() {
             assert!(worker.pool.submit(next, 1).is_ok());
@@ -346,7 +371,7 @@ fn submit(pool: &PoolHandle<Step>, job: Arc<Step>) {
 #[test]
 fn sleeping_workers_are_woken_for_each_job() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(2);
         let pool = pool(2);
         submit(pool.handle(), Step::new(&ran, None));
         ran.wait_for(1);
@@ -358,7 +383,7 @@ fn sleeping_workers_are_woken_for_each_job() {
 #[test]
 fn what_a_job_submits_runs() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(2);
         let pool = pool(2);
         let last = Step::new(&ran, None);
         submit(pool.handle(), Step::new(&ran, Some(last)));
@@ -369,7 +394,7 @@ fn what_a_job_submits_runs() {
 #[test]
 fn dropping_the_pool_runs_what_was_submitted() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(2);
         let pool = pool(2);
         submit(pool.handle(), Step::new(&ran, None));
         submit(pool.handle(), Step::new(&ran, None));
@@ -381,7 +406,7 @@ fn dropping_the_pool_runs_what_was_submitted() {
 #[test]
 fn a_job_that_is_submitted_while_the_pool_is_dropped_runs_or_is_returned() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(1);
         let pool = pool(1);
         let submitted = thread::spawn({
             let (handle, job) = (pool.handle().clone(), Step::new(&ran, None));
@@ -398,7 +423,7 @@ fn a_job_that_is_submitted_while_the_pool_is_dropped_runs_or_is_returned() {
 #[test]
 fn a_thread_that_helps_runs_a_job_instead_of_a_worker() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(1);
         let pool = pool(1);
         submit(pool.handle(), Step::new(&ran, None));
         pool.handle().help(|_| true, &|| false, |job, worker| job.run(worker));
@@ -409,10 +434,77 @@ fn a_thread_that_helps_runs_a_job_instead_of_a_worker() {
     });
 }
 
+/// One worker, a thread that helps, and one that executes of its own accord: never two at once, and a worker that was refused gets
+/// its job when they are done, also while the pool is dropped.
+#[test]
+fn no_more_threads_than_workers_execute_and_a_refused_worker_is_woken() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Ran::new(1);
+        let pool = pool(1);
+        submit(pool.handle(), Step::new(&ran, None));
+        let inline = thread::spawn({
+            let (handle, ran) = (pool.handle().clone(), ran.clone());
+            move || {
+                if let Some(_permit) = handle.permit() {
+                    ran.execute();
+                }
+            }
+        });
+        pool.handle().help(|_| true, &|| false, |job, worker| job.run(worker));
+        ran.wait_for(1);
+        submit(pool.handle(), Step::new(&ran, None));
+        drop(pool);
+        assert_eq!(*ran.count.lock(), 2);
+        inline.join().unwrap();
+    });
+}
+
+/// Two workers and a thread that executes of its own accord while the pool is dropped: all of them end.
+#[test]
+fn workers_that_are_refused_end_with_the_pool() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Ran::new(2);
+        let pool = pool(2);
+        let permit_of = pool.handle().clone();
+        let permit = permit_of.permit();
+        submit(pool.handle(), Step::new(&ran, None));
+        submit(pool.handle(), Step::new(&ran, None));
+        let held = ran.clone();
+        let inline = thread::spawn({
+            let handle = pool.handle().clone();
+            move || {
+                if let Some(_permit) = handle.permit() {
+                    held.execute();
+                }
+            }
+        });
+        drop(permit);
+        drop(pool);
+        assert_eq!(*ran.count.lock(), 2);
+        inline.join().unwrap();
+    });
+}
+
+/// A job that returned its permit may wait for one that another thread executes.
+#[test]
+fn a_thread_helps_while_the_only_worker_is_in_a_call() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Ran::new(1);
+        let pool = pool(1);
+        let mut call = Step::new(&ran, None);
+        Arc::get_mut(&mut call).unwrap().is_call = true;
+        submit(pool.handle(), call);
+        submit(pool.handle(), Step::new(&ran, None));
+        pool.handle().help(|job| !job.is_call, &|| false, |job, worker| job.run(worker));
+        drop(pool);
+        assert_eq!(*ran.count.lock(), 2);
+    });
+}
+
 #[test]
 fn a_worker_may_drop_its_own_pool() {
     explore_bounded(PREEMPTIONS, || {
-        let ran = Arc::new(Ran::default());
+        let ran = Ran::new(2);
         let pool = Arc::new(pool(2));
         let job = Step::new(&ran, None);
         *job.owned.lock() = Some(pool.clone());

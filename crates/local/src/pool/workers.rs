@@ -1,9 +1,11 @@
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::permits::Permits;
 use super::sync::{AtomicU64, Condvar, JoinHandle, Mutex, Ordering, spawn, thread};
 
 /// What workers run.
@@ -23,7 +25,15 @@ pub(crate) struct Worker<'a, J> {
     pub(crate) pool: &'a PoolHandle<J>,
     /// Whether it stops before the work runs out: a thread that helps while it waits, once the wait is over.
     pub(crate) leaves: &'a dyn Fn() -> bool,
+    /// Not a `Cell` of the [`Permit`], which would make the lifetime invariant.
+    has_permit: Cell<bool>,
 }
+
+/// The right to execute work of a pool: as many threads have it at the same time as the pool has workers. Drop returns it.
+///
+/// A thread that has one must not wait for another thread to execute work, since there may be no permit left for that, and
+/// must not drop the pool.
+pub(crate) struct Permit<'a, J>(&'a Shared<J>);
 
 /// Where a worker runs.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +68,7 @@ struct Shared<J> {
     changed: Condvar,
     /// The number of jobs in the queue, for workers that spin.
     queued: AtomicU64,
+    permits: Permits,
     workers: usize,
     /// The workers that a helping thread steals from: all.
     victims_of_helper: Box<[usize]>,
@@ -111,6 +122,7 @@ impl<J: Job> Pool<J> {
             queue,
             changed: Condvar::new(),
             queued: AtomicU64::new(0),
+            permits: Permits::new(places.len()),
             workers: places.len(),
             victims_of_helper: (0..places.len()).collect(),
             spin: threads.spin,
@@ -150,10 +162,71 @@ impl<J: Job> Drop for Pool<J> {
     }
 }
 
-impl<J: Job> Worker<'_, J> {
+impl<'a, J> Worker<'a, J> {
+    fn new(
+        index: usize,
+        victims: &'a [usize],
+        permit: Permit<'a, J>,
+        pool: &'a PoolHandle<J>,
+        leaves: &'a dyn Fn() -> bool,
+    ) -> Self {
+        // Dropped by `return_permit`.
+        std::mem::forget(permit);
+        Self { index, victims, pool, leaves, has_permit: Cell::new(true) }
+    }
+
     /// Whether it is a thread that helps.
     pub(crate) fn is_helper(&self) -> bool {
         self.index == self.pool.0.workers
+    }
+
+    /// Returns its permit, since it executes nothing more of the job: another thread may execute in its place while it
+    /// calls code that may block.
+    pub(crate) fn return_permit(&self) {
+        if self.has_permit.replace(false) {
+            drop(Permit(&self.pool.0));
+        }
+    }
+}
+
+impl<J> Drop for Worker<'_, J> {
+    fn drop(&mut self) {
+        self.return_permit();
+    }
+}
+
+impl<J> Drop for Permit<'_, J> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.permits.put_back() {
+            self.0.wake_refused();
+        }
+    }
+}
+
+impl<J> Shared<J> {
+    /// A permit was returned after a worker was refused one: wakes a worker if there still is a job for it.
+    #[cold]
+    fn wake_refused(&self) {
+        let mut queue = self.queue.lock();
+        if queue.jobs.is_empty() {
+            self.permits.forget_refused();
+            if queue.is_closed {
+                drop(queue);
+                self.end_sleep();
+            }
+            return;
+        }
+        // If all are awake, one of them is about to look for jobs.
+        if queue.take_idle() {
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Wakes all workers, which end since the queue is closed and empty.
+    fn end_sleep(&self) {
+        self.changed.notify_all();
     }
 }
 
@@ -178,6 +251,18 @@ impl<J: Job> PoolHandle<J> {
         self.0.queued.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether a worker waits for another thread to return its permit.
+    pub(crate) fn wants_permit(&self) -> bool {
+        self.0.permits.was_refused()
+    }
+
+    /// A permit for a thread that is not a worker, to execute work of its own accord. `None` if as many threads execute work as
+    /// there are workers, or if one of these waits for a permit.
+    #[inline]
+    pub(crate) fn permit(&self) -> Option<Permit<'_, J>> {
+        self.0.permits.take().then(|| Permit(&self.0))
+    }
+
     /// Queues the job for `count` workers, not 0. Returns the job if the pool is being dropped.
     pub(crate) fn submit(&self, job: Arc<J>, count: usize) -> Result<(), Arc<J>> {
         let mut queue = self.0.queue.lock();
@@ -198,8 +283,8 @@ impl<J: Job> PoolHandle<J> {
     }
 
     /// Calls `run` with the first queued job that `admits` selects, on the calling thread and in place of one of the workers
-    /// for which it was queued. Returns whether there was one. `admits` must select a job for one thread at a time; `leaves` is
-    /// that of the [`Worker`].
+    /// for which it was queued. Returns whether there was one, and a [permit](Self::permit). `admits` must select a job for one
+    /// thread at a time; `leaves` is that of the [`Worker`].
     ///
     /// For a thread that is about to wait: that costs two context switches less than waiting for a worker that
     /// sleeps.
@@ -212,42 +297,54 @@ impl<J: Job> PoolHandle<J> {
         if !self.has_queued() {
             return false;
         }
+        // Before the lock, which returning it may need.
+        let Some(permit) = self.permit() else { return false };
         let mut queue = self.0.queue.lock();
         let position = queue.jobs.iter().position(|job| admits(job));
-        let Some(job) = position.and_then(|position| queue.jobs.remove(position)) else { return false };
+        let Some(job) = position.and_then(|position| queue.jobs.remove(position)) else {
+            drop(queue);
+            return false;
+        };
         self.0.queued.store(queue.jobs.len() as u64, Ordering::Relaxed);
         drop(queue);
-        let victims = &self.0.victims_of_helper;
-        let worker = Worker { index: self.0.workers, victims, pool: self, leaves };
+        let worker = Worker::new(self.0.workers, &self.0.victims_of_helper, permit, self, leaves);
         catch(|| run(job, &worker));
         true
     }
 
     fn work(&self, index: usize, victims: &[usize]) {
-        while let Some(job) = self.next() {
-            let worker = Worker { index, victims, pool: self, leaves: &|| false };
+        while let Some((job, permit)) = self.next() {
+            let worker = Worker::new(index, victims, permit, self, &|| false);
             catch(|| job.run(&worker));
         }
     }
 
-    /// Blocks until there is a job; `None` if the queue is empty and the pool is being dropped.
-    fn next(&self) -> Option<Arc<J>> {
+    /// Blocks until there are a job and a permit; `None` if the queue is empty and the pool is being dropped.
+    fn next(&self) -> Option<(Arc<J>, Permit<'_, J>)> {
         let mut has_spun = self.0.spin.is_zero();
         let mut queue = self.0.queue.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            let is_empty = queue.jobs.is_empty();
+            // A worker that is refused sleeps until the permit of another thread is returned.
+            if !is_empty
+                && self.0.permits.take_for_worker()
+                && let Some(job) = queue.jobs.pop_front()
+            {
                 self.0.queued.store(queue.jobs.len() as u64, Ordering::Relaxed);
                 let wakes = (0..WAKES.min(queue.jobs.len())).filter(|_| queue.take_idle()).count();
                 drop(queue);
                 for _ in 0..wakes {
                     self.0.changed.notify_one();
                 }
-                return Some(job);
+                return Some((job, Permit(&self.0)));
             }
-            if queue.is_closed {
+            if is_empty && queue.is_closed {
+                drop(queue);
+                // Those that were refused when there were jobs.
+                self.0.end_sleep();
                 return None;
             }
-            if !has_spun {
+            if is_empty && !has_spun {
                 has_spun = true;
                 drop(queue);
                 self.spin();

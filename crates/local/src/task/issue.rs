@@ -147,6 +147,10 @@ impl Issue {
                 return false;
             }
             let _record = guard::RecordScope::enter(content.kept.note());
+            if matches!(content.kept.op(), QueueOp::HostCall { .. }) {
+                // It may wait for work of this pool.
+                worker.return_permit();
+            }
             content.with_view(|view| {
                 let running = Running { issue: &self, content: &content, view, worker };
                 let (index, victims) = (worker.index, worker.victims);
@@ -154,6 +158,8 @@ impl Issue {
                     None => self.progress.run(index, victims, &running),
                     Some(delays) => self.progress.run(index, victims, &Delayed { work: &running, delays }),
                 };
+                // Before callbacks of the signals.
+                worker.return_permit();
                 if is_complete {
                     running.report();
                 }
@@ -508,7 +514,9 @@ impl Work for Running<'_, '_, '_> {
                 }
                 std::hint::spin_loop();
             }
-            let is_wanted = !is_helper && self.worker.pool.has_queued();
+            // A helper is in the way only of a worker that waits for its permit.
+            let pool = self.worker.pool;
+            let is_wanted = pool.has_queued() && (!is_helper || pool.wants_permit());
             if is_wanted || self.leaves() || start.elapsed() >= limit {
                 return false;
             }

@@ -3,6 +3,7 @@
 //! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
 //! worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
 
+mod confinement;
 mod delays;
 mod estimate;
 mod issue;
@@ -20,13 +21,14 @@ use rehal_base::{Context, Error, Result};
 use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{KeptSubmission, Live, Names, Promise, QueueOp, Semaphore, Submission};
 
+use self::confinement::Confinement;
 use self::delays::Delays;
 pub use self::delays::WorkerDelays;
 use self::issue::Issue;
 use self::semaphore::TaskSemaphore;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
-use crate::pool::{Pool, PoolHandle, Threads, WorkerPlace};
+use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
 use crate::topology::Topology;
 
 /// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
@@ -38,6 +40,7 @@ struct Owner {
     pool: Pool<Issue>,
     spares: Arc<Spares>,
     topology: Topology,
+    confinement: Confinement,
     delays: Option<Arc<Delays>>,
 }
 
@@ -65,14 +68,27 @@ struct Spares(Mutex<Vec<Arc<Issue>>>);
 const SPARE_LIMIT: usize = 64;
 
 impl Workers {
-    /// Starts a thread for each worker of the topology.
+    /// Starts a thread for each worker of the topology. If it pins any worker, only these threads run work: the caller has chosen the
+    /// CPUs.
     pub fn start(topology: &Topology, options: &WorkerOptions) -> Result<Self> {
+        let is_placed = topology.workers().iter().any(|worker| worker.pinned.is_some());
+        Self::start_selected(topology, options, is_placed)
+    }
+
+    /// The same; `is_placed` tells whether only these threads run work.
+    pub(crate) fn start_selected(
+        topology: &Topology,
+        options: &WorkerOptions,
+        is_placed: bool,
+    ) -> Result<Self> {
         let domains = topology.cache_domains();
         let places: Vec<_> =
             domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
         let workers: Arc<[_]> = topology.workers().into();
+        let confinement = if is_placed { Confinement::to_new_workers() } else { Confinement::default() };
         let prepare = move |index: usize| {
             guard::arm_thread();
+            confinement.enter();
             // A worker whose CPU is offline or not allowed for this process stays unpinned.
             let _ = workers[index].pin_current_thread();
         };
@@ -85,7 +101,13 @@ impl Workers {
             .map_err(|error| Error::io("starting a worker thread", &error))
             .context(|| format!("starting {} workers", places.len()))?;
         let delays = options.delays.map(|delays| Arc::new(Delays::new(delays)));
-        Ok(Self(Arc::new(Owner { pool, spares: Arc::default(), topology: topology.clone(), delays })))
+        Ok(Self(Arc::new(Owner {
+            pool,
+            spares: Arc::default(),
+            topology: topology.clone(),
+            confinement,
+            delays,
+        })))
     }
 
     /// Where they run.
@@ -99,6 +121,7 @@ impl Workers {
 pub(crate) struct TaskExecutor {
     pool: PoolHandle<Issue>,
     spares: Weak<Spares>,
+    confinement: Confinement,
     delays: Option<Arc<Delays>>,
     /// Whether a failure aborts the process.
     aborts: bool,
@@ -110,6 +133,7 @@ impl TaskExecutor {
         Self {
             pool: workers.0.pool.handle().clone(),
             spares: Arc::downgrade(&workers.0.spares),
+            confinement: workers.0.confinement,
             delays: workers.0.delays.clone(),
             aborts: abort_on_failure,
         }
@@ -121,9 +145,9 @@ impl TaskExecutor {
         submission: &Submission<Live<'_>>,
         profile: Option<ProfiledSubmission>,
     ) -> Result<()> {
-        if self.runs_inline(&submission.op, &LiveNames) {
+        if let Some(permit) = self.inline(&submission.op, &LiveNames) {
             let promise = Promise::new(submission.signals);
-            let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref());
+            let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref(), permit);
             return outcome.inspect_err(|error| self.abort_if_asked(error));
         }
         if let Some(profile) = &profile {
@@ -138,9 +162,9 @@ impl TaskExecutor {
     /// The same for one that had to wait.
     pub(crate) fn execute_kept(&self, kept: KeptSubmission) {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
-        if self.runs_inline(kept.op(), &names) {
+        if let Some(permit) = self.inline(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
-            let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile());
+            let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile(), permit);
             // Waiters get a failure from the signals; there is no other receiver.
             return outcome.unwrap_or_else(|error| self.abort_if_asked(&error));
         }
@@ -154,12 +178,31 @@ impl TaskExecutor {
 
     /// A semaphore whose waiting threads help to run what signals it.
     pub(crate) fn create_semaphore(&self, initial_value: u64) -> Semaphore {
-        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone()))
+        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.confinement))
     }
 
-    /// Whether an operation runs on the thread that makes it ready.
-    fn runs_inline<'r, N: Names + 'r, R: Resolve<'r, N>>(&self, op: &QueueOp<N>, names: &R) -> bool {
-        self.delays.is_none() && estimate::is_brief(op, names)
+    /// Whether only the workers' threads run work.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.confinement.is_some()
+    }
+
+    /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One without work, such as a
+    /// barrier, needs no permit, and runs on any thread.
+    fn inline<'r, N: Names + 'r, R: Resolve<'r, N>>(
+        &self,
+        op: &QueueOp<N>,
+        names: &R,
+    ) -> Option<Option<Permit<'_, Issue>>> {
+        if self.delays.is_some() || !estimate::is_brief(op, names) {
+            return None;
+        }
+        if let QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } = op {
+            return Some(None);
+        }
+        if !self.confinement.admits_this_thread() {
+            return None;
+        }
+        self.pool.permit().map(Some)
     }
 
     fn abort_if_asked(&self, error: &Error) {

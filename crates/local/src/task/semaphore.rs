@@ -4,16 +4,18 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result};
 use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
+use super::confinement::Confinement;
 use super::issue::Issue;
 use crate::pool::PoolHandle;
 
 /// A semaphore whose waiting threads help the workers.
 ///
-/// A thread that waits without a timeout runs queued submissions until the wait is over, in place of the workers for which
+/// Unless the work is confined to the workers, a thread that waits without a timeout runs queued submissions until the wait is over, in place of the workers for which
 /// they are queued: these may be asleep, and waking one, and then this thread, takes longer than many submissions do.
 pub(super) struct TaskSemaphore {
     timeline: Timeline,
     pool: PoolHandle<Issue>,
+    confinement: Confinement,
 }
 
 /// Time to release a submission's operands, and to run the callbacks of its signals.
@@ -21,8 +23,8 @@ const COMPLETION: Duration = Duration::from_micros(10);
 
 impl TaskSemaphore {
     /// A semaphore at `initial_value` of devices that run on `pool`.
-    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>) -> Self {
-        Self { timeline: Timeline::new(initial_value), pool }
+    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>, confinement: Confinement) -> Self {
+        Self { timeline: Timeline::new(initial_value), pool, confinement }
     }
 
     /// Polls for as long as it takes to complete a submission whose last tiles ran on another thread.
@@ -54,7 +56,7 @@ impl SemaphoreBackend for TaskSemaphore {
 
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         // A workgroup may take longer than any timeout.
-        if timeout.is_none() {
+        if timeout.is_none() && self.confinement.admits_this_thread() {
             let leaves = || !self.is_before(value);
             while self.is_before(value) && self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
                 self.poll(value);

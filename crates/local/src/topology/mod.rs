@@ -66,6 +66,18 @@ impl Default for TopologyOptions {
     }
 }
 
+impl TopologyOptions {
+    /// Whether they say which CPUs workers run on, and not merely how many workers there are: then no other thread runs work of the
+    /// workers.
+    pub fn places_workers(&self) -> bool {
+        let selects_cores = self.nodes != NodeSelection::Current
+            || self.performance != Performance::Any
+            || self.snapshot.is_some();
+        // Counted workers may run on any CPU.
+        !self.processors.is_empty() || (self.worker_count.is_none() && selects_cores)
+    }
+}
+
 /// NUMA nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSelection {

@@ -125,6 +125,30 @@ static int meet(ARGS) {
   }
   return 9;
 }
+
+// Counts the workgroups that run (word 0) and the most that ever did at once (word 1), for a while.
+static int crowd(ARGS) {
+  uint32_t *words = d->bindings[0];
+  uint32_t now = __atomic_add_fetch(&words[0], 1, __ATOMIC_SEQ_CST);
+  uint32_t most = __atomic_load_n(&words[1], __ATOMIC_SEQ_CST);
+  while (most < now && !__atomic_compare_exchange_n(&words[1], &most, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  for (uint32_t turn = 0; turn < d->constants[0]; ++turn) __builtin_ia32_pause();
+  __atomic_sub_fetch(&words[0], 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+
+// The thread that runs it, and its CPU.
+static int located(ARGS) {
+  uint32_t *words = d->bindings[0];
+  uint32_t processor = 0;
+  long thread = 186, result = 309;
+  __asm__ volatile("syscall" : "+a"(thread) : : "rcx", "r11", "memory");
+  __asm__ volatile("syscall" : "+a"(result) : "D"(&processor), "S"(0), "d"(0) : "rcx", "r11", "memory");
+  words[0] = (uint32_t)thread;
+  words[1] = processor;
+  return 0;
+}
 #endif
 
 static int read_null(ARGS) { return *(volatile int *)d->bindings[0]; }
@@ -154,7 +178,7 @@ static int wild(ARGS) { return *(volatile int *)0x1234567812345678; }
 #define MORE(F) F(calls, 0, 0, 1)
 #else
 #ifdef CONCURRENT
-#define MORE(F) F(meet, 0, 1, 1)
+#define MORE(F) F(meet, 0, 1, 1) F(crowd, 0, 1, 1) F(located, 0, 0, 1)
 #else
 #define MORE(F)
 #endif
