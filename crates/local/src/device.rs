@@ -2,7 +2,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
-use rehal_hal::profile::{MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler};
+use rehal_hal::profile::{
+    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
+};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
@@ -140,12 +142,13 @@ impl LocalDevice {
         Buffer::with_id(id, params, size, buffer.profiled(allocation))
     }
 
-    /// The submission in a profile, if the device is being profiled.
+    /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of `created` began.
     fn profiled(
         &self,
         submission: &Submission<Live<'_>>,
         created: Option<&Buffer>,
         is_ready: bool,
+        begun_ns: Option<i64>,
     ) -> Result<Option<ProfiledSubmission>> {
         if !self.profiler.is_active() {
             return Ok(None);
@@ -156,11 +159,11 @@ impl LocalDevice {
             QueueOp::Barrier { .. } => Some(0),
             _ => None,
         };
-        let has_executed = |count| self.profiler.executed(submission, created, count);
+        let has_executed = |count| self.profiler.executed(submission, created, count, begun_ns);
         if is_ready && executed_count.is_some_and(has_executed) {
             return Ok(None);
         }
-        let profiled = self.profiler.submission(submission, created, is_ready, |session| {
+        let profiled = self.profiler.submission(submission, created, is_ready, begun_ns, |session| {
             Ok(match &submission.op {
                 QueueOp::Execute { command_buffer, .. } => profile::describe(session, command_buffer)?,
                 QueueOp::Dispatch(dispatch) => {
@@ -300,8 +303,12 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
+        let mut begun_ns = None;
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.alloca(*params, *size)?),
+            QueueOp::Alloca { params, size, .. } => {
+                begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(now_ns);
+                Some(self.alloca(*params, *size)?)
+            }
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
@@ -317,7 +324,7 @@ impl DeviceBackend for LocalDevice {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
                     let mut note = Note::from(guard::record());
-                    note.profile = self.profiled(submission, created.as_ref(), false)?.map(Box::new);
+                    note.profile = self.profiled(submission, created.as_ref(), false, None)?.map(Box::new);
                     self.pending.keep(submission, note, |_| true)?;
                     return Ok(created);
                 }
@@ -327,7 +334,7 @@ impl DeviceBackend for LocalDevice {
                 }
             }
         }
-        let profile = self.profiled(submission, created.as_ref(), true)?;
+        let profile = self.profiled(submission, created.as_ref(), true, begun_ns)?;
         let outcome = match &self.executor {
             Executor::Sync => {
                 let promise = Promise::new(submission.signals);

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
 use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan, guard};
-use crate::profile::run_profiled;
+use crate::profile::{WorkgroupClock, run_profiled};
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -296,7 +296,7 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(
             let place = names.place(&source)?;
             names.file(file).backend().write_at(file_offset, place.memory, place.range())
         }
-        QueueOp::Dispatch(dispatch) => run_dispatch(&dispatch, names),
+        QueueOp::Dispatch(dispatch) => run_dispatch(&dispatch, names, None),
         QueueOp::Execute { command_buffer, bindings, .. } => {
             let mut table = BindingTable::new();
             for binding in names.refs(bindings) {
@@ -352,10 +352,15 @@ fn check_arguments(flags: DispatchFlags) -> Result<()> {
     Ok(())
 }
 
-fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, names: &R) -> Result<()> {
+/// Runs all workgroups of a dispatch on this thread, timed by `clock`.
+pub(crate) fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    dispatch: &Dispatch<N>,
+    names: &R,
+    clock: Option<&WorkgroupClock>,
+) -> Result<()> {
     let workgroup_count = workgroup_count(dispatch, names)?;
     with_arguments(dispatch, names, workgroup_count, |executable, arguments| {
-        executable.run(dispatch.function, arguments)
+        executable.run(dispatch.function, arguments, clock)
     })?
 }
 

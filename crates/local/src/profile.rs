@@ -12,7 +12,7 @@ use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, Que
 
 use crate::command::{LocalCommands, Recording, in_command};
 use crate::executable::workgroup_total;
-use crate::execute::{Resolve, StoredNames, run, workgroup_count};
+use crate::execute::{Resolve, StoredNames, run, run_dispatch, workgroup_count};
 
 /// The kinds of data that CPU devices report.
 pub(crate) const SUPPORTED: ProfileData = ProfileData::QUEUE_EVENTS
@@ -37,10 +37,35 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// What this thread has done since `start_ns`.
-    fn since(start_ns: i64) -> Self {
-        let end_ns = now_ns();
+    /// What this thread did between two times.
+    pub(crate) fn of(start_ns: i64, end_ns: i64) -> Self {
         Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false }
+    }
+}
+
+/// When the workgroups of a dispatch, all of which one thread runs, began and ended. What comes before them, such as the lookup of its
+/// bindings, takes longer than a short kernel.
+#[derive(Default)]
+pub(crate) struct WorkgroupClock {
+    start_ns: Cell<Option<i64>>,
+    end_ns: Cell<Option<i64>>,
+}
+
+impl WorkgroupClock {
+    /// The first workgroup is about to begin.
+    pub(crate) fn start(&self) {
+        self.start_ns.set(Some(now_ns()));
+    }
+
+    /// The last workgroup has ended.
+    pub(crate) fn stop(&self) {
+        self.end_ns.set(Some(now_ns()));
+    }
+
+    /// The time between them; a dispatch that fails ends now.
+    fn span(&self) -> Span {
+        let end_ns = self.end_ns.get().unwrap_or_else(now_ns);
+        Span::of(self.start_ns.get().unwrap_or(end_ns), end_ns)
     }
 }
 
@@ -58,23 +83,42 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
     let start_ns = now_ns();
     LAST_NS.set(start_ns);
-    let outcome = run(op, names, Some(profile));
-    let end_ns = match (op, LAST_NS.get()) {
-        // Its last command has just ended.
-        (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
-        // There was nothing to do: `run` returns at once.
-        (QueueOp::Alloca { .. } | QueueOp::Barrier { .. }, _) => start_ns,
-        _ => now_ns(),
+    let (outcome, span) = match op {
+        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
+        // The memory was allocated when it was submitted.
+        QueueOp::Alloca { .. } => {
+            let (start_ns, end_ns) = profile.allocation_ns().unwrap_or((start_ns, start_ns));
+            (Ok(()), Span::of(start_ns, end_ns))
+        }
+        QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
+        _ => {
+            let outcome = run(op, names, Some(profile));
+            let end_ns = match (op, LAST_NS.get()) {
+                // Its last command has just ended.
+                (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
+                _ => now_ns(),
+            };
+            (outcome, Span::of(start_ns, end_ns))
+        }
     };
-    let span = Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false };
     report_dealloca(op, names, profile, &outcome);
     report_operation(op, names, profile, status(&outcome), span);
     outcome
 }
 
 thread_local! {
-    /// When the last span of this thread ended, or the next begins: reading the clock costs as much as reporting an event.
+    /// When the last span of this thread ended, or the operation began: an execution ends with its last command.
     static LAST_NS: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Runs a dispatch.
+fn timed_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    dispatch: &Dispatch<N>,
+    names: &R,
+) -> (Result<()>, Span) {
+    let clock = WorkgroupClock::default();
+    let outcome = run_dispatch(dispatch, names, Some(&clock));
+    (outcome, clock.span())
 }
 
 fn report_dealloca<'r, N: Names + 'r, R: Resolve<'r, N>>(
@@ -106,15 +150,21 @@ pub(crate) fn run_commands(
     profile: &ProfiledSubmission,
 ) -> Result<()> {
     let has_regions = profile.reports_regions();
-    // Commands run one after another: where one ends, the next begins.
+    // Where one stage ends, the next begins.
     let mut now = if profile.reports_spans() { LAST_NS.get() } else { now_ns() };
     for stage in 0..recording.stages.len() {
         let Some(commands) = recording.stage(stage) else { break };
         let stage_start_ns = now;
         for index in commands {
             let operation = &recording.operations[index];
-            let outcome = run(operation, names, None);
-            let span = Span::since(now);
+            let (outcome, span) = match operation {
+                QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
+                _ => {
+                    let start_ns = now_ns();
+                    let outcome = run(operation, names, None);
+                    (outcome, Span::of(start_ns, now_ns()))
+                }
+            };
             now = span.end_ns;
             LAST_NS.set(now);
             report_stored(index, stage, operation, names, profile, status(&outcome), span);

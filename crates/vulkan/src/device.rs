@@ -141,7 +141,7 @@ impl VulkanDevice {
         created: Option<&Buffer>,
         is_ready: bool,
     ) -> Result<Option<Box<ProfiledSubmission>>> {
-        let profiled = self.profiler.submission(submission, created, is_ready, |session| {
+        let profiled = self.profiler.submission(submission, created, is_ready, None, |session| {
             Ok(match &submission.op {
                 QueueOp::Execute { command_buffer, .. } => {
                     profile::describe(session, command_buffer, self.core.gpu())?

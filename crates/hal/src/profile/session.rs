@@ -85,6 +85,8 @@ pub struct ProfiledSubmission {
     deferred: Option<Box<DeferredEvent>>,
     /// The record of a capture that it replays, unless its queue event has it.
     replayed_record: Option<u64>,
+    /// When the allocation of what it allocates began and ended, if that was when it was submitted.
+    allocation_ns: Option<(i64, i64)>,
 }
 
 /// A queue event without the time when the submission is ready.
@@ -174,13 +176,15 @@ impl Profiler {
     /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
     /// describes what it executes and returns the number of commands.
     ///
-    /// If it `is_ready`, its queue event is kept; if the session reports nothing else of it, it is `None`.
+    /// If it `is_ready`, its queue event is kept; if the session reports nothing else of it, it is `None`. If the device has already
+    /// allocated `created`, which began at `begun_ns` of [`now_ns`], that is when it was submitted.
     #[inline]
     pub fn submission(
         &self,
         submission: &Submission<Live<'_>>,
         created: Option<&Buffer>,
         is_ready: bool,
+        begun_ns: Option<i64>,
         describe: impl FnOnce(&ProfileSession) -> Result<u32>,
     ) -> Result<Option<ProfiledSubmission>> {
         let data = self.data.load(Ordering::Relaxed);
@@ -193,24 +197,25 @@ impl Profiler {
             // Nothing is described, so the sink is not called under the lock.
             let operation_count = describe(&active.session)?;
             let operation = operation(submission, created, operation_count, active.next_id());
-            active.keep_submission(submission, operation, now_ns());
+            active.keep_submission(submission, operation, begun_ns.unwrap_or_else(now_ns));
             Active::check(lock);
             return Ok(None);
         }
         let (session, submission_id) = (active.session.clone(), active.next_id());
         drop(lock);
         let operation = operation(submission, created, describe(&session)?, submission_id);
-        Ok(ProfileSession::submission(session, submission, is_ready, operation))
+        Ok(ProfileSession::submission(session, submission, is_ready, begun_ns, operation))
     }
 
-    /// Keeps the events of a submission that has executed when it is submitted. Returns `false` if the session wants more of it than
-    /// [`Profiler::submission`] reports; also without a session.
+    /// Keeps the events of a submission that has executed when it is submitted: since `begun_ns` of [`now_ns`], if that took time.
+    /// Returns `false` if the session wants more of it than [`Profiler::submission`] reports; also without a session.
     #[inline]
     pub fn executed(
         &self,
         submission: &Submission<Live<'_>>,
         created: Option<&Buffer>,
         operation_count: u32,
+        begun_ns: Option<i64>,
     ) -> bool {
         let events = ProfileData::QUEUE_EVENTS.union(ProfileData::HOST_EXECUTION);
         let data = ProfileData::from_bits_retain(self.data.load(Ordering::Relaxed));
@@ -220,10 +225,11 @@ impl Profiler {
         let mut lock = self.active.lock();
         let Some(active) = lock.as_mut().filter(|active| !active.session.is_filtered) else { return false };
         let operation = operation(submission, created, operation_count, active.next_id());
-        let now_ns = now_ns();
+        let end_ns = now_ns();
+        let start_ns = begun_ns.unwrap_or(end_ns);
         let has_event = active.session.wants(ProfileData::QUEUE_EVENTS);
         if has_event {
-            active.keep_submission(submission, operation, now_ns);
+            active.keep_submission(submission, operation, start_ns);
         }
         if active.session.wants(ProfileData::HOST_EXECUTION) {
             active.keep_execution(&HostExecution {
@@ -232,9 +238,9 @@ impl Profiler {
                 dispatch: None,
                 was_deferred: false,
                 status: StatusCode::Ok,
-                start_ns: now_ns,
-                end_ns: now_ns,
-                thread_time_ns: 0,
+                start_ns,
+                end_ns,
+                thread_time_ns: end_ns - start_ns,
                 replayed_record: REPLAYED_RECORD.get().filter(|_| !has_event),
             });
         }
@@ -331,6 +337,7 @@ impl ProfileSession {
         self: Arc<Self>,
         submission: &Submission<Live<'_>>,
         is_ready: bool,
+        begun_ns: Option<i64>,
         operation: ProfiledOperation,
     ) -> Option<ProfiledSubmission> {
         let has_event = self.wants(ProfileData::QUEUE_EVENTS);
@@ -343,7 +350,7 @@ impl ProfileSession {
         }
         let mut deferred = None;
         if has_event {
-            let submitted_ns = now_ns();
+            let submitted_ns = begun_ns.unwrap_or_else(now_ns);
             if is_ready {
                 let kept =
                     self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
@@ -363,7 +370,8 @@ impl ProfileSession {
             true => self.request.data,
             false => self.request.data - ProfileData::OF_OPERATIONS,
         };
-        Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record })
+        let allocation_ns = begun_ns.map(|begun_ns| (begun_ns, now_ns()));
+        Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record, allocation_ns })
     }
 
     /// Reports a submission that is ready to the sink of a session that has ended meanwhile.
@@ -477,6 +485,11 @@ impl ProfiledSubmission {
     /// The record of a capture that it replays, unless its event has it.
     pub fn replayed_record(&self) -> Option<u64> {
         self.replayed_record
+    }
+
+    /// When the allocation of what it allocates began and ended, if that was when it was submitted.
+    pub fn allocation_ns(&self) -> Option<(i64, i64)> {
+        self.allocation_ns
     }
 
     /// Reports that the submission is ready to execute.

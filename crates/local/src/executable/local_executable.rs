@@ -13,6 +13,7 @@ use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
 use super::vmvx::VmvxExecutable;
 use crate::execute::Place;
+use crate::profile::WorkgroupClock;
 
 /// A loaded executable of a CPU driver.
 pub(crate) struct LocalExecutable {
@@ -85,11 +86,23 @@ impl LocalExecutable {
         backend.ok_or_else(|| Error::invalid_argument("the executable belongs to a device of another driver"))
     }
 
-    /// Runs a function over all of its workgroups.
-    pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+    /// Runs a function over all of its workgroups, timed by `clock`.
+    pub(crate) fn run(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        clock: Option<&WorkgroupClock>,
+    ) -> Result<()> {
         let workgroups = workgroup_total(arguments.workgroup_count);
         let mut all = Some(0..workgroups);
-        let share = Share { concurrency: 1, next: &mut || all.take() };
+        let mut next = || {
+            let taken = all.take();
+            if let Some(clock) = clock {
+                if taken.is_some() { clock.start() } else { clock.stop() }
+            }
+            taken
+        };
+        let share = Share { concurrency: 1, next: &mut next };
         let measured = self.cost(ordinal).filter(|cost| cost.is_due()).map(|cost| (cost, Instant::now()));
         let outcome = self.run_share(ordinal, arguments, share);
         if let Some((cost, start)) = measured {

@@ -411,10 +411,10 @@ impl Running<'_, '_, '_> {
                     tiles.end = end;
                 }
                 let part = tiling.part(&tiles);
-                clock.start();
                 if measured.is_some() {
                     running = Some((Instant::now(), part.end - part.start));
                 }
+                clock.start();
                 Some(part)
             };
             let share = Share { concurrency: self.worker.pool.worker_count(), next: &mut next };

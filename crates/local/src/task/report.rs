@@ -132,9 +132,12 @@ impl Running<'_, '_, '_> {
             let (start_ns, end_ns) = (report.start_ns.load(Ordering::Relaxed), now_ns());
             Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: true }
         };
-        let span = match self.content.tilings.first().filter(|_| !self.view.is_command_buffer) {
-            Some(tiling) => tiling.times.span().unwrap_or_else(whole),
-            None => whole(),
+        let tiling = self.content.tilings.first().filter(|_| !self.view.is_command_buffer);
+        let span = match (profile.allocation_ns(), tiling) {
+            // The memory was allocated when it was submitted, by the thread that did so.
+            (Some((start_ns, end_ns)), _) => Span::of(start_ns, end_ns),
+            (None, Some(tiling)) => tiling.times.span().unwrap_or_else(whole),
+            (None, None) => whole(),
         };
         let kept = &self.content.kept;
         let names = StoredNames { store: kept.store(), slots: &NoSlots };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, layout, rows};
+use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, QueueEventType, layout, rows};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
     Profiling, ProfilingOptions, Program, ProgramOptions, Replay, ReplayOptions, RequestedData, StatusCode,
@@ -130,6 +130,44 @@ fn every_submission_and_dispatch_of_a_replay_is_reported() {
                 assert!(rows.commands.contains(&command), "{driver}: {command:?}");
             }
             assert!(rows.names.iter().any(|name| name.contains("add")), "{driver}: {:?}", rows.names);
+        }
+    }
+}
+
+#[test]
+fn host_times_are_those_of_the_work() {
+    let executions_only = RequestedData::Kinds(ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
+    for (driver, data) in DRIVERS.into_iter().flat_map(|driver| {
+        [RequestedData::Kinds(everything()), executions_only.clone()].map(|data| (driver, data))
+    }) {
+        let rows = profile(driver, MLP, 1, |options| options.data = data);
+        let of = |kind: QueueEventType| {
+            rows.execution
+                .iter()
+                .filter(move |event| event.event_type.get() == kind.0 && event.command_buffer_id.get() == 0)
+        };
+        let length = |event: &layout::HostExecutionEvent| {
+            event.end_host_time_ns.get() - event.start_host_time_ns.get()
+        };
+        assert!(of(QueueEventType::ALLOCA).count() != 0, "{driver}");
+        for alloca in of(QueueEventType::ALLOCA) {
+            assert!(length(alloca) > 0, "{driver}: an allocation takes time");
+            let is_its = |event: &&layout::QueueEvent| event.submission_id == alloca.submission_id;
+            let event = rows.queue.iter().find(is_its).unwrap();
+            assert!(
+                event.host_time_ns.get() <= alloca.start_host_time_ns.get(),
+                "{driver}: submitted before"
+            );
+        }
+        // What precedes the workgroups of the first command is not part of its time.
+        for dispatch in dispatches(&rows) {
+            let is_whole = |event: &&layout::HostExecutionEvent| {
+                event.event_type.get() == QueueEventType::EXECUTE.0
+                    && event.submission_id == dispatch.submission_id
+            };
+            let whole = rows.execution.iter().find(is_whole).unwrap();
+            assert!(dispatch.start_host_time_ns.get() > whole.start_host_time_ns.get(), "{driver}");
+            assert!(length(dispatch) > 0, "{driver}");
         }
     }
 }
