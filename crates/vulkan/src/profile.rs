@@ -262,12 +262,12 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
             .map_err(|error| failure("reading the clocks", error))?;
         let host_ns = ticks[1] as i64;
         let device_tick = core.ticks().sample(ticks[0], host_ns, mask);
-        // Either clock may have been read first.
+        // Either clock may have been read first, and the other so much later.
         let deviation_ns = i64::try_from(deviation_ns).unwrap_or(i64::MAX);
         return Ok(ClockSample {
             device_tick,
-            host_before_ns: host_ns.saturating_sub(deviation_ns / 2),
-            host_after_ns: host_ns.saturating_add(deviation_ns / 2),
+            host_before_ns: host_ns.saturating_sub(deviation_ns),
+            host_after_ns: host_ns.saturating_add(deviation_ns),
         });
     }
     // A timestamp is written between two readings of the host's clock.

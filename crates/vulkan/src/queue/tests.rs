@@ -401,6 +401,14 @@ fn clocks_are_read_by_timestamps_that_host_or_commands_reset() {
 }
 
 #[test]
+fn a_calibrated_clock_is_never_exact() {
+    let fixture = Fixture::emulating(Emulation::default(), VulkanOptions::default());
+    assert!(fixture.core.gpu().clock().is_some(), "the software driver has the extension");
+    let sample = sample_clock(&fixture.core).unwrap();
+    assert!(sample.host_before_ns < sample.host_after_ns, "{sample:?}");
+}
+
+#[test]
 fn a_clock_that_another_thread_settles_is_waited_for() {
     let fixture = without_calibrated_clock(false);
     let (core, (sender, receiver)) = (fixture.core.clone(), mpsc::channel());
