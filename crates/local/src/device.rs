@@ -357,6 +357,7 @@ impl DeviceBackend for LocalDevice {
         executable::drop_kept_images();
         self.pending.fail_stranded();
         LocalCommands::drop_spare();
+        HostMemory::release_spare();
         Ok(())
     }
 

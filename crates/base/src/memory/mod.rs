@@ -3,11 +3,12 @@
 mod copy;
 mod evict;
 mod files;
+mod spare;
 #[cfg(test)]
 mod tests;
 mod written;
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed};
 use std::any::Any;
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -16,6 +17,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
+
+use spare::Block;
 
 pub use evict::evict;
 pub use written::WriteTracker;
@@ -113,11 +116,16 @@ impl HostMemory {
         // kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
-        let is_zeroed = length_host > ZEROED_HERE_BYTES;
-        // SAFETY: the layout has a nonzero size.
-        let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
-        let base = NonNull::new(black_box(base)).ok_or_else(exhausted)?;
+        let (base, is_zeroed) = match Block::take(layout) {
+            Some(block) => (block.base, false),
+            None => {
+                let is_zeroed = length_host > ZEROED_HERE_BYTES;
+                // SAFETY: the layout has a nonzero size.
+                let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+                // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
+                (NonNull::new(black_box(base)).ok_or_else(exhausted)?, is_zeroed)
+            }
+        };
         // Not `align_offset`, which is allowed to fail.
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
@@ -127,6 +135,11 @@ impl HostMemory {
             unsafe { data.write_bytes(0, length_host) };
         }
         Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
+    }
+
+    /// Returns the memory that was freed to the system: up to 256 MiB are kept for the next allocations of the same sizes.
+    pub fn release_spare() {
+        spare::release_all();
     }
 
     /// A constant copy of `bytes`. Fails if the allocation fails.
@@ -479,8 +492,7 @@ impl Drop for HostMemory {
         if let Owner::Allocation { base, layout } = self.owner
             && layout.size() != 0
         {
-            // SAFETY: `base` was allocated with this layout and is freed once.
-            unsafe { dealloc(base.as_ptr(), layout) };
+            Block { base, layout }.free();
         }
     }
 }

@@ -25,6 +25,38 @@ fn elements_are_bounded_by_their_count() {
 }
 
 #[test]
+fn freed_memory_is_used_again_and_zeroed() {
+    const LENGTH: u64 = (1 << 20) + 192;
+    let mut places = std::collections::HashSet::new();
+    for round in 0..64 {
+        let memory = HostMemory::allocate(LENGTH).unwrap();
+        let mut bytes = vec![1; LENGTH as usize];
+        memory.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "round {round}");
+        memory.fill(0, LENGTH, &[0xAB]).unwrap();
+        places.insert(memory.as_ptr().addr());
+    }
+    // Other tests may release it in between, or take other blocks' room.
+    assert!(places.len() < 64, "{places:?}");
+    // Alignments are not mixed up, and neither are lengths.
+    let aligned = HostMemory::allocate_aligned(LENGTH, 1 << 16).unwrap();
+    assert!(aligned.as_ptr().addr().is_multiple_of(1 << 16));
+    drop(aligned);
+    HostMemory::release_spare();
+    let memory = HostMemory::allocate(LENGTH).unwrap();
+    assert_eq!(memory.load::<8>(LENGTH - 8).unwrap(), [0; 8]);
+}
+
+#[test]
+fn more_freed_memory_than_is_kept_is_returned() {
+    let all: Vec<_> = (0..100).map(|_| HostMemory::allocate(4 << 20).unwrap()).collect();
+    drop(all);
+    let (blocks, bytes) = spare::kept();
+    assert!(blocks <= 64 && bytes <= 256 << 20, "{blocks} blocks, {bytes} bytes");
+    assert!(HostMemory::allocate(300 << 20).is_ok());
+}
+
+#[test]
 fn fills_copies_and_rejects_out_of_bounds_ranges() {
     let memory = HostMemory::allocate(16).unwrap();
     assert!((memory.as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));

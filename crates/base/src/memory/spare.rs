@@ -1,0 +1,87 @@
+use std::alloc::{Layout, dealloc};
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+/// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger ones to the system, of
+/// which every page then has to be faulted in again: that takes several times longer than to zero the block.
+const LEAST_BYTES: usize = 128 << 10;
+
+/// The most bytes that are kept, and blocks, among which a block is searched for.
+const MOST_BYTES: usize = 256 << 20;
+const MOST_BLOCKS: usize = 64;
+
+static SPARE: Mutex<Spare> = Mutex::new(Spare { blocks: Vec::new(), bytes: 0 });
+
+/// Freed blocks: programs and replays allocate the same sizes again and again.
+struct Spare {
+    /// The one that was freed last is the last.
+    blocks: Vec<Block>,
+    /// The sum of their sizes.
+    bytes: usize,
+}
+
+/// A block of the allocator.
+pub(super) struct Block {
+    pub(super) base: NonNull<u8>,
+    pub(super) layout: Layout,
+}
+
+// SAFETY: whoever has a block owns its bytes.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// A freed block with this layout, with the bytes that it had; the one that was freed last, as most of it may be in the cache.
+    pub(super) fn take(layout: Layout) -> Option<Self> {
+        if layout.size() < LEAST_BYTES {
+            return None;
+        }
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = spare.blocks.iter().rposition(|block| block.layout == layout)?;
+        spare.bytes -= layout.size();
+        Some(spare.blocks.remove(index))
+    }
+
+    /// Keeps the block if it is worth it. Those that were freed first make room for it.
+    pub(super) fn free(self) {
+        let size = self.layout.size();
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&size) {
+            return self.release();
+        }
+        let mut dropped = Vec::new();
+        {
+            let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+            while spare.blocks.len() >= MOST_BLOCKS || spare.bytes + size > MOST_BYTES {
+                let oldest = spare.blocks.remove(0);
+                spare.bytes -= oldest.layout.size();
+                dropped.push(oldest);
+            }
+            spare.bytes += size;
+            spare.blocks.push(self);
+        }
+        dropped.into_iter().for_each(Self::release);
+    }
+
+    /// Returns the block to the allocator.
+    fn release(self) {
+        // SAFETY: it was allocated with this layout, and its owner frees it once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// Returns all freed blocks to the allocator.
+pub(super) fn release_all() {
+    let blocks = {
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.bytes = 0;
+        std::mem::take(&mut spare.blocks)
+    };
+    blocks.into_iter().for_each(Block::release);
+}
+
+/// The number of blocks that are kept, and of their bytes.
+#[cfg(test)]
+pub(super) fn kept() -> (usize, usize) {
+    let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(spare.blocks.iter().map(|block| block.layout.size()).sum::<usize>(), spare.bytes);
+    (spare.blocks.len(), spare.bytes)
+}
