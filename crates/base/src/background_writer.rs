@@ -1,26 +1,34 @@
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The number of writers, and of flushes that any of them has completed.
-static WRITERS: AtomicUsize = AtomicUsize::new(0);
-static FLUSHES: AtomicU64 = AtomicU64::new(0);
+/// Most writers that a crash waits for: those of a process are a few.
+const MOST_WRITERS: usize = 16;
+
+/// Of each writer, 1 and the flushes that it has completed; 0 if there is none.
+static WRITERS: [AtomicU64; MOST_WRITERS] = [const { AtomicU64::new(0) }; MOST_WRITERS];
 
 /// While it lives, a thread writes to a file in the background what other threads of the process make, and flushes it several times in a
 /// second: the report of a crash waits for that before it ends the process.
 #[derive(Debug)]
-pub struct BackgroundWriter(());
+pub struct BackgroundWriter {
+    /// `None` if there are too many.
+    writer: Option<&'static AtomicU64>,
+}
 
 impl BackgroundWriter {
     /// A thread begins.
     #[expect(clippy::new_without_default, reason = "it has an effect on the process")]
     pub fn new() -> Self {
-        WRITERS.fetch_add(1, Ordering::Relaxed);
-        Self(())
+        let is_taken =
+            |it: &AtomicU64| it.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        Self { writer: WRITERS.iter().find(|it| is_taken(it)) }
     }
 
     /// The thread has written all that had been made when it was last told to flush.
     pub fn flushed(&self) {
-        FLUSHES.fetch_add(1, Ordering::Release);
+        if let Some(writer) = self.writer {
+            writer.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Waits until what was made before is written, or for a fraction of a second: a writer may need what the calling thread has locked.
@@ -28,14 +36,13 @@ impl BackgroundWriter {
     pub fn await_all() {
         const STEP: Duration = Duration::from_millis(10);
         const MOST_STEPS: u32 = 40;
-        let writers = WRITERS.load(Ordering::Relaxed) as u64;
-        if writers == 0 {
-            return;
-        }
-        // The first flush that is completed from now on may have begun before.
-        let enough = FLUSHES.load(Ordering::Acquire) + 2 * writers;
+        // The first flush that is completed from now on may have begun before. They are counted by writer: one may flush many times
+        // while another does once.
+        let enough = WRITERS.each_ref().map(|it| it.load(Ordering::Acquire) + 2);
         for _ in 0..MOST_STEPS {
-            if FLUSHES.load(Ordering::Acquire) >= enough {
+            let mut writers =
+                WRITERS.iter().zip(&enough).map(|(it, enough)| (it.load(Ordering::Acquire), enough));
+            if writers.all(|(flushes, enough)| flushes == 0 || flushes >= *enough) {
                 return;
             }
             std::thread::sleep(STEP);
@@ -45,6 +52,41 @@ impl BackgroundWriter {
 
 impl Drop for BackgroundWriter {
     fn drop(&mut self) {
-        WRITERS.fetch_sub(1, Ordering::Relaxed);
+        if let Some(writer) = self.writer {
+            writer.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_crash_waits_for_each_writer() {
+        const PAUSE: Duration = Duration::from_millis(50);
+        let (often, rarely) = (BackgroundWriter::new(), BackgroundWriter::new());
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while begin.elapsed() < 3 * PAUSE {
+                    often.flushed();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    std::thread::sleep(PAUSE);
+                    rarely.flushed();
+                }
+            });
+            BackgroundWriter::await_all();
+            assert!(begin.elapsed() >= 2 * PAUSE);
+        });
+        drop((often, rarely));
+        let begin = Instant::now();
+        BackgroundWriter::await_all();
+        assert!(begin.elapsed() < Duration::from_millis(10), "there is none");
     }
 }

@@ -59,7 +59,8 @@ pub struct CommandBuffer<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Adds what a record describes.
+    /// Adds what a record describes. Fails at a malformed row of any chunk, also if the model has nothing of it: a report
+    /// does not pass over damage because it does not print these rows.
     pub fn add(&mut self, record: &Record<'a>) -> Result<()> {
         match record.content() {
             Some(ContentType::Queues) => {
@@ -105,7 +106,7 @@ impl<'a> Model<'a> {
                     self.metrics.entry((row.source_id.get(), row.metric_id.get()), || row);
                 }
             }
-            _ => {}
+            _ => record.with_rows(|_| ())?,
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use rehal_base::{Fault, FormatError, StatusCode};
 use rehal_profile::check::exercise;
 use rehal_profile::layout;
 use rehal_profile::report::{Format, Report, ReportOptions};
-use rehal_profile::{Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, rows, sample};
+use rehal_profile::{
+    Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, activity, rows, sample, timeline, times,
+};
 use zerocopy::little_endian::{U32, U64};
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };
@@ -177,6 +179,42 @@ fn the_file_header_is_checked() {
     assert_eq!(error_with(16, &[255; 8]).fault, Fault::Truncated);
     assert_eq!(Bundle::open(b"", OpenOptions::default()).unwrap_err().fault, Fault::Truncated);
     assert_eq!(Bundle::open(b"{}", OpenOptions::default()).unwrap_err().field, "magic");
+}
+
+/// `cat` shows damaged bundles, and `memory` and `statistics` read what they total.
+#[test]
+fn a_malformed_row_of_any_chunk_is_rejected_also_by_reports_that_print_none_of_its_kind() {
+    let bytes = sample::bundle();
+    let starts: Vec<_> = {
+        let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+        let start = |content: &ContentType| {
+            let mut records = bundle.records().map(Result::unwrap);
+            let record = records.find(|record| record.content() == Some(*content)).unwrap();
+            let length = record.header.record_length.get() as usize;
+            (*content, record.offset as usize + length - record.payload.len())
+        };
+        ContentType::CHUNKS.iter().map(start).collect()
+    };
+    for (content, start) in starts {
+        let length = u32::from_le_bytes(bytes[start..start + 4].try_into().unwrap());
+        for changed in [length + 0x10_0000, length - 4, 0, 4] {
+            let mut bytes = bytes.clone();
+            bytes[start..start + 4].copy_from_slice(&changed.to_le_bytes());
+            let at = format!("{content:?}, {changed} instead of {length}");
+            let reads_some = |it: &Report| matches!(it, Report::Cat | Report::Memory | Report::Statistics);
+            for report in Report::ALL.iter().filter(|it| !reads_some(it)) {
+                let format = report.formats()[0];
+                let options = ReportOptions { report: *report, format, ..ReportOptions::default() };
+                let error = printed(&bytes, &options).1;
+                let error = error.unwrap_or_else(|| panic!("{} reads {at}", report.name()));
+                assert_eq!(error.code(), StatusCode::DataLoss, "{}, {at}: {error}", report.name());
+            }
+            let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+            assert!(timeline::write(&bundle, &mut std::io::sink()).is_err(), "{at}");
+            assert!(activity::of_bundle(&bundle, 16).is_err(), "{at}");
+            assert!(times::of(&bundle).is_err(), "{at}");
+        }
+    }
 }
 
 /// A bundle without the chunks of a content type.

@@ -335,3 +335,34 @@ fn the_profile_of_a_killed_program_is_readable() {
     assert!(ran.stdout.contains("session_begin=1") && ran.stdout.contains("session_end=0"), "{}", ran.stdout);
     assert!(!ran.stdout.contains(" queue_events=0"), "{}", ran.stdout);
 }
+
+/// A replay that crashes ends within milliseconds, before the profile's thread writes for the first time.
+#[test]
+fn a_crash_leaves_a_profile_of_what_led_to_it() {
+    let scratch = Scratch::new();
+    for device in ["local-sync", "local-task"] {
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let path = scratch.path(&format!("{tool}.{device}.ireeprof")).display().to_string();
+            let ran = run(&[
+                tool,
+                &format!("--device={device}"),
+                "--device_profiling_mode=queue-events,host-execution,memory-events,executable-metadata",
+                &format!("--device_profiling_output={path}"),
+                &capture("crash.divide-by-zero.local-sync"),
+            ]);
+            assert_eq!(ran.status, Some(86), "{}", ran.stderr);
+            let read = |report: &str| {
+                let ran = run(&["iree-profile", report, "--format=jsonl", &path]);
+                assert_eq!(ran.status, Some(0), "{tool}, {device}: {}", ran.stderr);
+                ran.stdout
+            };
+            let summary = read("summary");
+            let summary: serde_json::Value = serde_json::from_str(summary.lines().next().unwrap()).unwrap();
+            for what in ["executable", "command_operation", "queue_event", "memory_event"] {
+                let count = summary[format!("{what}_records")].as_u64().unwrap();
+                assert_ne!(count, 0, "{tool}, {device}: {what} in {summary}");
+            }
+            assert!(read("executable").contains("divide_dispatch_0"), "{tool}, {device}");
+        }
+    }
+}

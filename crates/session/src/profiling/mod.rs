@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{BackgroundWriter, Context, Error, Result, StatusCode};
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
 use rehal_hal::{Device, DeviceGroup, DeviceInfo};
 use rehal_replay::Observer;
@@ -361,6 +361,8 @@ impl Session {
         let (stop, stopped) = channel();
         let session = self.clone();
         let ProfilingOptions { flush_interval, is_measured, .. } = *options;
+        // Before the thread runs: the program may crash at once.
+        let in_process = BackgroundWriter::new();
         let run = move || {
             let interval = flush_interval.unwrap_or(WRITE_INTERVAL).min(WRITE_INTERVAL);
             let rounds = flush_interval.map(|wanted| wanted.as_nanos().div_ceil(interval.as_nanos().max(1)));
@@ -381,6 +383,7 @@ impl Session {
                     Some(rounds) if round % rounds.max(1) == 0 => session.flush_devices(),
                     _ => session.write(),
                 };
+                in_process.flushed();
             }
         };
         let thread = std::thread::Builder::new().name("profile-writer".into()).spawn(run);
