@@ -1,8 +1,6 @@
 //! Opening the capture that a tool operates on.
 
-use std::path::Path;
-
-use rehal_base::{Error, FileId, Result};
+use rehal_base::Result;
 use rehal_session::{CaptureFile, CaptureOptions};
 
 use crate::output;
@@ -41,17 +39,6 @@ fn note_tear(capture: &CaptureFile) {
             tear.offset,
             tear.lost_bytes
         ));
-    }
-}
-
-/// Refuses to overwrite the capture.
-pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Result<()> {
-    match capture.path().and_then(FileId::at) {
-        Some(read) if FileId::at(path) == Some(read) => {
-            let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
-            Err(error.advise("name another file to write to"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use rehal_session::{
     KernelRecording, KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
 };
 
-use crate::flags::{Flag, Flags, Group, Refusal};
+use crate::flags::{Access, Flag, Flags, Group, Refusal};
 use crate::interrupts;
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
@@ -53,7 +53,11 @@ const REPORT_FILENAME: Flag<Option<String>> = Flag::parsed(
     file_name,
     "Writes the report to a file of this name in the directory.",
 )
-.variable();
+.variable()
+.files(|name, flags| match flags.get(&ON) {
+    true => name.iter().map(|name| Access::Write.to(flags.get(&DIRECTORY).join(name))).collect(),
+    false => Vec::new(),
+});
 
 const OUTPUT: Flag<bool> = Flag::switch(
     "rehal_kernel_record_output",
@@ -354,7 +358,7 @@ impl Report {
             let path = directory.join(name);
             let text = text(directory, records)?;
             let written = |error: std::io::Error| Error::io("writing the report", &error);
-            let output = OutputFile::new("report_filename", path, [])?;
+            let output = OutputFile::new("report_filename", path);
             return output.write(|sink| sink.write_all(text.as_bytes()).map_err(written));
         }
         match self.is_printed {

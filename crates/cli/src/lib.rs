@@ -11,6 +11,7 @@ mod captures;
 mod devices;
 #[cfg(test)]
 mod discrete_tests;
+mod files;
 pub mod flags;
 mod gtest;
 mod interrupts;

@@ -10,12 +10,14 @@ use rehal_base::{Context, Error, Result};
 use rehal_session::RemovedOnCrash;
 use tempfile::{Builder, NamedTempFile};
 
-use crate::flags::{Flag, Flags};
-use crate::{interrupts, output, parameters};
+use crate::flags::{Flag, Flags, written};
+use crate::{interrupts, output};
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
-    Flag::path("output", "The file to write, once it is complete; - is standard output.").short('o');
+    Flag::path("output", "The file to write, once it is complete; - is standard output.")
+        .short('o')
+        .files(written);
 
 /// Memory for what is not yet written to the file.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -28,27 +30,18 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
-    /// The file that [`OUTPUT`] names, which none of `inputs` may be; `example` is a name for it, such as `trace.pftrace`.
-    pub(crate) fn from_flags<'a>(
-        flags: &Flags,
-        example: &str,
-        inputs: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Self> {
+    /// The file that [`OUTPUT`] names; `example` is a name for it, such as `trace.pftrace`.
+    pub(crate) fn from_flags(flags: &Flags, example: &str) -> Result<Self> {
         let Some(path) = flags.get(&OUTPUT) else {
             let advice = format!("name the file to write: -o {example}");
             return Err(Error::invalid_argument("--output is missing").advise(advice));
         };
-        Self::new(OUTPUT.name(), path, inputs)
+        Ok(Self::new(OUTPUT.name(), path))
     }
 
-    /// The file that another flag names, which none of `inputs` may be.
-    pub(crate) fn new<'a>(
-        flag: &'static str,
-        path: PathBuf,
-        inputs: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Self> {
-        parameters::check_output(flag, &path, inputs)?;
-        Ok(Self { flag, path })
+    /// The file that another flag names.
+    pub(crate) fn new(flag: &'static str, path: PathBuf) -> Self {
+        Self { flag, path }
     }
 
     /// Whether it is standard output.

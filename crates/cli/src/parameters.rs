@@ -2,15 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rehal_base::{Error, FileId, Result};
 use rehal_params::{Entry, FileMode, Index, Storage};
 use rehal_session::{NamedPath, ParameterFile, ParameterOptions};
 
-use crate::flags::{Flag, Flags, Group, List, Refusal, split_once, text};
-use crate::output;
+use crate::flags::{Access, Flag, Flags, Group, List, Refusal, split_once, text};
 
 const FILES: List<ParameterFile> = List::parsed(
     "parameters",
@@ -20,7 +17,8 @@ const FILES: List<ParameterFile> = List::parsed(
     "A parameter file: .irpa, .gguf or .safetensors, by its extension. Programs find its parameters in \
      SCOPE, or in the scope without a name. Repeat it for more files; several files of one scope are merged, \
      and the first parameter of a name counts. The files are not opened unless the program takes parameters.",
-);
+)
+.files(|file, _| vec![Access::Read.to(file.path.path())]);
 
 const MODE: Flag<FileMode> = Flag::choice(
     "parameter_mode",
@@ -55,78 +53,6 @@ fn parse_file(value: &OsStr) -> Result<ParameterFile, Refusal> {
         None => {
             let name = format!("--parameters={}", Path::new(value).display());
             Ok(ParameterFile::new("", NamedPath::from(value).named(name)))
-        }
-    }
-}
-
-/// Refuses to write to an input file, or to the file that the tool prints to.
-pub(crate) fn check_output<'a>(
-    flag: &str,
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a Path>,
-) -> Result<()> {
-    if output::is_printed_to(path) {
-        let path = path.display();
-        let error = Error::invalid_argument(format!("--{flag}={path} is the file that output is printed to"));
-        return Err(error.advise("name another file to write to"));
-    }
-    check_input(flag, path, inputs)
-}
-
-/// Refuses to write to an input file.
-pub(crate) fn check_input<'a>(
-    flag: &str,
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a Path>,
-) -> Result<()> {
-    refuse_same(flag, path, inputs, "read")
-}
-
-/// Refuses to write to a file that is another output as well.
-pub(crate) fn check_outputs<'a>(
-    flag: &str,
-    path: &Path,
-    outputs: impl IntoIterator<Item = &'a Path>,
-) -> Result<()> {
-    refuse_same(flag, path, outputs, "written as well")
-}
-
-fn refuse_same<'a>(
-    flag: &str,
-    path: &Path,
-    others: impl IntoIterator<Item = &'a Path>,
-    what: &str,
-) -> Result<()> {
-    let Some(output) = FilePlace::of(path) else { return Ok(()) };
-    match others.into_iter().find(|other| FilePlace::of(other).as_ref() == Some(&output)) {
-        Some(other) => {
-            let (path, other) = (path.display(), other.display());
-            Err(Error::invalid_argument(format!("--{flag}={path} is '{other}', which is {what}"))
-                .advise("name another file to write to"))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Identifies a file, so that two paths to it compare equal.
-#[derive(PartialEq)]
-enum FilePlace {
-    /// An existing file: device and inode.
-    File(FileId),
-    /// A file that does not exist yet: its path, with a canonical directory.
-    New(PathBuf),
-}
-
-impl FilePlace {
-    /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
-    fn of(path: &Path) -> Option<Self> {
-        match fs::metadata(path) {
-            Ok(it) => it.is_file().then(|| Self::File(FileId::from(&it))),
-            Err(_) => {
-                let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-                let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
-                Some(Self::New(directory.join(path.file_name()?)))
-            }
         }
     }
 }

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result};
 use rehal_bench::State;
 use rehal_session::{DeviceGroup, NamedPath, ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
 
-use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, text};
+use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, text, written};
 use crate::output;
 
 const CAPTURE_TOOL: Effect = Effect::Missing {
@@ -29,7 +29,8 @@ const MODE: Flag<ProfileData> = Flag::parsed(
 );
 
 const OUTPUT: Flag<Option<PathBuf>> =
-    Flag::path("device_profiling_output", "The profile (.ireeprof) to write, which rehal profile reads.");
+    Flag::path("device_profiling_output", "The profile (.ireeprof) to write, which rehal profile reads.")
+        .files(written);
 
 const FILTER_FUNCTION: Flag<String> = Flag::parsed(
     "device_profiling_filter_function",
@@ -158,11 +159,6 @@ impl Options {
     pub(crate) fn measured(mut self) -> Self {
         self.profiling.is_measured = true;
         self
-    }
-
-    /// The bundle to write, with its flag.
-    pub(crate) fn output(&self) -> Option<(&'static str, &Path)> {
-        self.profiling.output.as_ref().map(|output| (OUTPUT.name(), output.path()))
     }
 }
 

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
-use crate::{advice, output};
+use crate::{advice, files as named_files, output};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -133,6 +133,7 @@ fn start(
         return output::print(tool.guide).map(|()| 0);
     }
     let (word, files) = tool.operands.check(&name, flags.operands())?;
+    named_files::check(&flags, &files)?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
     // Every tool maps files, which another process may truncate.
     CrashReports::install();

@@ -1,7 +1,8 @@
 //! Flags that several tools share, with the names and defaults of the pinned release.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
@@ -71,7 +72,12 @@ pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
     "A library with functions that executables may import. The system's loader loads shared libraries; \
      rehal's own loader loads a file whose name ends with .sos, or embedded:PATH. If several libraries \
      have a function, the last one provides it.",
-);
+)
+.files(|path, _| {
+    let path =
+        path.to_str().and_then(|path| path.strip_prefix("embedded:")).map_or(path.as_path(), Path::new);
+    read_if(Some(path))
+});
 
 /// The CPU drivers.
 pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use super::files::{FilesOf, NamedFile};
+use super::parse::Flags;
 use super::value_type::{Origin, Refusal, ValueType, Words};
 
 /// A flag with one value of type `T`; if it is given twice, the last one counts.
@@ -14,6 +16,7 @@ use super::value_type::{Origin, Refusal, ValueType, Words};
 pub struct Flag<T: 'static> {
     spec: Spec,
     kind: ValueType<T>,
+    files: Option<FilesOf<T>>,
 }
 
 /// A flag that may be repeated; its values are kept in order.
@@ -22,6 +25,7 @@ pub struct List<T: 'static> {
     spec: Spec,
     kind: ValueType<T>,
     may_be_empty: bool,
+    files: Option<FilesOf<T>>,
 }
 
 /// A flag that makes the tool print something and exit.
@@ -101,6 +105,12 @@ pub trait Entry {
 
     /// The flag with its default as a line of a flag file, or a comment that shows the form of its value.
     fn line(&self) -> String;
+
+    /// The files that its values in `flags` name, in order.
+    fn files(&self, flags: &Flags) -> Vec<NamedFile>;
+
+    /// Whether its values name files.
+    fn has_files(&self) -> bool;
 }
 
 /// Related flags, under one title of the help.
@@ -129,6 +139,7 @@ impl Flag<bool> {
         Self {
             spec: Spec::new(name, help),
             kind: ValueType::Boolean { words: Words::Plain, default, from: same },
+            files: None,
         }
     }
 
@@ -165,7 +176,11 @@ impl<T: Copy> Flag<T> {
         from: fn(i64) -> T,
         help: &'static str,
     ) -> Self {
-        Self { spec: Spec::new(name, help), kind: ValueType::Integer { min, max, default, from } }
+        Self {
+            spec: Spec::new(name, help),
+            kind: ValueType::Integer { min, max, default, from },
+            files: None,
+        }
     }
 
     /// One of several words.
@@ -176,7 +191,7 @@ impl<T: Copy> Flag<T> {
         help: &'static str,
     ) -> Self {
         let kind = ValueType::Choice { choices, aliases: &[], default, any_case: false };
-        Self { spec: Spec::new(name, help), kind }
+        Self { spec: Spec::new(name, help), kind, files: None }
     }
 
     /// Adds aliases and makes all words case-insensitive.
@@ -207,12 +222,18 @@ impl<T> Flag<T> {
         help: &'static str,
     ) -> Self {
         let kind = ValueType::Parsed { form, default, expected, parse, is_quoted: true };
-        Self { spec: Spec::new(name, help), kind }
+        Self { spec: Spec::new(name, help), kind, files: None }
     }
 
     /// Sets the letter of its short form.
     pub const fn short(mut self, letter: char) -> Self {
         self.spec.short = Some(letter);
+        self
+    }
+
+    /// Sets which files a value names.
+    pub const fn files(mut self, files: FilesOf<T>) -> Self {
+        self.files = Some(files);
         self
     }
 
@@ -273,7 +294,13 @@ impl<T> List<T> {
         help: &'static str,
     ) -> Self {
         let kind = ValueType::Parsed { form, default: "", expected, parse, is_quoted: true };
-        Self { spec: Spec::new(name, help), kind, may_be_empty: false }
+        Self { spec: Spec::new(name, help), kind, may_be_empty: false, files: None }
+    }
+
+    /// Sets which files a value names.
+    pub const fn files(mut self, files: FilesOf<T>) -> Self {
+        self.files = Some(files);
+        self
     }
 
     /// Accepts empty values.
@@ -354,6 +381,15 @@ impl<T: Clone + 'static> Entry for Flag<T> {
     fn line(&self) -> String {
         self.kind.line(self.spec.name)
     }
+
+    fn files(&self, flags: &Flags) -> Vec<NamedFile> {
+        let is_given = flags.has(self.spec.name);
+        self.files.filter(|_| is_given).map_or_else(Vec::new, |files| files(&flags.get(self), flags))
+    }
+
+    fn has_files(&self) -> bool {
+        self.files.is_some()
+    }
 }
 
 impl<T: Clone + 'static> Entry for List<T> {
@@ -386,6 +422,15 @@ impl<T: Clone + 'static> Entry for List<T> {
 
     fn line(&self) -> String {
         format!("# --{}={}", self.spec.name, self.kind.form())
+    }
+
+    fn files(&self, flags: &Flags) -> Vec<NamedFile> {
+        let Some(files) = self.files else { return Vec::new() };
+        flags.list(self).iter().flat_map(|value| files(value, flags)).collect()
+    }
+
+    fn has_files(&self) -> bool {
+        self.files.is_some()
     }
 }
 
@@ -431,6 +476,14 @@ impl Entry for Query {
             "" => format!("# --{}", self.spec.name),
             form => format!("# --{}[={form}]", self.spec.name),
         }
+    }
+
+    fn files(&self, _: &Flags) -> Vec<NamedFile> {
+        Vec::new()
+    }
+
+    fn has_files(&self) -> bool {
+        false
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod catalog;
 mod expand;
+mod files;
 mod flag;
 mod help;
 mod parse;
@@ -26,6 +27,8 @@ mod vulkan;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
+pub use files::{Access, FilesOf, NamedFile};
+pub(crate) use files::{read, read_if, read_path, streamed, written};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use rehal_base::{Error, Result, nearest};
 
 use super::expand::{self, Expanded, Given};
+use super::files::NamedFile;
 use super::flag::{Effect, Entry, Flag, Group, List, Role};
 use super::value_type::{Origin, Refusal, shown};
 
@@ -71,6 +72,20 @@ impl Flags {
     /// Warnings about given flags without effect, one per line.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The files that the given values name, each with its flag.
+    pub fn files(&self) -> Vec<(&'static str, NamedFile)> {
+        let named = |entry: &&dyn Entry| {
+            let name = entry.spec().name;
+            entry.files(self).into_iter().map(move |file| (name, file))
+        };
+        self.table.iter().flat_map(|entry| named(&&**entry)).collect()
+    }
+
+    /// Whether the flag, or the environment variable of its name, is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.values.iter().any(|(it, _)| *it == name)
     }
 
     fn values_of<T: Clone + 'static>(&self, name: &'static str) -> impl DoubleEndedIterator<Item = T> {

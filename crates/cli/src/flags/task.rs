@@ -9,6 +9,7 @@ use rehal_session::topology::{
     Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
 
+use super::files;
 use super::flag::{Effect, Flag, Group, List, Query};
 use super::parse::Flags;
 use super::value_type::{Refusal, text};
@@ -102,7 +103,8 @@ const SNAPSHOT: Flag<Option<PathBuf>> = Flag::path(
     "task_topology_snapshot",
     "Reads the topology from a copy of another machine's /sys/devices/system. For tests.",
 )
-.effect(TASK_DRIVER);
+.effect(TASK_DRIVER)
+.files(files::read);
 
 const PERFORMANCE_LEVEL: Flag<Performance> = Flag::choice(
     "task_topology_performance_level",

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result};
 
 use super::filter::Filter;
 use super::order::SEED_MAX;
-use crate::flags::{Effect, Flag, Flags, Group, Refusal, Words, split_once, text};
+use crate::flags::{Access, Effect, Flag, Flags, Group, Refusal, Words, split_once, text};
 
 const LIST_TESTS: Flag<bool> =
     switch("gtest_list_tests", false, "Prints the names of the tests instead of running them.");
@@ -82,6 +82,9 @@ const BRIEF: Flag<bool> = switch("gtest_brief", false, "Prints only failed tests
 
 const PRINT_TIME: Flag<bool> = switch("gtest_print_time", true, "Prints the duration of each test.");
 
+/// Names a report if only a directory is given.
+const PROGRAM: &str = "iree-check-module";
+
 /// A report and its path: a file, or a directory if it ends with a slash, or nothing for the default.
 type Report = (FileFormat, PathBuf);
 
@@ -93,7 +96,8 @@ const OUTPUT: Flag<Option<Report>> = Flag::parsed(
     parse_output,
     "Writes a report: xml or json, and a file or a directory.",
 )
-.variable();
+.variable()
+.files(|report, _| report.iter().map(|report| Access::WriteStream.to(in_directory(report))).collect());
 
 const FAIL_FAST: Flag<bool> = switch("gtest_fail_fast", false, "Stops after the first failed test.");
 
@@ -178,9 +182,8 @@ pub(crate) enum FileFormat {
 }
 
 impl Options {
-    /// The options set by flags and environment variables. `program` names the report if only a directory is given;
-    /// `terminal` is whether output is a terminal; `now_ms` seeds the order.
-    pub fn new(flags: &Flags, program: &str, terminal: bool, now_ms: u64) -> Result<Self> {
+    /// The options set by flags and environment variables. `terminal` is whether output is a terminal; `now_ms` seeds the order.
+    pub fn new(flags: &Flags, terminal: bool, now_ms: u64) -> Result<Self> {
         let seed = flags.get(&RANDOM_SEED);
         let clock = (now_ms % u64::from(SEED_MAX)) as u32 + 1;
         Ok(Self {
@@ -198,7 +201,7 @@ impl Options {
             },
             brief: flags.get(&BRIEF),
             print_time: flags.get(&PRINT_TIME),
-            output: flags.get(&OUTPUT).map(|report| (report.0, in_directory(report, program))),
+            output: flags.get(&OUTPUT).map(|report| (report.0, in_directory(&report))),
             fail_fast: flags.get(&FAIL_FAST) || flags.get(&THROW_ON_FAILURE),
             fail_if_none_selected: flags.get(&FAIL_IF_NONE_SELECTED),
             fail_if_none_linked: flags.get(&FAIL_IF_NONE_LINKED),
@@ -222,15 +225,15 @@ fn parse_output(value: &OsStr) -> Result<Option<Report>, Refusal> {
 }
 
 /// The file of a report: GoogleTest's default, or one named after the program in a directory.
-fn in_directory((format, path): Report, program: &str) -> PathBuf {
+fn in_directory((format, path): &Report) -> PathBuf {
     let extension = match format {
         FileFormat::Xml => "xml",
         FileFormat::Json => "json",
     };
     match path.as_os_str().as_encoded_bytes() {
         [] => PathBuf::from(format!("test_detail.{extension}")),
-        [.., b'/'] => path.join(format!("{program}.{extension}")),
-        _ => path,
+        [.., b'/'] => path.join(format!("{PROGRAM}.{extension}")),
+        _ => path.clone(),
     }
 }
 
@@ -266,12 +269,12 @@ mod tests {
     fn report_paths_are_parsed() {
         let parse = |text: &str| {
             let report = parse_output(OsStr::new(text)).unwrap();
-            report.map(|report| (report.0, in_directory(report, "tool")))
+            report.map(|report| (report.0, in_directory(&report)))
         };
         assert_eq!(parse(""), None);
         assert_eq!(parse("xml"), Some((FileFormat::Xml, "test_detail.xml".into())));
         assert_eq!(parse("json:a:b.json"), Some((FileFormat::Json, "a:b.json".into())));
-        assert_eq!(parse("xml:out/"), Some((FileFormat::Xml, "out/tool.xml".into())));
+        assert_eq!(parse("xml:out/"), Some((FileFormat::Xml, "out/iree-check-module.xml".into())));
         assert!(parse_output(OsStr::new("csv:a")).is_err());
     }
 

@@ -12,7 +12,7 @@ use rehal_session::{
 };
 
 use super::{Options, OutputTarget, ResultOptions};
-use crate::flags::{Flag, Flags, Group, List, Refusal, invalid};
+use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, written};
 use crate::kernel_recording::ProgramRecording;
 use crate::tools::ledger_flags::ELEMENT_TYPE;
 use crate::{devices, output, parameters};
@@ -25,7 +25,8 @@ const MODULE: List<ModuleSource> = List::parsed(
     "A compiled module (.vmfb), or - for standard input. Repeat it for modules that import from each other, \
      each after its dependencies; functions are looked up in the last one. The modules of rehal itself (hal, \
      io_parameters) need not be named.",
-);
+)
+.files(|module, _| read_if(module.path()));
 
 const MODULE_MODE: Flag<ModuleMode> = Flag::choice(
     "module_mode",
@@ -53,7 +54,8 @@ const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "device_replay_output",
     "Records all device work to a capture, which iree-run-replay replays. The scopes init, execute and deinit \
      mark the parts of the run.",
-);
+)
+.files(written);
 
 const FILE_POLICY: Flag<FilePolicy> = Flag::choice(
     "device_replay_file_policy",
@@ -106,7 +108,8 @@ const OUTPUT: List<OutputTarget> = List::parsed(
      \x20  @file.npy     write it as an .npy file; +file.npy appends to one\n\
      \x20  @file         write its bytes; +file appends them",
 )
-.may_be_empty();
+.may_be_empty()
+.files(|target, _| target.file().into_iter().collect());
 
 const EXPECTED_OUTPUT: List<ValueText> = List::parsed(
     "expected_output",
@@ -115,7 +118,8 @@ const EXPECTED_OUTPUT: List<ValueText> = List::parsed(
     parse_value,
     "An expected result, written as for --input, once for each in order, or (ignored). Results are then \
      compared instead of printed, and the exit status is 1 if one differs.",
-);
+)
+.files(|value, _| read_if(value.path()));
 
 const MAX_ELEMENT_COUNT: Flag<u64> = Flag::number(
     "output_max_element_count",
@@ -183,7 +187,8 @@ pub(crate) const INPUT: List<ValueText> = List::parsed(
      \x20  @file.npy                an array of a file; +file.npy the next one, *file.npy all that follow\n\
      \x20  &2x2xf32                 storage only, for results that are written in place\n\
      \x20  (null)                   a null reference",
-);
+)
+.files(|value, _| value.path().map(|path| Access::ReadFirst.to(path)).into_iter().collect());
 
 impl Options {
     /// The options set by the flags of [`MODULES`] and [`RECORDING`] and those of devices and parameters.
@@ -211,7 +216,7 @@ impl Options {
         program.trace_execution = flags.get(&TRACE_EXECUTION).then(note);
         program.trace_values = Some(note());
         program.report_crashes = true;
-        Ok(Self { program, inputs: Vec::new(), reports: Vec::new(), kernels, results: None })
+        Ok(Self { program, inputs: Vec::new(), kernels })
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod flags;
 mod options;
-mod paths;
 mod results;
 
 use std::fs::File;
@@ -20,7 +19,6 @@ pub(crate) use results::{compare_all, print_all, write_all};
 /// Loads a program.
 pub(crate) fn load(options: &Options) -> Result<Program> {
     let modules = read_modules(options)?;
-    options.check_paths()?;
     check_recording(options, &modules)?;
     let offer: Offer<'_> = &mut |_| Ok(None);
     Program::with_modules(&options.program, modules, offer)

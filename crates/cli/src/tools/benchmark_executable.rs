@@ -14,10 +14,12 @@ use rehal_session::{
 };
 
 use super::benchmark_flags::{self, BENCHMARK};
-use crate::flags::{DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{
+    DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN, read_if, written,
+};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
-use crate::{Invocation, Operands, Tool, devices, output, parameters};
+use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
 pub const BENCHMARK_EXECUTABLE: Tool = Tool {
@@ -66,7 +68,8 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
 };
 
 const EXECUTABLE_FILE: Flag<Option<PathBuf>> =
-    Flag::path("executable_file", "The executable, or - for standard input.");
+    Flag::path("executable_file", "The executable, or - for standard input.")
+        .files(|path, _| read_if(path.as_deref().filter(|path| path.as_os_str() != "-")));
 
 const EXECUTABLE_FORMAT: Flag<Option<String>> = Flag::text(
     "executable_format",
@@ -120,7 +123,8 @@ const BINDING: List<ValueText> = List::parsed(
      \x20  2x1xf32=1.4,2.1          two elements\n\
      \x20  2x2xf32=@file            the bytes of a file; +file continues where the last binding ended\n\
      \x20  @file.npy                an array of a file; +file.npy the next one, *file.npy all that follow",
-);
+)
+.files(|value, _| read_if(value.path()));
 
 const BATCH_SIZE: Flag<u32> = Flag::number(
     "batch_size",
@@ -148,7 +152,8 @@ const RUN: Group = Group {
 const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "device_replay_output",
     "Records all device work to a capture, with a scope execute for each submission. The reference's tool does not record.",
-);
+)
+.files(written);
 
 const RECORDING: Group = Group { title: "Recording", flags: &[&REPLAY_OUTPUT] };
 
@@ -170,7 +175,6 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
-    options.check_paths()?;
     let (kernels, devices) = (options.kernels.clone(), options.devices.clone());
     ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(options))
 }
@@ -240,24 +244,6 @@ fn one_device(flags: &Flags) -> Result<DeviceOptions> {
             let error = format!("an executable runs on one device, and --{} names {count}", DEVICE.name());
             Err(Error::invalid_argument(error).advise("run the tool once for each device"))
         }
-    }
-}
-
-impl Options {
-    /// Refuses to overwrite the executable or a binding's file with an output, and to write two outputs to one file.
-    fn check_paths(&self) -> Result<()> {
-        let read = || {
-            let values = self.bindings.iter().filter_map(ValueText::path);
-            self.source.path().into_iter().chain(values)
-        };
-        let mut written = Vec::new();
-        written.extend(self.bench.out.as_deref().map(|path| ("benchmark_out", path)));
-        written.extend(self.profiling.as_ref().and_then(profiling::Options::output));
-        written.iter().try_for_each(|(flag, path)| parameters::check_input(flag, path, read()))?;
-        let Some(recording) = &self.recording else { return Ok(()) };
-        let recording = recording.path.path();
-        parameters::check_output(REPLAY_OUTPUT.name(), recording, read())?;
-        parameters::check_outputs(REPLAY_OUTPUT.name(), recording, written.iter().map(|(_, path)| *path))
     }
 }
 

@@ -13,7 +13,7 @@ use rehal_bench::{
     parse_min_warmup_time,
 };
 
-use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, text};
+use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 
 const LIST_TESTS: Flag<bool> =
@@ -69,7 +69,7 @@ const FORMAT: Flag<Format> =
         .variable();
 
 const OUT: Flag<Option<PathBuf>> =
-    Flag::path("benchmark_out", "Also writes the report to a file.").variable();
+    Flag::path("benchmark_out", "Also writes the report to a file.").variable().files(streamed);
 
 const OUT_FORMAT: Flag<Format> = Flag::choice(
     "benchmark_out_format",

@@ -172,10 +172,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
     if dispatch_statistics {
         check_dispatch_statistics(profiling.is_some(), &program)?;
     }
-    program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
-    program.reports.extend(bench.out.clone().map(|path| ("benchmark_out", path)));
-    program.results = Some(results.clone());
     Ok(Options {
         program,
         function: flags.get(&FUNCTION),

@@ -132,9 +132,6 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn measure(mut options: Options) -> Result<()> {
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
-    if let Some(out) = &options.bench.out {
-        captures::check_output(&capture, "benchmark_out", out)?;
-    }
     let plan = replay_flags::compile(&capture)?;
     let scope = options.scope.clone();
     let scope = scope.as_deref();
@@ -153,7 +150,7 @@ fn measure(mut options: Options) -> Result<()> {
     if is_cold {
         replay.evict().context(|| "--replay_cache=cold".into())?;
     }
-    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
     options.describe_waits(replay.inserted_wait_count(scope.map(str::as_bytes))?);
     let name = options.describe();
     let mut fast = None;

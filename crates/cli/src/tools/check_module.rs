@@ -71,10 +71,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
-    program.add_profile(profiling.as_ref());
     program.program.profiling = profiling.map(|profiling| profiling.profiling);
     let options = Options {
-        gtest: gtest::Options::new(flags, "iree-check-module", std::io::stdout().is_terminal(), now)?,
+        gtest: gtest::Options::new(flags, std::io::stdout().is_terminal(), now)?,
         program,
         expect_failure: flags.get(&EXPECT_FAILURE),
     };
@@ -111,7 +110,6 @@ fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
 fn tests(options: &Options) -> Result<usize> {
     let modules = program::read_modules(&options.program)?;
     let tests = ModuleTests::new(&options.program.program, modules)?;
-    options.program.check_paths()?;
     gtest::run(&suite(&tests), &options.gtest, &mut output::stdout()?, |name: &String| {
         let outcome = tests.run(name);
         if let (Some(kernels), Some(capture)) = (&options.program.kernels, tests.capture_of(name)) {

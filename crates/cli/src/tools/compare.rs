@@ -19,7 +19,9 @@ use self::candidates::Candidate;
 use self::report::{Outcome, Report};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, time};
+use crate::flags::{
+    DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, read_path, time,
+};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
@@ -76,12 +78,14 @@ const WITH: List<PathBuf> = List::paths(
     "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, a compiled executable, or \
      for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .so, .elf, .vmfb, \
      .spv and .vk1. May be repeated.",
-);
+)
+.files(read_path);
 
 const BASELINE: Flag<Option<PathBuf>> = Flag::path(
     "baseline",
     "A kernel that the replacements are compared with instead of the captured one: a file as for --with.",
-);
+)
+.files(read);
 
 #[derive(Clone, Copy)]
 enum Caches {

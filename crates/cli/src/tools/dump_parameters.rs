@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use rehal_base::{Context, Error, Result};
 use rehal_params::{Scopes, Storage};
 
-use crate::flags::{Group, List, Refusal, split_once, text};
+use crate::flags::{Access, Group, List, Refusal, split_once, text};
 use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Operands, Tool, output};
+use crate::{Invocation, Operands, Tool, files, output};
 
 /// See the [module](self).
 pub const DUMP_PARAMETERS: Tool = Tool {
@@ -40,7 +40,8 @@ const EXTRACTIONS: List<Extraction> = List::parsed(
     "[SCOPE::]KEY=PATH",
     parse_extraction,
     "Writes the bytes of a parameter to a file. Splat parameters are expanded.",
-);
+)
+.files(|extraction, _| vec![Access::Write.to(&extraction.path)]);
 
 const EXTRACT: Group = Group { title: "Extract", flags: &[&EXTRACTIONS] };
 
@@ -82,7 +83,7 @@ fn extract(scopes: &Scopes, extraction: &Extraction) -> Result<()> {
     let shown = path.display();
     output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
     if let Storage::File { file, .. } = &entry.storage {
-        parameters::check_output("extract", path, [file.path()])?;
+        files::check_output("extract", path, [file.path()])?;
     }
     let writing = |error: std::io::Error| Error::io(format_args!("writing '{shown}'"), &error);
     let mut file = File::create(path).map_err(writing)?;

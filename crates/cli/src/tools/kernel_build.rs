@@ -46,7 +46,7 @@ const BUILD: Group = Group { title: "Library", flags: &[&OUTPUT, &COMPILER_FLAG]
 
 fn run(invocation: &Invocation) -> Result<()> {
     let source = invocation.operand();
-    let output = OutputFile::from_flags(&invocation.flags, "kernel.so", [source.as_path()])?;
+    let output = OutputFile::from_flags(&invocation.flags, "kernel.so")?;
     let mut options = CompilerOptions::default();
     options.flags = invocation.flags.list(&COMPILER_FLAG);
     interrupts::remove_temporary_directories();

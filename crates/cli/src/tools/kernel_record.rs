@@ -6,7 +6,7 @@ use rehal_base::{Error, Result};
 use rehal_session::{CaptureFile, CrashReports, KernelOptions, Replay, ReplayOptions};
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
 use crate::{Invocation, Operands, Tool, captures, devices};
 
@@ -51,7 +51,15 @@ const REPORT_FILENAME: Flag<Option<String>> = Flag::parsed(
     "the name of a file, without a directory",
     file_name,
     "Writes the report to a file of this name in the directory.",
-);
+)
+.files(|name, flags| {
+    let directory = flags.get(&DIRECTORY);
+    directory
+        .zip(name.as_ref())
+        .map(|(directory, name)| Access::Write.to(directory.join(name)))
+        .into_iter()
+        .collect()
+});
 
 const FUNCTION: Flag<Option<String>> =
     Flag::text("function", "GLOB", "Records only functions whose name matches, with * and ?.");

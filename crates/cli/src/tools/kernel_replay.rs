@@ -119,8 +119,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         files.output().advise(|| "record it with its output, or leave out --verify")?;
     }
     let path = files.replay_output();
-    let output =
-        flags.get(&SAVE_OUTPUT).then(|| OutputFile::new(SAVE_OUTPUT.name(), path, [])).transpose()?;
+    let output = flags.get(&SAVE_OUTPUT).then(|| OutputFile::new(SAVE_OUTPUT.name(), path));
     let element_type = flags.get(&ELEMENT_TYPE).or_else(|| type_in_name(&files.descriptor().name));
     let mut options = KernelReplayOptions::default();
     options.teams = flags.get(&NUM_TEAMS);

@@ -82,7 +82,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--function is missing")
             .advise("name the function to replace; rehal kernels lists them"));
     };
-    let output = OutputFile::from_flags(flags, "kernel.c", [path.as_path()])?;
+    let output = OutputFile::from_flags(flags, "kernel.c")?;
     let (language, file) = match flags.get(&OUTPUT) {
         Some(file) if file.as_os_str() != "-" => (KernelLanguage::of(&file), file),
         _ => (Some(KernelLanguage::C), "kernel.c".into()),

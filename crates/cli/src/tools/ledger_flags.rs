@@ -1,19 +1,18 @@
 //! The flags of ledgers: what a replay writes and reads, for verification.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rehal_base::Result;
 use rehal_session::{ElementTypeRule, LedgerContents, LedgerOptions};
 
-use crate::flags::{Flag, Flags, Group, List, Refusal};
+use crate::flags::{Flag, Flags, Group, List, Refusal, written};
 use crate::output_file::OutputFile;
-use crate::parameters;
 
 const LEDGER: Flag<Option<PathBuf>> = Flag::path(
     "replay_ledger",
     "Writes a ledger once the replay is complete: digests of what each dispatch wrote and each host read saw. rehal verify \
      compares other replays of the capture with it.",
-);
+)
+.files(written);
 
 const CONTENTS: Flag<LedgerContents> = Flag::choice(
     "replay_ledger_contents",
@@ -53,18 +52,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None` unless flags name a ledger, which must not be the capture or one of the `outputs`.
-    pub(crate) fn from_flags<'a>(
-        flags: &Flags,
-        capture: &Path,
-        outputs: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Option<Self>> {
-        let Some(path) = flags.get(&LEDGER) else { return Ok(None) };
-        parameters::check_outputs(LEDGER.name(), &path, outputs)?;
+    /// `None` unless flags name a ledger.
+    pub(crate) fn from_flags(flags: &Flags) -> Option<Self> {
+        let path = flags.get(&LEDGER)?;
         let mut ledger = LedgerOptions::default();
         ledger.contents = flags.get(&CONTENTS);
         ledger.kept_bytes = flags.get(&KEPT_BYTES);
         ledger.element_types = flags.list(&ELEMENT_TYPE);
-        Ok(Some(Self { output: OutputFile::new(LEDGER.name(), path, [capture])?, ledger }))
+        Some(Self { output: OutputFile::new(LEDGER.name(), path), ledger })
     }
 }

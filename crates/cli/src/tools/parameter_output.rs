@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result};
 use rehal_params::irpa::Archive;
 
-use crate::flags::{Flag, Flags, Group};
-use crate::output;
+use crate::flags::{Flag, Flags, Group, written};
 use crate::parameters::{self, Line};
+use crate::{files, output};
 
-const OUTPUT: Flag<Option<PathBuf>> = Flag::path("output", "The .irpa file to write.");
+const OUTPUT: Flag<Option<PathBuf>> = Flag::path("output", "The .irpa file to write.").files(written);
 
 const QUIET: Flag<bool> = Flag::switch("quiet", false, "Does not list the parameters of the written file.");
 
@@ -35,7 +35,7 @@ impl OutputOptions {
 
     /// Refuses to overwrite an input file.
     pub(crate) fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-        parameters::check_output("output", &self.path, inputs)
+        files::check_output("output", &self.path, inputs)
     }
 }
 

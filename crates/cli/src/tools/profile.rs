@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOptions};
 
-use crate::flags::{Effect, Flag, Group, text};
-use crate::{Invocation, Operands, Tool, output, parameters};
+use crate::flags::{Access, Effect, Flag, Group, text};
+use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
 pub const PROFILE: Tool = Tool {
@@ -83,7 +83,11 @@ const OUTPUT: Flag<PathBuf> = Flag::parsed(
     "a path",
     |value: &OsStr| Ok(value.into()),
     "File that the command export writes to; - is standard output.",
-);
+)
+.files(|path, _| match path.as_os_str() == "-" {
+    true => Vec::new(),
+    false => vec![Access::Write.to(path)],
+});
 
 const ID: Flag<i64> = Flag::integer(
     "id",
@@ -188,7 +192,6 @@ fn print(options: &Options) -> Result<()> {
     warn_of_end(&profile, &options.path);
     match &options.output {
         Some(path) => {
-            parameters::check_output("output", path, [options.path.as_path()])?;
             let shown = path.display();
             let mut file =
                 File::create(path).map_err(|error| Error::io(format_args!("writing '{shown}'"), &error))?;

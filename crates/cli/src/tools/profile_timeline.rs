@@ -42,7 +42,7 @@ const GROUP: Group = Group { title: "Output", flags: &[&OUTPUT] };
 
 fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
-    let output = OutputFile::from_flags(&invocation.flags, "TRACE.pftrace", [path.as_path()])?;
+    let output = OutputFile::from_flags(&invocation.flags, "TRACE.pftrace")?;
     let profile = ProfileFile::open(&path)?;
     profile::warn_of_end(&profile, &path);
     let mut summary = TimelineSummary::default();

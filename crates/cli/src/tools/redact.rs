@@ -91,7 +91,7 @@ const INPUTS: Group = Group { title: "Capture", flags: &[&replay_flags::FILE_REM
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
-    let output = OutputFile::from_flags(flags, "REDACTED.ireereplay", [path.as_path()])?;
+    let output = OutputFile::from_flags(flags, "REDACTED.ireereplay")?;
     let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut options = RedactOptions::default();

@@ -17,7 +17,7 @@ use self::checks::{Check, Checks};
 use self::process::CheckCommand;
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, time};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, time};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
@@ -124,7 +124,8 @@ const AGAINST: Flag<Option<PathBuf>> = Flag::path(
     "against",
     "For --check=wrong: the ledger of the capture that the first wrong result differs from. Without it, what the recorder added to \
      the capture.",
-);
+)
+.files(read);
 
 const SLOWER_THAN: Flag<Option<Duration>> = Flag::parsed(
     "slower_than",
@@ -172,9 +173,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
     let check = check(flags)?;
-    let ledger = flags.get(&AGAINST);
-    let inputs = [Some(path.as_path()), ledger.as_deref()];
-    let output = OutputFile::from_flags(flags, "REDUCED.ireereplay", inputs.into_iter().flatten())?;
+    let output = OutputFile::from_flags(flags, "REDUCED.ireereplay")?;
     check_directory(flags)?;
     // Before anything is created.
     drop(CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_session::{
-    CaptureFile, CaptureOptions, CompilerOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay,
+    CaptureFile, CaptureOptions, Code, CompilerOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay,
     ReplayOptions, ReplayOrder, Substitution, build_substitutes,
 };
 
-use crate::flags::{Flag, List, Refusal};
+use crate::flags::{Access, Flag, List, Refusal};
 use crate::progress::Progress;
 use crate::{Invocation, captures, devices, interrupts, output, profiling};
 
@@ -30,7 +30,8 @@ pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
     "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts with HERE \
      instead. The longest matching prefix counts. The file must still be the captured one, by length and by \
      identity or digest.",
-);
+)
+.files(|remap, _| vec![Access::Read.to(&remap.here)]);
 
 /// Substitutes executables.
 pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
@@ -44,7 +45,11 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
      own name, or all. With the name of a function, functions that the file lacks stay captured; otherwise it must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
      constants, bindings, parameters and workgroup sizes are compared before anything runs.",
-);
+)
+.files(|substitution, _| match &substitution.replacement.code {
+    Code::File(path) => vec![Access::Read.to(path)],
+    Code::Bytes(_) => Vec::new(),
+});
 
 /// When the host waits.
 pub(crate) const ORDER: Flag<ReplayOrder> = Flag::choice(
@@ -92,12 +97,8 @@ pub(crate) fn compile(capture: &CaptureFile) -> Result<Arc<Plan>> {
 /// Begins profiling the devices of a replay, if flags request it.
 pub(crate) fn begin_profiling(
     options: Option<&profiling::Options>,
-    capture: &CaptureFile,
     replay: &Replay,
 ) -> Result<profiling::Session> {
-    if let Some((flag, path)) = options.and_then(profiling::Options::output) {
-        captures::check_output(capture, flag, path)?;
-    }
     profiling::Session::begin(options, Some(replay.devices()))
 }
 

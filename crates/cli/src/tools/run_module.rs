@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{Function, Program, Value};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
@@ -75,7 +75,8 @@ const INSTRUMENT_FILE: Flag<Option<PathBuf>> = Flag::path(
     "instrument_file",
     "Writes the instrumentation data of modules that were compiled with it \
      (--iree-hal-instrument-dispatches=SIZE and the like). The file is empty if there is none.",
-);
+)
+.files(streamed);
 
 const RUN: Group = Group { title: "Run", flags: &[&FUNCTION, &INPUT, &PRINT_STATISTICS, &INSTRUMENT_FILE] };
 
@@ -96,10 +97,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let instrument_file = flags.get(&INSTRUMENT_FILE);
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
-    program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
-    program.reports.extend(instrument_file.clone().map(|path| (INSTRUMENT_FILE.name(), path)));
-    program.results = Some(results.clone());
     let options = Options {
         program,
         function: flags.get(&FUNCTION),

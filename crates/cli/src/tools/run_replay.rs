@@ -11,12 +11,12 @@ use rehal_session::{
 };
 
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output::{self, ReaderLeft};
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
 pub const RUN_REPLAY: Tool = Tool {
@@ -78,7 +78,8 @@ const HOST_READS: Flag<Option<ReadsTarget>> = Flag::parsed(
     "Writes the host reads, which are the program's results, to a file (or - for standard output), one JSON object \
      per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in hexadecimal), truncated. \
      Without it, host reads are not copied.",
-);
+)
+.files(|target, _| target.iter().map(|target| Access::WriteStream.to(target.path())).collect());
 
 const HOST_READS_LIMIT: Flag<usize> = Flag::number(
     "replay_host_reads_limit_bytes",
@@ -120,11 +121,10 @@ enum ReadsTarget {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let host_reads = flags.get(&HOST_READS);
-    let reads_path = host_reads.as_ref().map(ReadsTarget::path);
     replay(&Options {
         replay: replay_flags::Options::of(invocation)?,
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
-        ledger: ledger_flags::Options::from_flags(flags, &invocation.operand(), reads_path)?,
+        ledger: ledger_flags::Options::from_flags(flags),
         host_reads,
         profiling: profiling::Options::from_flags(flags)?,
         kernels: kernel_recording::Recording::checked(flags)?,
@@ -142,15 +142,12 @@ fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn W
     let plan = replay_flags::compile(&capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
-    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
     let reader_left = ReaderLeft::default();
     let mut reads = options
         .host_reads
         .as_ref()
         .map(|target| {
-            if let ReadsTarget::File(path) = target {
-                captures::check_output(&capture, HOST_READS.name(), path)?;
-            }
             Ok::<_, Error>(HostReadLog::new(target.open(&reader_left)?, options.host_reads_limit_bytes))
         })
         .transpose()?;

@@ -133,7 +133,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
     let cut = cut(flags)?;
-    let output = OutputFile::from_flags(flags, "SLICE.ireereplay", [path.as_path()])?;
+    let output = OutputFile::from_flags(flags, "SLICE.ireereplay")?;
     let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut reports = CrashReports::install();

@@ -15,7 +15,7 @@ use rehal_session::{
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
@@ -59,7 +59,7 @@ pub const VERIFY: Tool = Tool {
 };
 
 const AGAINST: Flag<Option<PathBuf>> =
-    Flag::path("against", "Compares with this ledger, which must be of the same capture.");
+    Flag::path("against", "Compares with this ledger, which must be of the same capture.").files(read);
 
 const OTHER_DEVICE: List<String> = List::parsed(
     "other_device",

@@ -240,7 +240,7 @@ fn profiling_flags_that_contradict_each_other_are_rejected() {
         "{stderr}"
     );
     let own = format!("--device_profiling_output={capture}");
-    assert!(fail(&["iree-run-replay", mode, &own, &capture]).contains("is the capture itself"));
+    assert!(fail(&["iree-run-replay", mode, &own, &capture]).contains("which is read"));
 }
 
 /// The rows of a type in the export of a profile.
@@ -365,4 +365,37 @@ fn a_crash_leaves_a_profile_of_what_led_to_it() {
             assert!(read("executable").contains("divide_dispatch_0"), "{tool}, {device}");
         }
     }
+}
+
+/// Inputs are read, and other outputs are written, while the profile is open.
+#[test]
+fn profiles_do_not_replace_other_files() {
+    let scratch = Scratch::new();
+    let array = std::fs::read(fixture("inputs/params_x.npy")).unwrap();
+    let (input, link) = (scratch.file("x.npy", &array), scratch.path("link.npy"));
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    let capture = capture("add4.add.local-sync");
+    let module = format!("--module={}", fixture("modules/params.vmfb"));
+    let program = ["iree-run-module", "--device=local-sync", &module, "--function=forward"];
+    let refuse = |words: &[&str], output: &str, other: &str, reason: &str| {
+        let output = format!("--device_profiling_output={output}");
+        let stderr = fail(&[words, &["--device_profiling_mode=queue-events", &output, other]].concat());
+        assert!(stderr.contains(reason), "{other}: {stderr}");
+    };
+    for output in [input.as_str(), link.to_str().unwrap()] {
+        for flag in ["--input=@", "--expected_output=@"] {
+            refuse(&program, output, &format!("{flag}{input}"), "which is read");
+        }
+    }
+    assert!(std::fs::read(&input).unwrap() == array);
+    let new = scratch.path("new").display().to_string();
+    refuse(&program, &new, &format!("--output=@{new}"), "which is written as well");
+    for (tool, flag) in [
+        ("iree-run-replay", "--replay_host_reads"),
+        ("iree-run-replay", "--replay_ledger"),
+        ("iree-benchmark-replay", "--benchmark_out"),
+    ] {
+        refuse(&[tool, &capture], &new, &format!("{flag}={new}"), "which is written as well");
+    }
+    assert!(!std::fs::exists(&new).unwrap());
 }

@@ -14,7 +14,7 @@ fn suite(names: &[&'static str]) -> Suite<&'static str> {
 
 fn options(flags: &[&str]) -> Options {
     let flags = Flags::parse(&[&GTEST], flags.iter().map(OsString::from)).unwrap();
-    Options::new(&flags, "iree-check-module", false, 41).unwrap()
+    Options::new(&flags, false, 41).unwrap()
 }
 
 /// Runs tests, of which those that start with `bad` fail; returns whether all passed, and the output with times as 0.

@@ -63,7 +63,7 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
-    let output = OutputFile::from_flags(flags, "report.html", [path.as_path()])?;
+    let output = OutputFile::from_flags(flags, "report.html")?;
     report(&Options { path, output, max_events: flags.get(&MAX_EVENTS) })
 }
 

@@ -1,0 +1,117 @@
+//! The files that a tool reads and writes, which must be distinct: checked in one place, before a tool opens any.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Error, FileId, Result};
+
+use crate::flags::{Access, Flags};
+use crate::output;
+
+/// Links between a path and its file: more are a loop.
+const MAX_LINKS: usize = 40;
+
+/// Refuses to write to a file that another flag or operand names, or to the one that output is printed to. `operands` are the
+/// files that are read besides those of flags.
+pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
+    let named = flags.files();
+    for (index, (flag, file)) in named.iter().enumerate() {
+        if !file.access.writes() {
+            continue;
+        }
+        let Some(place) = FilePlace::of(&file.path) else { continue };
+        if file.access == Access::Write {
+            check_printed(flag, &file.path)?;
+        }
+        let is_it = |path: &Path| FilePlace::of(path).as_ref() == Some(&place);
+        if let Some(path) = operands.iter().find(|path| is_it(path)) {
+            return Err(same(flag, &file.path, path, "read"));
+        }
+        for (at, (_, other)) in named.iter().enumerate() {
+            if at == index || !conflict((index, file.access), (at, other.access)) || !is_it(&other.path) {
+                continue;
+            }
+            let what = if other.access.writes() { "written as well" } else { "read" };
+            return Err(same(flag, &file.path, &other.path, what));
+        }
+    }
+    Ok(())
+}
+
+/// Whether writing to a file of `written` loses what `other` reads or writes. Each has its position in the order of flags.
+fn conflict((position, written): (usize, Access), (other_position, other): (usize, Access)) -> bool {
+    let is_result = matches!(written, Access::WriteResult | Access::AppendResult);
+    match other {
+        Access::ReadFirst => !is_result,
+        // Results are written in order: appending keeps the earlier ones.
+        Access::WriteResult | Access::AppendResult if is_result => {
+            let later = if position > other_position { written } else { other };
+            later == Access::WriteResult
+        }
+        _ => true,
+    }
+}
+
+/// Refuses to write to one of `inputs`, or to the file that output is printed to.
+pub(crate) fn check_output<'a>(
+    flag: &str,
+    path: &Path,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
+    check_printed(flag, path)?;
+    let Some(output) = FilePlace::of(path) else { return Ok(()) };
+    match inputs.into_iter().find(|input| FilePlace::of(input).as_ref() == Some(&output)) {
+        Some(input) => Err(same(flag, path, input, "read")),
+        None => Ok(()),
+    }
+}
+
+fn check_printed(flag: &str, path: &Path) -> Result<()> {
+    if !output::is_printed_to(path) {
+        return Ok(());
+    }
+    let path = path.display();
+    let error = Error::invalid_argument(format!("--{flag}={path} is the file that output is printed to"));
+    Err(error.advise("name another file to write to"))
+}
+
+fn same(flag: &str, path: &Path, other: &Path, what: &str) -> Error {
+    let (path, other) = (path.display(), other.display());
+    Error::invalid_argument(format!("--{flag}={path} is '{other}', which is {what}"))
+        .advise("name another file to write to")
+}
+
+/// Identifies a file, so that two paths to it compare equal.
+#[derive(PartialEq)]
+enum FilePlace {
+    /// An existing file: device and inode.
+    File(FileId),
+    /// A file that does not exist yet: its path, with a canonical directory.
+    New(PathBuf),
+}
+
+impl FilePlace {
+    /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
+    fn of(path: &Path) -> Option<Self> {
+        let mut path = path.to_path_buf();
+        for _ in 0..MAX_LINKS {
+            if let Ok(it) = fs::metadata(&path) {
+                return it.is_file().then(|| Self::File(FileId::from(&it)));
+            }
+            let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+            let directory = directory.unwrap_or(Path::new("."));
+            // A link to a file that does not exist yet.
+            if let Ok(target) = fs::read_link(&path) {
+                path = directory.join(target);
+                continue;
+            }
+            // So may be its directory, which tools create that write records or reports.
+            let directory = fs::canonicalize(directory).or_else(|_| std::path::absolute(directory)).ok()?;
+            return Some(Self::New(directory.join(path.file_name()?)));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
