@@ -243,7 +243,7 @@ fn filters_find_texts_with_spaces_and_say_what_they_do_not_know() {
         ("track:execution", 99.0),
         ("track:\"device 0\" name:soft", 33.0),
         ("submission:2", 10.0),
-        ("submission:02 function:1", 3.0),
+        ("submission:02 function:1", 4.0),
         ("device:0", 99.0),
         ("command:4294967295", 0.0),
         ("x::y", 0.0),
