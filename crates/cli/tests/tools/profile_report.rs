@@ -210,6 +210,115 @@ fn dispatches_are_sorted_and_filtered() {
     browser.assert_quiet();
 }
 
+/// The number of matches of each filter among all events, with what the page says of it.
+fn matches(browser: &mut Browser, filter: &str) -> (f64, String) {
+    browser
+        .value("document.getElementById('filter').value = '', document.getElementById('filter').focus(), 0");
+    browser.type_text(filter);
+    let said = browser.value("document.getElementById('filter-problems').textContent");
+    (browser.number("dispatches.rows.length"), said.as_str().unwrap().to_owned())
+}
+
+#[test]
+fn filters_find_texts_with_spaces_and_say_what_they_do_not_know() {
+    let scratch = Scratch::new();
+    let file = scratch.file("many.ireeprof", many(99));
+    let mut browser = open(&page(&scratch, &file));
+    for (filter, expected) in [
+        ("mat", 33.0),
+        ("\"mat\"", 33.0),
+        ("\"Host Execution\"", 99.0),
+        ("\"host execution", 99.0),
+        ("\"execution host\"", 0.0),
+        ("\"script><script\" \"x onerror=\\\"doc\"", 33.0),
+        ("name:matm", 33.0),
+        ("name:\"matm\" event:2", 1.0),
+        ("name:m*l", 33.0),
+        ("name:m*m", 0.0),
+        ("name:*a*m*l", 33.0),
+        ("name:\"m*l\"", 0.0),
+        ("name=matmul", 33.0),
+        ("name=mat", 0.0),
+        ("name:execution", 0.0),
+        ("track:execution", 99.0),
+        ("track:\"device 0\" name:soft", 33.0),
+        ("submission:2", 10.0),
+        ("submission:02 function:1", 4.0),
+        ("device:0", 99.0),
+        ("command:4294967295", 0.0),
+        ("x::y", 0.0),
+        ("x=y", 0.0),
+        ("src=x", 33.0),
+        ("", 99.0),
+    ] {
+        assert_eq!(matches(&mut browser, filter), (expected, String::new()), "{filter}");
+    }
+    let (count, said) = matches(&mut browser, "matmul thread:worker");
+    assert_eq!(count, 0.0);
+    for field in [
+        "“thread”",
+        "name",
+        "track",
+        "event",
+        "record",
+        "submission",
+        "command_buffer",
+        "command",
+        "function",
+        "executable",
+        "device",
+    ] {
+        assert!(said.contains(field), "{field}: {said}");
+    }
+    assert_eq!(
+        matches(&mut browser, "submission:two"),
+        (0.0, "The field “submission” needs a number, such as submission:3.".to_owned())
+    );
+    browser.assert_quiet();
+}
+
+#[test]
+fn a_filter_that_no_dispatch_matches_names_the_other_events() {
+    let scratch = Scratch::new();
+    let mut browser = open(&page(&scratch, &sample()));
+    let (count, said) = matches(&mut browser, "track:submissions");
+    assert_eq!(count, 0.0);
+    assert!(said.starts_with("No dispatch matches, but "), "{said}");
+    browser.value("document.getElementById('scope').value = 'all', 0");
+    let (count, said) = matches(&mut browser, "track:submissions");
+    assert!(count > 0.0);
+    assert_eq!(said, "");
+    browser.assert_quiet();
+}
+
+#[test]
+fn a_section_that_cannot_be_drawn_leaves_the_others() {
+    let scratch = Scratch::new();
+    let page = page(&scratch, &sample());
+    let whole = std::fs::read_to_string(&page).unwrap();
+    // Each damages what only one section uses.
+    for (section, name) in
+        [("memory", "\"series\":["), ("semaphores", "\"graph\":{"), ("contents", "\"sessions\":[")]
+    {
+        let at = whole.find(name).unwrap() + name.len() - 1;
+        let mut damaged = whole.clone();
+        damaged.replace_range(at..at, "null,\"unused\":");
+        std::fs::write(&page, damaged).unwrap();
+        let mut browser = open(&page);
+        let sections =
+            browser.value("[...document.querySelectorAll('main > section')].map((it) => it.innerText)");
+        let sections: Vec<String> = serde_json::from_value(sections).unwrap();
+        assert_eq!(sections.len(), 7);
+        for text in sections {
+            let is_damaged = text.to_lowercase().starts_with(section);
+            assert_eq!(text.contains("cannot be drawn"), is_damaged, "{section}: {text}");
+        }
+        assert!(browser.number("document.querySelectorAll('#dispatches-table .body .row').length") > 0.0);
+        assert_ne!(browser.value("document.getElementById('facts').textContent"), "");
+        assert!(colors(&mut browser, TIMELINE).len() > 6);
+    }
+}
+
 #[test]
 fn names_are_text() {
     let scratch = Scratch::new();

@@ -12,7 +12,7 @@ const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
 /// The parts of the script, in order: each uses only what precedes it.
-const SCRIPT: [&str; 8] = [
+const SCRIPT: [&str; 9] = [
     include_str!("page/data.js"),
     include_str!("page/view.js"),
     include_str!("page/table.js"),
@@ -20,6 +20,7 @@ const SCRIPT: [&str; 8] = [
     include_str!("page/series.js"),
     include_str!("page/graph.js"),
     include_str!("page/summary.js"),
+    include_str!("page/filter.js"),
     include_str!("page/main.js"),
 ];
 

@@ -5,23 +5,46 @@ document.title = `${data.title} – rehal report`;
 byId("title").textContent = data.title;
 byId("notes").replaceChildren(...data.notes.map((note) => element("p", note)));
 
-/// Hides a section of which the file has nothing, or says so in it.
+/// Says in a section why it is empty, instead of what it has.
 function replaceSection(id, text) {
   const section = byId(id);
   section.replaceChildren(section.querySelector("h2"), element("p", text, { class: "hint" }));
 }
 
+/// Draws a section. Each is drawn on its own: one that cannot be drawn says so, and the others are drawn.
+function drawSection(id, draw) {
+  try {
+    draw();
+  } catch (error) {
+    console.error(error);
+    replaceSection(id, `This section cannot be drawn: ${error.message}`);
+  }
+}
+
+const recordedBy = (...modes) => `--device_profiling_mode=${modes.join(" or ")} records them.`;
+const NO_DISPATCHES = `No dispatches${isTimed ? `: ${recordedBy("host-execution", "dispatch-events")}` : "."}`;
+const NO_EVENTS = isTimed
+  ? `No events: ${recordedBy("queue-events", "host-execution", "device-queue-events", "dispatch-events", "command-region-events")}`
+  : "The capture has no events.";
+
 const axis = new Axis(0, lastMoment, isTimed ? 1 : 4);
 let timeline = null;
 let dispatches = null;
+let functions = null;
 let graphView = null;
 
-if (timedCount > 0) timeline = new Timeline(byId("timeline-canvas"), axis);
-else replaceSection("timeline", "No event has a time.");
-
-byId("zoom-in").addEventListener("click", () => axis.zoom(2));
-byId("zoom-out").addEventListener("click", () => axis.zoom(0.5));
-byId("zoom-fit").addEventListener("click", () => axis.fit());
+function drawTimeline() {
+  if (timedCount === 0) {
+    // The details of events without times, which the table has, stay.
+    byId("timeline").querySelector(".toolbar").remove();
+    byId("timeline-canvas").replaceWith(element("p", events.count === 0 ? NO_EVENTS : "No event has a valid time.", { class: "hint" }));
+    return;
+  }
+  timeline = new Timeline(byId("timeline-canvas"), axis);
+  byId("zoom-in").addEventListener("click", () => axis.zoom(2));
+  byId("zoom-out").addEventListener("click", () => axis.zoom(0.5));
+  byId("zoom-fit").addEventListener("click", () => axis.fit());
+}
 
 /// Selects an event in the timeline and the table, except in the one `from` which it comes.
 function select(event, from) {
@@ -29,18 +52,21 @@ function select(event, from) {
     timeline.selected = event;
     timeline.redraw();
   }
+  if (from === "table") {
+    if (event !== null) timeline?.show(event, true);
+  } else if (event !== null) dispatches?.reveal(event);
   const details = byId("details");
+  // A timeline that cannot be drawn has none.
+  if (!details) return;
   if (event === null) {
     details.replaceChildren();
     return;
   }
-  if (from === "table") timeline?.show(event, true);
-  else dispatches.reveal(event);
   const { title, rows } = describe(event);
   const zoom = element("button", "Zoom to it", { type: "button" });
   zoom.addEventListener("click", () => timeline.show(event, true));
   details.replaceChildren(element("b", title), ...rows.map(([name, value]) => element("span", `${name}: ${value}`)));
-  if (events.timed[event]) details.append(zoom);
+  if (timeline && events.timed[event]) details.append(zoom);
 }
 
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
@@ -115,11 +141,12 @@ function functionTable() {
     count: rows.length,
     height: 10,
     sort: { index: isTimed ? 3 : 2, descending: true },
-    empty: isTimed
-      ? "No dispatches: --device_profiling_mode=host-execution or dispatch-events records them."
-      : "No dispatches.",
+    empty: NO_DISPATCHES,
     onPick: (row) => {
-      byId("filter").value = `name:${JSON.stringify(names[events.name[rows[row].event]])}`;
+      const filter = byId("filter");
+      if (!filter || !dispatches) return;
+      // Exactly this function: the name of another may begin with its name.
+      filter.value = `name=${JSON.stringify(names[events.name[rows[row].event]])}`;
       applyFilter();
     },
   });
@@ -166,62 +193,45 @@ function dispatchTable() {
   });
 }
 
-/// What the words of a filter ask of an event: `key:value` compares, others are searched for in the name and the track. A value
-/// with spaces is in quotes.
-function parseFilter(text) {
-  const keys = {
-    event: (event) => events.id[event],
-    record: (event) => (isTimed ? events.replayed_record : events.id)[event],
-    submission: (event) => events.submission[event],
-    command_buffer: (event) => events.command_buffer[event],
-    command: (event) => events.command[event],
-    function: (event) => activity.functions[events.function[event]]?.ordinal,
-    executable: (event) => activity.functions[events.function[event]]?.executable,
-    device: (event) => tracks[events.track[event]].device,
-    name: (event) => names[events.name[event]].toLowerCase(),
-  };
-  const words = text.toLowerCase().match(/\w+:"(?:[^"\\]|\\.)*"|\S+/gs) ?? [];
-  const tests = words.map((word) => {
-    const [, key, quoted] = word.match(/^(\w+):(.*)$/s) ?? [];
-    if (key !== undefined && Object.hasOwn(keys, key)) {
-      const value = /^".*"$/s.test(quoted) ? quoted.slice(1, -1).replace(/\\(.)/gs, "$1") : quoted;
-      return (event) => String(keys[key](event)) === value;
-    }
-    // Names and tracks are few, events are many.
-    const inName = names.map((name) => name.toLowerCase().includes(word));
-    const inTrack = tracks.map((track) => track.label.toLowerCase().includes(word));
-    return (event) => inName[events.name[event]] || inTrack[events.track[event]];
-  });
-  return (event) => tests.every((test) => test(event));
-}
-
+/// Applies the filter to the table; says what is wrong with it, and which other events match if no dispatch does.
 function applyFilter() {
-  const matches = parseFilter(byId("filter").value);
+  const { matches, problems } = parseFilter(byId("filter").value);
   const all = byId("scope").value === "all";
+  dispatches.empty = events.count === 0 ? NO_EVENTS : "No event matches.";
   dispatches.filter((event) => (all || isDispatch(event)) && matches(event));
   const shown = dispatches.rows.length;
   byId("matches").textContent = `${count(shown)} of ${count(events.count)} events`;
+  const others = shown > 0 || all ? 0 : dispatches.all.reduce((sum, event) => sum + matches(event), 0);
+  if (others > 0) problems.push(`No dispatch matches, but ${plural(others, "other event")}: choose “all events”.`);
+  byId("filter-problems").textContent = problems.join(" ");
 }
 
-dispatches = dispatchTable();
-const hasDispatches = activity.functions.length > 0;
-if (!hasDispatches) byId("scope").value = "all";
-byId("scope").addEventListener("change", applyFilter);
-byId("filter").addEventListener("input", applyFilter);
-applyFilter();
-const functions = functionTable();
-if (isTimed) showFindings(functions.groups); else byId("summary").remove();
+function drawDispatches() {
+  dispatches = dispatchTable();
+  if (!dispatches.all.some(isDispatch)) byId("scope").value = "all";
+  byId("scope").addEventListener("change", applyFilter);
+  byId("filter").addEventListener("input", applyFilter);
+  applyFilter();
+}
 
-if (series.length > 0) {
+function drawSummary() {
+  if (!isTimed) byId("summary").remove();
+  else if (!showFindings(functions?.groups ?? [])) {
+    replaceSection("summary", functions?.groups.length ? "No dispatch has a time." : NO_DISPATCHES);
+  }
+}
+
+function drawMemory() {
+  if (seriesError) throw seriesError;
+  if (series.length === 0) {
+    replaceSection("memory", isTimed ? `No memory events: ${recordedBy("memory-events")}` : "The capture allocates no memory.");
+    return;
+  }
   new SeriesView(byId("memory-canvas"), axis);
   const more = series.length > MAX_SERIES ? ` The first ${MAX_SERIES} of ${series.length} series are shown.` : "";
   byId("memory-text").textContent = (isTimed
     ? "Bytes in use since the profile began, by kind of allocation."
     : "Bytes in use in the order of the records. Captures do not contain when buffers are freed, except those of queues.") + more;
-} else {
-  replaceSection("memory", isTimed
-    ? "No memory events: --device_profiling_mode=memory-events records them."
-    : "The capture allocates no memory.");
 }
 
 /// How long submissions waited, by strategy.
@@ -283,20 +293,22 @@ function showLinks(submission) {
   }
 }
 
-if (data.graph.count > 0) {
-  graphView = new GraphView(byId("semaphores-canvas"), new Graph(data.graph), showLinks);
-  byId("semaphores-text").textContent =
-    `A line is a submission, in the order ${isTimed ? "of submission" : "of the records"}. It waits for the semaphores at its circles and signals those at its discs; along a row, a wait is joined to the signal that ends it.`;
-  if (isTimed) waitsTable();
-} else {
-  byId("semaphores-canvas").remove();
-  byId("links").remove();
-  if (!isTimed) replaceSection("semaphores", "The capture has no submissions.");
-  else if (waitsTable()) {
+function drawSemaphores() {
+  if (data.graph.count > 0) {
+    graphView = new GraphView(byId("semaphores-canvas"), new Graph(data.graph), showLinks);
     byId("semaphores-text").textContent =
-      "This profile contains how many semaphores a submission waits for, not which: profiles that rehal records contain both.";
+      `A line is a submission, in the order ${isTimed ? "of submission" : "of the records"}. It waits for the semaphores at its circles and signals those at its discs; along a row, a wait is joined to the signal that ends it.`;
+    if (isTimed) waitsTable();
   } else {
-    replaceSection("semaphores", "No submissions: --device_profiling_mode=queue-events records them.");
+    byId("semaphores-canvas").remove();
+    byId("links").remove();
+    if (!isTimed) replaceSection("semaphores", "The capture has no submissions.");
+    else if (waitsTable()) {
+      byId("semaphores-text").textContent =
+        "This profile contains how many semaphores a submission waits for, not which: profiles that rehal records contain both.";
+    } else {
+      replaceSection("semaphores", `No submissions: ${recordedBy("queue-events")}`);
+    }
   }
 }
 
@@ -373,15 +385,17 @@ function facts() {
     shown.push(bytes(data.contents.size_bytes), plural(counts.records, "record"), plural(counts.devices, "device"));
     shown.push(plural(counts.submissions, "submission"), plural(counts.dispatches, "dispatch"));
   } else {
-    shown.push(bytes(data.size_bytes), plural(new Set(tracks.map((it) => it.device)).size, "device"), plural(events.count, "event"));
-    if (timedCount > 0) shown.push(`${duration(lastMoment)} long`);
+    const devices = new Set([...tracks, ...series].map((it) => it.device).filter((it) => it !== null));
+    shown.push(bytes(data.size_bytes));
+    // Executables belong to no device.
+    if (devices.size > 0) shown.push(plural(devices.size, "device"));
+    shown.push(plural(events.count, "event"));
+    if (lastMoment > 0) shown.push(`${duration(lastMoment)} long`);
   }
   return shown.join(" · ");
 }
 
-byId("facts").textContent = facts();
-if (data.kind === "capture") captureContents(data.contents);
-else {
+function profileContents() {
   const kinds = new Map();
   for (let event = 0; event < events.count; event++) {
     const { label } = tracks[events.track[event]];
@@ -397,7 +411,17 @@ else {
     field("Device", data.sessions, (it) => it.name, null, true),
     field("Ended with", data.sessions, (it) => it.status, null, true),
   ]);
+  if (list.length + data.sessions.length === 0) replaceSection("contents", "The profile has no session and no events.");
 }
+
+byId("facts").textContent = facts();
+drawSection("timeline", drawTimeline);
+drawSection("dispatches", drawDispatches);
+drawSection("functions", () => { functions = functionTable(); });
+drawSection("summary", drawSummary);
+drawSection("memory", drawMemory);
+drawSection("semaphores", drawSemaphores);
+drawSection("contents", () => (data.kind === "capture" ? captureContents(data.contents) : profileContents()));
 
 for (const section of document.querySelectorAll("main > section")) {
   byId("sections").append(element("a", section.querySelector("h2").textContent, { href: `#${section.id}` }));

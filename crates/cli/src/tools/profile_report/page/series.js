@@ -3,15 +3,29 @@
 const SERIES_HEIGHT = 64;
 const MAX_SERIES = 40;
 
-const series = activity.series.map((it) => ({
-  ...it,
-  time: times(it.time),
-  value: column(it.value),
-}));
+/// The series, or why they cannot be read, which is a matter of their section only.
+const { series, error: seriesError } = (() => {
+  try {
+    return { series: readSeries(), error: null };
+  } catch (error) {
+    return { series: [], error };
+  }
+})();
 for (const it of series) {
   if (it.time.length > 0) lastMoment = Math.max(lastMoment, it.time[it.time.length - 1]);
-  it.most = it.value.reduce((most, value) => Math.max(most, value), 0);
-  it.least = it.value.reduce((least, value) => Math.min(least, value), 0);
+}
+
+function readSeries() {
+  return activity.series.map((encoded) => {
+    const value = column(encoded.value);
+    return {
+      ...encoded,
+      time: times(encoded.time),
+      value,
+      most: value.reduce((most, it) => Math.max(most, it), 0),
+      least: value.reduce((least, it) => Math.min(least, it), 0),
+    };
+  });
 }
 
 const quantity = (it, value) => (it.unit === "bytes" ? bytes(value) : `${Number(value.toPrecision(6))} ${it.unit === "none" ? "" : it.unit}`.trim());
