@@ -26,7 +26,7 @@ pub(super) struct Block {
     pub(super) layout: Layout,
 }
 
-// SAFETY: whoever has a block owns its bytes.
+// SAFETY: a block owns its bytes.
 unsafe impl Send for Block {}
 
 impl Block {

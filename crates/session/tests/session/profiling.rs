@@ -137,9 +137,10 @@ fn every_submission_and_dispatch_of_a_replay_is_reported() {
 #[test]
 fn host_times_are_those_of_the_work() {
     let executions_only = RequestedData::Kinds(ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
-    for (driver, data) in DRIVERS.into_iter().flat_map(|driver| {
-        [RequestedData::Kinds(everything()), executions_only.clone()].map(|data| (driver, data))
-    }) {
+    for (driver, data) in DRIVERS
+        .into_iter()
+        .flat_map(|driver| [RequestedData::Kinds(everything()), executions_only].map(|data| (driver, data)))
+    {
         let rows = profile(driver, MLP, 1, |options| options.data = data);
         let of = |kind: QueueEventType| {
             rows.execution
