@@ -249,7 +249,7 @@ fn filters_find_texts_with_spaces_and_say_what_they_do_not_know() {
         ("x::y", 0.0),
         ("x=y", 0.0),
         ("src=x", 33.0),
-        ("", 99.0),
+        (" ", 99.0),
     ] {
         assert_eq!(matches(&mut browser, filter), (expected, String::new()), "{filter}");
     }
