@@ -87,6 +87,6 @@ mod tests {
         drop((often, rarely));
         let begin = Instant::now();
         BackgroundWriter::await_all();
-        assert!(begin.elapsed() < Duration::from_millis(10), "there is none");
+        assert!(begin.elapsed() < Duration::from_millis(200), "there is none");
     }
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable, ExecutableParams, ExecutionStage,
-    HostCall, HostCallFlags, Live, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
+    ExecutableParams, ExecutionStage, HostCall, HostCallFlags, Live, OptionSet, QUEUE_AFFINITY_ANY,
+    Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_local::executable::guard;
 use rehal_local::{
@@ -89,7 +90,7 @@ fn dispatch<'a>(
     function: &str,
     workgroups: [u32; 3],
     constants: &'a [u8],
-    bindings: &'a [BufferRef<&'a rehal_hal::Buffer>],
+    bindings: &'a [BufferRef<&'a Buffer>],
 ) -> Dispatch<Live<'a>> {
     Dispatch {
         executable,
@@ -138,7 +139,7 @@ fn barrier(commands: &CommandBuffer) {
     commands.record(&barrier).unwrap();
 }
 
-fn buffer(device: &Device, size: u64) -> rehal_hal::Buffer {
+fn buffer(device: &Device, size: u64) -> Buffer {
     device.allocate_buffer(BufferParams::default(), size).unwrap()
 }
 
@@ -396,6 +397,53 @@ fn a_thread_that_waits_runs_what_it_waits_for() {
     let meet = dispatch(&executable, "meet", [1; 3], &one, &bindings);
     queue.signal(&[done.at(1)]).dispatch(&meet).unwrap();
     done.wait(1, None).unwrap();
+    release.send(()).unwrap();
+    wait(&called, 1).unwrap();
+}
+
+/// The only worker is occupied by a host call until the wait is over, and another thread executes work when the wait begins.
+#[test]
+fn a_thread_that_waits_runs_what_it_waits_for_when_another_has_ended() {
+    let device = device(1);
+    let (executable, other, begun) = (library(&device), buffer(&device, 4), buffer(&device, 4));
+    let (started, start) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let [called, other_done, done] = [(); 3].map(|()| semaphore(&device));
+    let released = std::sync::Mutex::new(released);
+    let call = HostCall(Arc::new(move |_| {
+        started.send(()).unwrap();
+        let released = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        released.map_err(|_| Error::new(StatusCode::DeadlineExceeded, "the waiting thread did not help"))
+    }));
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    start.recv().unwrap();
+    let count = |buffer: &Buffer| {
+        let mut bytes = [0; 4];
+        buffer.read(0, &mut bytes).unwrap();
+        u32::from_le_bytes(bytes)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (two, bindings) = (2_u32.to_le_bytes(), [BufferRef::whole(&other)]);
+            let meet = dispatch(&executable, "meet", [1; 3], &two, &bindings);
+            queue.signal(&[other_done.at(1)]).dispatch(&meet).unwrap();
+            other_done.wait(1, None).unwrap();
+        });
+        // That thread helps, and holds the only permit until the count is two.
+        while count(&other) == 0 {
+            std::thread::yield_now();
+        }
+        let (one, bindings) = (1_u32.to_le_bytes(), [BufferRef::whole(&begun)]);
+        let meet = dispatch(&executable, "meet", [1; 3], &one, &bindings);
+        queue.signal(&[done.at(1)]).dispatch(&meet).unwrap();
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(count(&begun), 0, "no more threads than workers");
+            other.write(0, &2_u32.to_le_bytes()).unwrap();
+        });
+        done.wait(1, None).unwrap();
+    });
     release.send(()).unwrap();
     wait(&called, 1).unwrap();
 }

@@ -345,6 +345,7 @@ impl DeviceBackend for VulkanDevice {
         self.core.trim();
         self.core.recorders().trim();
         self.core.memory().trim();
+        HostMemory::release_spare();
         Ok(())
     }
 

@@ -25,6 +25,8 @@ enum Workload {
     Iteration { corpus: &'static str, fixture: &'static str },
     /// The scope `execute` of a capture of many calls.
     Scope(PathBuf),
+    /// The scope `execute` of a capture that allocates and writes buffers of 16 MiB.
+    LargeScope,
     /// A full replay iteration of a real model.
     Model { name: &'static str, function: &'static str },
     /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
@@ -115,6 +117,7 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     for (name, path) in workplace.bench_captures()? {
         cases.push(Case { name: format!("scope.{name}"), kind: Workload::Scope(path) });
     }
+    cases.push(Case { name: "scope.large_add".to_owned(), kind: Workload::LargeScope });
     for (name, function) in workplace.models() {
         cases.push(Case { name: format!("model.{name}"), kind: Workload::Model { name, function } });
     }
@@ -206,9 +209,11 @@ impl Case {
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
             Workload::Scope(path) => {
-                let row = "BM_replay/scope:execute/process_time/manual_time";
-                let figures = vec![figure("", Metric::Benchmark(row.to_owned()), Target::Ratio(0.8))];
-                benchmark(workplace, path, &["--replay_scope=execute"], figures)
+                scope(workplace, path, figure("", Metric::OnlyBenchmark, Target::Ratio(0.8)))
+            }
+            Workload::LargeScope => {
+                let figure = figure("", Metric::OnlyBenchmark, Target::Ratio(1.0));
+                scope(workplace, &workplace.large_capture()?, figure)
             }
             Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
@@ -321,6 +326,10 @@ fn on(workers: u32, invocation: &Invocation) -> Invocation {
         _ => vec![argument.clone()],
     });
     Invocation { program: invocation.program.clone(), arguments: arguments.collect() }
+}
+
+fn scope(workplace: &Workplace, capture: &Path, figure: Figure) -> Plan {
+    benchmark(workplace, capture, &["--replay_scope=execute"], vec![figure])
 }
 
 fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {

@@ -27,6 +27,14 @@ func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
 }
 "#;
 
+/// An addition that is bound by memory, of buffers that are larger than what allocators keep.
+const LARGE_ADD: &str = r#"
+func.func @add(%a: tensor<4194304xf32>, %b: tensor<4194304xf32>) -> tensor<4194304xf32> {
+  %sum = arith.addf %a, %b : tensor<4194304xf32>
+  return %sum : tensor<4194304xf32>
+}
+"#;
+
 /// Calls in the long capture; nine records each make 1.8 million.
 const LONG_CALLS: u32 = 200_000;
 
@@ -118,6 +126,21 @@ impl Workplace {
             .filter_map(|value| value.as_str())
             .map(|value| value.replace("onnx/", &models))
             .collect())
+    }
+
+    /// A capture of a call whose inputs and result are 16 MiB each.
+    pub fn large_capture(&self) -> Made {
+        let module = self.compile("large_add", LARGE_ADD)?;
+        let path = self.scratch.join("large_add.ireereplay");
+        let arguments = vec![
+            "--device=local-sync".to_owned(),
+            format!("--module={}", module.display()),
+            "--function=add".to_owned(),
+            "--input=4194304xf32=1".to_owned(),
+            "--input=4194304xf32=2".to_owned(),
+        ];
+        self.record("iree-run-module", arguments, &path)?;
+        Ok(path)
     }
 
     /// The capture of 1.8 million records.

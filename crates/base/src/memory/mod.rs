@@ -120,10 +120,17 @@ impl HostMemory {
             Some(block) => (block.base, false),
             None => {
                 let is_zeroed = length_host > ZEROED_HERE_BYTES;
-                // SAFETY: the layout has a nonzero size.
-                let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-                // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
-                (NonNull::new(black_box(base)).ok_or_else(exhausted)?, is_zeroed)
+                let allocate = || {
+                    // SAFETY: the layout has a nonzero size.
+                    let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+                    // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
+                    NonNull::new(black_box(base))
+                };
+                let base = allocate().or_else(|| {
+                    Self::release_spare();
+                    allocate()
+                });
+                (base.ok_or_else(exhausted)?, is_zeroed)
             }
         };
         // Not `align_offset`, which is allowed to fail.

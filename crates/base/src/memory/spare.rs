@@ -2,9 +2,13 @@ use std::alloc::{Layout, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger ones to the system, of
-/// which every page then has to be faulted in again: that takes several times longer than to zero the block.
+/// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger ones to the system, so
+/// that each page that is used has to be faulted in again: for a block that is used as a whole, that takes several times longer than to
+/// zero it.
 const LEAST_BYTES: usize = 128 << 10;
+
+/// Larger blocks are returned: to zero one of which little is used takes long.
+const MOST_BLOCK_BYTES: usize = 64 << 20;
 
 /// The most bytes that are kept, and blocks, among which a block is searched for.
 const MOST_BYTES: usize = 256 << 20;
@@ -44,7 +48,7 @@ impl Block {
     /// Keeps the block if it is worth it. Those that were freed first make room for it.
     pub(super) fn free(self) {
         let size = self.layout.size();
-        if !(LEAST_BYTES..=MOST_BYTES).contains(&size) {
+        if cfg!(miri) || !(LEAST_BYTES..=MOST_BLOCK_BYTES).contains(&size) {
             return self.release();
         }
         let mut dropped = Vec::new();

@@ -37,7 +37,7 @@ fn freed_memory_is_used_again_and_zeroed() {
         places.insert(memory.as_ptr().addr());
     }
     // Other tests may release it in between, or take other blocks' room.
-    assert!(places.len() < 64, "{places:?}");
+    assert!(cfg!(miri) || places.len() < 64, "{places:?}");
     // Alignments are not mixed up, and neither are lengths.
     let aligned = HostMemory::allocate_aligned(LENGTH, 1 << 16).unwrap();
     assert!(aligned.as_ptr().addr().is_multiple_of(1 << 16));

@@ -23,7 +23,7 @@ impl WriteTracker {
         Ok(Self { faults, pages, page_bytes })
     }
 
-    /// Tracks the pages that lie in `memory` as a whole, until it is freed, and returns their range in it. Fails for memory that is
+    /// Tracks the pages that lie in `memory` as a whole, until the tracker is dropped (freed memory may be used again), and returns their range in it. Fails for memory that is
     /// not an allocation of this process or a part of one, and if another tracker has it.
     pub fn track(&self, memory: &HostMemory) -> Result<Range> {
         if !is_allocation(memory) {
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_system_writes_too() {
-        let Some((tracker, memory, pages)) = tracked(1 << 20) else { return };
+        let Some((tracker, memory, pages)) = tracked((1 << 20) + (1 << 14)) else { return };
         taken(&tracker, &memory, pages);
         let file = File::open("/proc/self/exe").unwrap();
         memory.read_file_at(&file, 0, Range { offset: pages.offset, length: 1 }).unwrap().unwrap();

@@ -18,7 +18,7 @@ mod workers;
 
 pub(crate) use progress::{Claims, Progress, Stage, Work};
 pub(crate) use tiles::chunk_size;
-pub(crate) use workers::{Job, Permit, Pool, PoolHandle, Threads, Worker, WorkerPlace};
+pub(crate) use workers::{Help, Job, Permit, Pool, PoolHandle, Threads, Worker, WorkerPlace};
 
 #[cfg(test)]
 mod models;

@@ -230,6 +230,17 @@ impl<J> Shared<J> {
     }
 }
 
+/// What a thread that [helps](PoolHandle::help) did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Help {
+    /// It ran a job.
+    Ran,
+    /// No job was queued that it may run.
+    Nothing,
+    /// All permits were held, or a worker waited for one. Nothing wakes the thread when that has changed.
+    Refused,
+}
+
 impl<J: Job> PoolHandle<J> {
     /// The number of workers.
     pub(crate) fn worker_count(&self) -> usize {
@@ -283,8 +294,8 @@ impl<J: Job> PoolHandle<J> {
     }
 
     /// Calls `run` with the first queued job that `admits` selects, on the calling thread and in place of one of the workers
-    /// for which it was queued. Returns whether there was one, and a [permit](Self::permit). `admits` must select a job for one
-    /// thread at a time; `leaves` is that of the [`Worker`].
+    /// for which it was queued, if there is a [permit](Self::permit). `admits` must select a job for one thread at a time;
+    /// `leaves` is that of the [`Worker`].
     ///
     /// For a thread that is about to wait: that costs two context switches less than waiting for a worker that
     /// sleeps.
@@ -293,23 +304,23 @@ impl<J: Job> PoolHandle<J> {
         admits: impl Fn(&J) -> bool,
         leaves: &dyn Fn() -> bool,
         run: impl FnOnce(Arc<J>, &Worker<'_, J>),
-    ) -> bool {
+    ) -> Help {
         if !self.has_queued() {
-            return false;
+            return Help::Nothing;
         }
         // Before the lock, which returning it may need.
-        let Some(permit) = self.permit() else { return false };
+        let Some(permit) = self.permit() else { return Help::Refused };
         let mut queue = self.0.queue.lock();
         let position = queue.jobs.iter().position(|job| admits(job));
         let Some(job) = position.and_then(|position| queue.jobs.remove(position)) else {
             drop(queue);
-            return false;
+            return Help::Nothing;
         };
         self.0.queued.store(queue.jobs.len() as u64, Ordering::Relaxed);
         drop(queue);
         let worker = Worker::new(self.0.workers, &self.0.victims_of_helper, permit, self, leaves);
         catch(|| run(job, &worker));
-        true
+        Help::Ran
     }
 
     fn work(&self, index: usize, victims: &[usize]) {

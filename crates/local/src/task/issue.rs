@@ -147,8 +147,11 @@ impl Issue {
                 return false;
             }
             let _record = guard::RecordScope::enter(content.kept.note());
-            if matches!(content.kept.op(), QueueOp::HostCall { .. }) {
-                // It may wait for work of this pool.
+            if matches!(
+                content.kept.op(),
+                QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. }
+            ) {
+                // A call may wait for work of this pool, and a file may be slow.
                 worker.return_permit();
             }
             content.with_view(|view| {

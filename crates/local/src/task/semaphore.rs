@@ -1,12 +1,12 @@
 use std::any::Any;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
 use super::confinement::Confinement;
 use super::issue::Issue;
-use crate::pool::PoolHandle;
+use crate::pool::{Help, PoolHandle};
 
 /// A semaphore whose waiting threads help the workers.
 ///
@@ -20,6 +20,9 @@ pub(super) struct TaskSemaphore {
 
 /// Time to release a submission's operands, and to run the callbacks of its signals.
 const COMPLETION: Duration = Duration::from_micros(10);
+
+/// Time after which a thread that got no permit asks again: long beside most operations, short beside what people notice.
+const RETRY: Duration = Duration::from_millis(1);
 
 impl TaskSemaphore {
     /// A semaphore at `initial_value` of devices that run on `pool`.
@@ -58,8 +61,17 @@ impl SemaphoreBackend for TaskSemaphore {
         // A workgroup may take longer than any timeout.
         if timeout.is_none() && self.confinement.admits_this_thread() {
             let leaves = || !self.is_before(value);
-            while self.is_before(value) && self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
-                self.poll(value);
+            while self.is_before(value) {
+                match self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
+                    Help::Ran => self.poll(value),
+                    // All workers may be in calls of the host that wait, too: once the permits are returned, only this thread is left
+                    // to run what it waits for.
+                    Help::Refused => match self.timeline.wait(value, Some(RETRY)) {
+                        Err(error) if error.code() == StatusCode::DeadlineExceeded => {}
+                        outcome => return outcome,
+                    },
+                    Help::Nothing => break,
+                }
             }
         }
         self.timeline.wait(value, timeout)

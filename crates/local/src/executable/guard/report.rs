@@ -1,6 +1,9 @@
 //! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
 //! of signal-safety(7), and `nanosleep` (a system call) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use rehal_base::{BackgroundWriter, CrashNote, DriverWork};
 
 use super::instruction::Feature;
@@ -22,11 +25,29 @@ pub(super) fn report(fault: &Fault<'_>) {
     // referents (library, dispatch, workgroup) are borrowed or owned by `Library::run`, whose frame is below
     // this handler's.
     unsafe { describe(&mut text, &*current, fault) };
+    end_process_alone();
     platform::write_stderr(text.bytes());
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
     BackgroundWriter::await_all();
     platform::flush_after_crash(status);
     platform::exit_now(status);
+}
+
+/// Whether a thread has reported a fault and is about to end the process.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The calling thread ends the process after its report; others that crash meanwhile, maybe as a consequence, wait for that in silence.
+fn end_process_alone() {
+    if IS_ENDING.swap(true, Ordering::AcqRel) {
+        wait_for_end();
+    }
+}
+
+/// Blocks the thread, which another one ends.
+fn wait_for_end() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// Reports a fault of other code that the thread has called: see [`CrashNote`].
@@ -51,6 +72,7 @@ fn report_note(fault: &Fault<'_>) {
         text.push("\n  try: ").push(advice).push("\n");
     });
     if is_noted.is_some() {
+        end_process_alone();
         platform::write_stderr(text.bytes());
         BackgroundWriter::await_all();
         platform::flush_after_crash(EXIT_STATUS);
@@ -63,6 +85,9 @@ fn report_note(fault: &Fault<'_>) {
 /// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed records; the previous handler
 /// then ends the process.
 fn report_outside(fault: &Fault<'_>) {
+    if IS_ENDING.load(Ordering::Acquire) {
+        wait_for_end();
+    }
     if RECORD.get() == NO_RECORD {
         return report_driver(fault);
     }
@@ -112,6 +137,7 @@ fn report_truncation(fault: &Fault<'_>) {
         text.push("to replace a file that is in use, write a new one and rename it over the old\n");
     });
     if is_mapped.is_some() {
+        end_process_alone();
         platform::write_stderr(text.bytes());
         BackgroundWriter::await_all();
         platform::exit_now(TRUNCATED_STATUS);
