@@ -191,11 +191,20 @@ pub fn json(ended: &Ended) -> Result<Value, Failed> {
     Ok(serde_json::from_str(&text[start..]).map_err(|error| error.to_string())?)
 }
 
+/// Statistics that our reports have besides the fields of Google Benchmark.
+const OUR_FIELDS: [&str; 5] =
+    ["sample_median", "sample_median_low", "sample_median_high", "sample_mad", "sample_count"];
+
+/// The rows of a report: their names, and the names of their fields.
 pub fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
     let benchmarks = report["benchmarks"].as_array().ok_or("no list of benchmarks")?;
     Ok(benchmarks
         .iter()
-        .map(|row| (row["name"].as_str().unwrap_or_default().to_owned(), keys(row)))
+        .map(|row| {
+            let mut keys = keys(row);
+            keys.retain(|key| !OUR_FIELDS.contains(&key.as_str()));
+            (row["name"].as_str().unwrap_or_default().to_owned(), keys)
+        })
         .collect())
 }
 

@@ -102,6 +102,10 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
 ];
 
+/// Targets for scopes: of many short calls, and of large buffers, which take most of the time themselves.
+const SCOPE: Target = Target::Ratio(0.8);
+const LARGE_SCOPE: Target = Target::Ratio(1.0);
+
 /// Target for two workers: time as a fraction of that with one.
 const TWO_WORKERS: f64 = 1.0 / 1.85;
 
@@ -208,12 +212,9 @@ impl Case {
                 let figures = vec![figure("", full(), Target::Ratio(0.5))];
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
-            Workload::Scope(path) => {
-                scope(workplace, path, figure("", Metric::OnlyBenchmark, Target::Ratio(0.8)))
-            }
+            Workload::Scope(path) => scope(workplace, path, figure("", Metric::OnlyBenchmark, SCOPE)),
             Workload::LargeScope => {
-                let figure = figure("", Metric::OnlyBenchmark, Target::Ratio(1.0));
-                scope(workplace, &workplace.large_capture()?, figure)
+                scope(workplace, &workplace.large_capture()?, figure("", Metric::OnlyBenchmark, LARGE_SCOPE))
             }
             Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
