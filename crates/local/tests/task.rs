@@ -375,23 +375,30 @@ fn only_placed_workers_run_work() {
     }
 }
 
+/// Occupies a worker by a host call that ends, and signals `called`, when the sender is used; it fails if that takes too long.
+fn occupy_worker(device: &Device, called: &Semaphore) -> mpsc::Sender<()> {
+    let (started, start) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let released = std::sync::Mutex::new(released);
+    let call = HostCall(Arc::new(move |_| {
+        started.send(()).unwrap();
+        let released = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        released.map_err(|_| Error::new(StatusCode::DeadlineExceeded, "the worker was not released"))
+    }));
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    start.recv().unwrap();
+    release
+}
+
 /// The only worker is occupied by a host call until the wait is over.
 #[test]
 fn a_thread_that_waits_runs_what_it_waits_for() {
     let device = device(1);
     let (executable, begun) = (library(&device), buffer(&device, 4));
-    let (started, start) = mpsc::channel();
-    let (release, released) = mpsc::channel();
     let (called, done) = (semaphore(&device), semaphore(&device));
-    let released = std::sync::Mutex::new(released);
-    let call = HostCall(Arc::new(move |_| {
-        started.send(()).unwrap();
-        let released = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
-        released.map_err(|_| Error::new(StatusCode::DeadlineExceeded, "the waiting thread did not help"))
-    }));
+    let release = occupy_worker(&device, &called);
     let queue = device.queue(QUEUE_AFFINITY_ANY);
-    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
-    start.recv().unwrap();
     let bindings = [BufferRef::whole(&begun)];
     let one = 1_u32.to_le_bytes();
     let meet = dispatch(&executable, "meet", [1; 3], &one, &bindings);
@@ -406,18 +413,9 @@ fn a_thread_that_waits_runs_what_it_waits_for() {
 fn a_thread_that_waits_runs_what_it_waits_for_when_another_has_ended() {
     let device = device(1);
     let (executable, other, begun) = (library(&device), buffer(&device, 4), buffer(&device, 4));
-    let (started, start) = mpsc::channel();
-    let (release, released) = mpsc::channel();
     let [called, other_done, done] = [(); 3].map(|()| semaphore(&device));
-    let released = std::sync::Mutex::new(released);
-    let call = HostCall(Arc::new(move |_| {
-        started.send(()).unwrap();
-        let released = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
-        released.map_err(|_| Error::new(StatusCode::DeadlineExceeded, "the waiting thread did not help"))
-    }));
+    let release = occupy_worker(&device, &called);
     let queue = device.queue(QUEUE_AFFINITY_ANY);
-    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
-    start.recv().unwrap();
     let count = |buffer: &Buffer| {
         let mut bytes = [0; 4];
         buffer.read(0, &mut bytes).unwrap();
@@ -464,17 +462,8 @@ fn what_dispatches_cost_is_known_when_their_executable_is_loaded_again() {
         wait(&done, 1).unwrap();
     }
     drop(first);
-    let (started, start) = mpsc::channel();
-    let (release, released) = mpsc::channel::<()>();
-    let released = std::sync::Mutex::new(released);
-    let call = HostCall(Arc::new(move |_| {
-        started.send(()).unwrap();
-        let _ = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
-        Ok(())
-    }));
     let (called, done) = (semaphore(&device), semaphore(&device));
-    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
-    start.recv().unwrap();
+    let release = occupy_worker(&device, &called);
     let again = load(&device, &data);
     let brief = dispatch(&again, "meet", [1; 3], &one, &bindings);
     queue.signal(&[done.at(1)]).dispatch(&brief).unwrap();
