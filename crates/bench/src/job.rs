@@ -151,6 +151,11 @@ impl<'b, 'a> Job<'b, 'a> {
         self.warmup.time_ns = self.warmup.time_ns.saturating_add((ran.real_s * 1e9) as u64);
     }
 
+    /// The real time of an iteration, of each repetition that did not fail.
+    pub(crate) fn real_times_s(&self) -> Vec<f64> {
+        self.runs.iter().filter(|run| run.skip.is_none()).map(|run| run.real_time_s).collect()
+    }
+
     /// The real-time limit on the search for the iteration count, in seconds.
     fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
         match (self.benchmark.measure, self.benchmark.real_time_limit) {

@@ -18,12 +18,14 @@ pub struct Runner {
 }
 
 /// The outcome of [`Runner::run`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// How many benchmarks the filter selected. If none, a note says so.
     pub matched: usize,
     /// How many repetitions failed.
     pub failed: usize,
+    /// The real time of an iteration in seconds, of each repetition that did not fail of each benchmark that was selected.
+    pub real_times_s: Vec<Vec<f64>>,
 }
 
 impl Runner {
@@ -51,13 +53,13 @@ impl Runner {
                 &mut reporters.notes,
                 format_args!("Failed to match any benchmarks against regex: {filter}\n"),
             )?;
-            return Ok(Outcome { matched: 0, failed: 0 });
+            return Ok(Outcome::default());
         }
         if self.options.list_tests {
             for job in &jobs {
                 write_to(&mut reporters.list, format_args!("{}\n", job.name))?;
             }
-            return Ok(Outcome { matched: jobs.len(), failed: 0 });
+            return Ok(Outcome { matched: jobs.len(), ..Outcome::default() });
         }
         let ran = if jobs.iter().any(|job| job.benchmark.parts.is_some()) {
             let ran = self.run_jobs(&mut jobs, reporters, |_, _, _| Ok(()));
@@ -75,7 +77,8 @@ impl Runner {
         // An early end still leaves complete reports; its error takes precedence over theirs.
         ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
-        Ok(Outcome { matched: jobs.len(), failed })
+        let real_times_s = jobs.iter().map(Job::real_times_s).collect();
+        Ok(Outcome { matched: jobs.len(), failed, real_times_s })
     }
 
     fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {

@@ -227,7 +227,7 @@ pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<
     let reader_left = ReaderLeft::default();
     let mut reporters = Reporters::with_output(&options, || Ok(Box::new(output::stdout_for(&reader_left)?)))?;
     match Runner::new(options).run(benchmarks, &mut reporters) {
-        Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), failed: 0 }),
+        Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), ..Outcome::default() }),
         outcome => outcome,
     }
 }

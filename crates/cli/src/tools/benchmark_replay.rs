@@ -1,6 +1,7 @@
 //! `iree-benchmark-replay`: benchmarks replays of a capture.
 
 use rehal_base::{Context, Error, Result};
+use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, State, TimeUnit};
 use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, find_scope};
 
@@ -45,6 +46,10 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             "{tool} --replay_order=captured --replay_scope=execute model.ireereplay",
         ),
         (
+            "Compare both orders in one run, by turns",
+            "{tool} --replay_order=both --benchmark_repetitions=20 --benchmark_min_time=0.1s model.ireereplay",
+        ),
+        (
             "Measure a scope that is a small part of the capture, without repeating the rest",
             "{tool} --replay_scope=execute --replay_fast_forward model.ireereplay",
         ),
@@ -69,6 +74,28 @@ const FAST_FORWARD: Flag<bool> = Flag::switch(
      with the first.",
 );
 
+/// The orders to measure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Orders {
+    One(ReplayOrder),
+    Both,
+}
+
+const ORDER: Flag<Orders> = Flag::choice(
+    "replay_order",
+    "serialized",
+    &[
+        ("serialized", Orders::One(ReplayOrder::Serialized)),
+        ("captured", Orders::One(ReplayOrder::Captured)),
+        ("both", Orders::Both),
+    ],
+    "serialized: waits for each submission before the next operation, as the reference does. captured: submits as the \
+     program did and lets the captured semaphores order the work; the host waits only before it accesses bytes that \
+     work in flight accesses, before a submission that only a wait of the program's host can have ordered after such \
+     work, and at the end of the timed scope. both: measures the two in one process, their repetitions in random order, and says \
+     how they compare.",
+);
+
 /// What the CPU's caches contain when a timed region begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cache {
@@ -90,7 +117,7 @@ const REPLAY: Group = Group {
         &SCOPE,
         &FAST_FORWARD,
         &CACHE,
-        &replay_flags::ORDER,
+        &ORDER,
         &replay_flags::FILE_REMAP,
         &replay_flags::SUBSTITUTION,
         &replay_flags::RECOVER,
@@ -104,6 +131,7 @@ const SCOPE_TIME_LIMIT: f64 = 10.0;
 /// The capture to replay, and how to measure it.
 struct Options {
     replay: replay_flags::Options,
+    orders: Orders,
     scope: Option<String>,
     fast_forward: bool,
     cache: Cache,
@@ -114,8 +142,10 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    let orders = flags.get(&ORDER);
     let options = Options {
-        replay: replay_flags::Options::of(invocation)?,
+        replay: replay_flags::Options::in_order(invocation, orders.all()[0])?,
+        orders,
         scope: flags.get(&SCOPE),
         fast_forward: flags.get(&FAST_FORWARD),
         cache: flags.get(&CACHE),
@@ -144,74 +174,131 @@ fn measure(mut options: Options) -> Result<()> {
     if is_cold {
         options.replay.replay.cold_scope = scope.map(|name| name.as_bytes().to_vec());
     }
-    let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    let orders = options.orders.all();
+    let (replays, reports) = replay_flags::prepare_each(&options.replay, plan, orders)?;
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
-    replay.check_executables()?;
+    replays[0].check_executables()?;
     if is_cold {
-        replay.evict().context(|| "--replay_cache=cold".into())?;
+        replays[0].evict().context(|| "--replay_cache=cold".into())?;
     }
-    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
-    options.describe_waits(replay.inserted_wait_count(scope.map(str::as_bytes))?);
-    let name = options.describe();
-    let mut fast = None;
-    // The loop has ended when it flushes, so the flush is not measured.
-    let benchmark = match scope {
-        None => Benchmark::new(name, |state| {
-            whole(&replay, reports, is_cold, &profiling, state)?;
-            profiling.flush()
-        })
-        .use_real_time(),
-        Some(scope) if options.fast_forward => Benchmark::new(name, |state| {
-            repeated(&replay, reports, scope, &mut fast, &profiling, state)?;
-            profiling.flush()
-        })
-        .use_manual_time()
-        .real_time_limit(SCOPE_TIME_LIMIT),
-        Some(scope) => Benchmark::new(name, |state| {
-            scoped(&replay, reports, scope, &profiling, state)?;
-            profiling.flush()
-        })
-        .use_manual_time()
-        .real_time_limit(SCOPE_TIME_LIMIT),
-    };
-    let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replays[0])?;
+    options.describe_context();
+    let mut fast: Vec<Option<FastForward<'_>>> = orders.iter().map(|_| None).collect();
+    let mut benchmarks = Vec::new();
+    for ((order, replay), fast) in orders.iter().zip(&replays).zip(&mut fast) {
+        options.describe_waits(*order, replay)?;
+        let name = options.name(*order);
+        // The loop has ended when it flushes, so the flush is not measured.
+        let profiling = &profiling;
+        let benchmark = match scope {
+            None => Benchmark::new(name, move |state| {
+                whole(replay, reports, is_cold, profiling, state)?;
+                profiling.flush()
+            })
+            .use_real_time(),
+            Some(scope) if options.fast_forward => Benchmark::new(name, move |state| {
+                repeated(replay, reports, scope, fast, profiling, state)?;
+                profiling.flush()
+            })
+            .use_manual_time()
+            .real_time_limit(SCOPE_TIME_LIMIT),
+            Some(scope) => Benchmark::new(name, move |state| {
+                scoped(replay, reports, scope, profiling, state)?;
+                profiling.flush()
+            })
+            .use_manual_time()
+            .real_time_limit(SCOPE_TIME_LIMIT),
+        };
+        benchmarks.push(benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond));
+    }
     let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
     drop(benchmarks);
     let outcome = outcome.context(|| captures::place(&capture));
     let outcome = outcome.and_then(|outcome| {
-        fast.map_or(Ok(()), FastForward::finish)?;
+        fast.into_iter().flatten().try_for_each(FastForward::finish)?;
         Ok(outcome)
     });
-    let (outcome, failure) = match outcome {
-        Ok(outcome) => (Some(outcome), Ok(())),
-        Err(error) => (None, Err(error)),
+    if let Ok(outcome) = &outcome {
+        note_ratio(&outcome.real_times_s);
+    }
+    let outcome =
+        profiling.end(outcome.as_ref().map(drop).map_err(Clone::clone)).and(outcome).and_then(|outcome| {
+            match outcome.failed {
+                0 => Ok(()),
+                count => {
+                    Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed")))
+                }
+            }
+        });
+    kernel_recording::Recording::after(options.kernels.as_ref(), &replays[0], outcome)
+}
+
+impl Orders {
+    /// The orders that are measured.
+    fn all(self) -> &'static [ReplayOrder] {
+        match self {
+            Self::One(ReplayOrder::Serialized) => &[ReplayOrder::Serialized],
+            Self::One(ReplayOrder::Captured) => &[ReplayOrder::Captured],
+            Self::Both => &[ReplayOrder::Serialized, ReplayOrder::Captured],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(order) => order.name(),
+            Self::Both => "both",
+        }
+    }
+}
+
+/// Says how the times of captured order compare with those of serialized order, if both were measured.
+fn note_ratio(times: &[Vec<f64>]) {
+    /// Fewer repetitions of each do not have a 95 % interval.
+    const MIN_REPETITIONS: usize = 6;
+    let [serialized, captured] = times else { return };
+    if serialized.is_empty() || captured.is_empty() {
+        return;
+    }
+    let ratio = stats::median(captured) / stats::median(serialized);
+    let interval = match serialized.len().min(captured.len()) {
+        ..MIN_REPETITIONS => "too few repetitions for an interval: --benchmark_repetitions=20".to_owned(),
+        count => {
+            let Interval { low, high } = stats::bootstrap_ratio(serialized, captured, stats::median);
+            format!("95 % interval {low:.3} to {high:.3}, {count} repetitions of each")
+        }
     };
-    let outcome = profiling.end(failure).and_then(|()| match outcome.map_or(0, |outcome| outcome.failed) {
-        0 => Ok(()),
-        count => Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed"))),
-    });
-    kernel_recording::Recording::after(options.kernels.as_ref(), &replay, outcome)
+    output::note(&format!(
+        "note: captured order takes {ratio:.3} times as long as serialized order ({interval})"
+    ));
 }
 
 impl Options {
-    /// Adds how it measures to the context of reports; returns the name of the benchmark. The defaults have the
-    /// reference's names.
-    fn describe(&mut self) -> String {
-        let order = self.replay.replay.order;
+    /// Adds how it measures to the context of reports.
+    fn describe_context(&mut self) {
         let mut context = |key: &str, value: &str| {
             self.bench.context.entry(key.into()).or_insert_with(|| value.into());
         };
-        context("replay_order", order.name());
+        context("replay_order", self.orders.name());
+        if self.cache == Cache::Cold {
+            context("replay_cache", "cold");
+        }
+        if self.fast_forward {
+            context("replay_fast_forward", "true");
+        }
+        // One order after the other would compare the states of the machine.
+        self.bench.random_interleaving |= self.orders == Orders::Both;
+    }
+
+    /// The name of a benchmark. The defaults have the reference's names.
+    fn name(&self, order: ReplayOrder) -> String {
         let mut name = "BM_replay".to_string();
         if order != ReplayOrder::Serialized {
             name += &format!("/order:{}", order.name());
         }
         if self.cache == Cache::Cold {
-            context("replay_cache", "cold");
             name += "/cache:cold";
         }
         if self.fast_forward {
-            context("replay_fast_forward", "true");
             name += "/fast_forward";
         }
         if let Some(scope) = &self.scope {
@@ -219,14 +306,13 @@ impl Options {
         }
         name
     }
-}
 
-impl Options {
     /// Adds to the context of reports how many waits a run in captured order has that the capture lacks, and tells the user.
-    fn describe_waits(&mut self, count: u64) {
-        if self.replay.replay.order != ReplayOrder::Captured {
-            return;
+    fn describe_waits(&mut self, order: ReplayOrder, replay: &Replay) -> Result<()> {
+        if order != ReplayOrder::Captured {
+            return Ok(());
         }
+        let count = replay.inserted_wait_count(self.scope.as_deref().map(str::as_bytes))?;
         self.bench.context.entry("replay_inserted_waits".into()).or_insert_with(|| count.to_string());
         if count != 0 {
             let place = if self.scope.is_some() { " in the scope" } else { "" };
@@ -237,6 +323,7 @@ impl Options {
                 output::plural(count, "wait")
             ));
         }
+        Ok(())
     }
 }
 

@@ -71,8 +71,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The options set by the flags and the operand.
+    /// The options set by the flags and the operand, of a tool that has [`ORDER`].
     pub(crate) fn of(invocation: &Invocation) -> Result<Self> {
+        Self::in_order(invocation, invocation.flags.get(&ORDER))
+    }
+
+    /// The same, of a tool that has its own flag for the order.
+    pub(crate) fn in_order(invocation: &Invocation, order: ReplayOrder) -> Result<Self> {
         let flags = &invocation.flags;
         Ok(Self {
             path: invocation.operand(),
@@ -81,7 +86,7 @@ impl Options {
             replay: ReplayOptions {
                 file_remaps: flags.list(&FILE_REMAP),
                 substitutions: flags.list(&SUBSTITUTION),
-                order: flags.get(&ORDER),
+                order,
                 ..ReplayOptions::default()
             },
         })
@@ -105,15 +110,30 @@ pub(crate) fn begin_profiling(
 /// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer, these
 /// name the record.
 pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, CrashReports)> {
+    let (mut replays, reports) = prepare_each(options, plan, &[options.replay.order])?;
+    Ok((replays.swap_remove(0), reports))
+}
+
+/// The same, of a replay in each of these orders, all on the same devices.
+pub(crate) fn prepare_each(
+    options: &Options,
+    plan: Arc<Plan>,
+    orders: &[ReplayOrder],
+) -> Result<(Vec<Replay>, CrashReports)> {
     let reports = CrashReports::install();
     let mut replaying = options.replay.clone();
     compile_sources(&mut replaying.substitutions)?;
-    let replay = Replay::new(plan, &options.devices.open()?, &replaying)?;
-    if !options.replay.substitutions.is_empty() {
-        // Reports a signature mismatch before the first dispatch, also of executables that are prepared late.
-        replay.check_executables()?;
-    }
-    Ok((replay, reports))
+    let devices = options.devices.open()?;
+    let prepare = |order: &ReplayOrder| {
+        let replay =
+            Replay::new(plan.clone(), &devices, &ReplayOptions { order: *order, ..replaying.clone() })?;
+        if !options.replay.substitutions.is_empty() {
+            // Reports a signature mismatch before the first dispatch, also of executables that are prepared late.
+            replay.check_executables()?;
+        }
+        Ok(replay)
+    };
+    Ok((orders.iter().map(prepare).collect::<Result<_>>()?, reports))
 }
 
 /// Compiles the sources that substitutions name.

@@ -50,6 +50,41 @@ fn reports_name_the_order() {
     assert_eq!(report["benchmarks"][0]["name"], "BM_replay/order:captured/process_time/real_time");
 }
 
+/// Both orders are measured in one process, and compared; the repetitions of one are reported together.
+#[test]
+fn both_orders_are_compared() {
+    let ratio = "note: captured order takes ";
+    for (device, repetitions, interval) in [
+        ("local-sync", 7, "95 % interval"),
+        ("local-task", 2, "too few repetitions for an interval: --benchmark_repetitions=20"),
+    ] {
+        let (device, count) =
+            (format!("--device={device}"), format!("--benchmark_repetitions={repetitions}"));
+        let flags =
+            ["--replay_order=both", "--replay_scope=execute", "--replay_fast_forward", &device, &count];
+        let tool = ["iree-benchmark-replay", "--benchmark_format=json", ONCE];
+        let ran = run(&[&tool[..], &flags, &[&capture("bench.add4.200.local-sync")]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(report["context"]["replay_order"], "both");
+        assert!(report["context"]["replay_inserted_waits"].is_string());
+        let rows = report["benchmarks"].as_array().unwrap().iter();
+        let mut names: Vec<_> = rows
+            .filter(|row| row["run_type"] == "iteration")
+            .map(|row| row["name"].as_str().unwrap())
+            .collect();
+        names.dedup();
+        names.sort_unstable();
+        let rest = "fast_forward/scope:execute/process_time/manual_time";
+        assert_eq!(names, [format!("BM_replay/{rest}"), format!("BM_replay/order:captured/{rest}")]);
+        let note = ran.stderr.lines().find_map(|line| line.strip_prefix(ratio)).unwrap();
+        let value: f64 = note.split(' ').next().unwrap().parse().unwrap();
+        assert!(value > 0.0 && note.contains(interval), "{note}");
+    }
+    let ran = run(&["iree-benchmark-replay", ONCE, "--replay_order=captured", &mlp()]);
+    assert!(!ran.stderr.contains(ratio), "{}", ran.stderr);
+}
+
 /// The host of the program waited between its 20 calls, which captures do not contain. At the end of a timed scope, a replay
 /// waits as well; and no call needs a wait within.
 #[test]
