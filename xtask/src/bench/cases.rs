@@ -3,10 +3,11 @@
 use super::compare::Compared;
 use super::diff;
 use super::measure::{Invocation, Metric, Output};
+use super::orders::InBothOrders;
 use super::prepare::{Made, Workplace};
 use super::profiles::{self, Profiled};
 use super::programs::{self, Program};
-use super::report::Target;
+use super::report::{Row, Target};
 use super::slices;
 use super::verify::{self, Verified};
 use super::vulkan::{self, OnVulkan};
@@ -202,8 +203,18 @@ fn on_workers(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
 }
 
 impl Case {
+    /// Finds or makes the inputs, and measures it.
+    pub fn measure(&self, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn Error>> {
+        let Workload::Order { capture, device, target } = &self.kind else {
+            return self.prepare(workplace)?.measure(rounds);
+        };
+        let capture = capture.path(workplace)?;
+        let orders = InBothOrders::new(&self.name, workplace, &capture, device, Target::Ratio(*target));
+        Ok(vec![orders.measure(rounds)?])
+    }
+
     /// Finds or makes the inputs.
-    pub fn prepare(&self, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
+    fn prepare(&self, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
         let figure =
             |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };
         let full = || Metric::Benchmark("BM_replay/process_time/real_time".to_owned());
@@ -220,9 +231,8 @@ impl Case {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
                 benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
             }
-            Workload::Order { capture, device, target } => {
-                let figures = vec![figure("", Metric::OnlyBenchmark, Target::Ratio(*target))];
-                in_both_orders(workplace, &capture.path(workplace)?, device, figures)
+            Workload::Order { .. } => {
+                return Err(format!("case '{}' is measured in one process", self.name).into());
             }
             Workload::RecordsInOrder => {
                 records_in_order(workplace, figure("", Metric::Wall, Target::Ratio(1.02)))?
@@ -337,29 +347,6 @@ fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec
     let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
     let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture, figures);
     Plan { output: Output::Json, ..plan }
-}
-
-/// Our benchmark tool in both orders: the serialized one is the baseline, in the reference's column.
-fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: Vec<Figure>) -> Plan {
-    let (_, program) = workplace.pair("iree-benchmark-replay");
-    let invocation = |order: &str| Invocation {
-        program: program.clone(),
-        arguments: vec![
-            format!("--device={device}"),
-            format!("--replay_order={order}"),
-            "--benchmark_min_time=0.2s".to_owned(),
-            "--benchmark_format=json".to_owned(),
-            capture.display().to_string(),
-        ],
-    };
-    Plan {
-        theirs: invocation("serialized"),
-        ours: invocation("captured"),
-        without: None,
-        output: Output::Json,
-        runs_per_round: 1,
-        figures,
-    }
 }
 
 /// One run of the long capture in both orders, ours: the serialized one is the baseline.

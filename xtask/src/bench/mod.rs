@@ -7,6 +7,7 @@ mod diff;
 mod hashed;
 mod materials;
 mod measure;
+mod orders;
 mod prepare;
 mod profiles;
 mod programs;
@@ -16,7 +17,7 @@ mod verify;
 mod vulkan;
 
 use crate::{Outcome, root};
-use cases::Case;
+use cases::Plan;
 use measure::{Invocation, Measured, Metric, Output};
 use oracle::reference::Reference;
 use prepare::Workplace;
@@ -54,7 +55,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         if !options.only.is_empty() && !options.only.iter().any(|part| case.name.contains(part.as_str())) {
             continue;
         }
-        match run(&case, options.rounds, &workplace) {
+        match case.measure(options.rounds, &workplace) {
             Ok(found) => {
                 found.iter().for_each(report::print_row);
                 rows.extend(found);
@@ -101,37 +102,44 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs both programs of a case alternately: A B, then B A, so that drift of the machine affects both alike.
-fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
-    let plan = case.prepare(workplace)?;
-    let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
-    let (their_base, our_base) = match &plan.without {
-        Some((theirs, ours)) => (theirs.as_ref(), Some(ours)),
-        None => (None, None),
-    };
-    let run_theirs = || Sample::take(&plan.theirs, their_base, plan.output);
-    let run_ours = || Sample::take(&plan.ours, our_base, plan.output);
-    // The first run of each warms the file cache and is discarded.
-    run_theirs()?;
-    run_ours()?;
-    for round in 0..rounds * plan.runs_per_round {
-        if round % 2 == 0 {
-            theirs.push(run_theirs()?);
-            ours.push(run_ours()?);
-        } else {
-            ours.push(run_ours()?);
-            theirs.push(run_theirs()?);
+impl Plan {
+    /// Runs both programs alternately: A B, then B A, so that drift of the machine affects both alike.
+    fn measure(&self, rounds: u32) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+        let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
+        let (their_base, our_base) = match &self.without {
+            Some((theirs, ours)) => (theirs.as_ref(), Some(ours)),
+            None => (None, None),
+        };
+        let run_theirs = || Sample::take(&self.theirs, their_base, self.output);
+        let run_ours = || Sample::take(&self.ours, our_base, self.output);
+        // The first run of each warms the file cache and is discarded.
+        run_theirs()?;
+        run_ours()?;
+        for round in 0..rounds * self.runs_per_round {
+            if round % 2 == 0 {
+                theirs.push(run_theirs()?);
+                ours.push(run_ours()?);
+            } else {
+                ours.push(run_ours()?);
+                theirs.push(run_theirs()?);
+            }
         }
+        self.figures
+            .iter()
+            .map(|figure| {
+                let values = |samples: &[Sample]| {
+                    samples.iter().map(|sample| sample.figure(&figure.metric)).collect::<Result<Vec<_>, _>>()
+                };
+                Ok(Row::new(
+                    &figure.name,
+                    figure.metric.unit(),
+                    figure.target,
+                    values(&theirs)?,
+                    values(&ours)?,
+                ))
+            })
+            .collect()
     }
-    plan.figures
-        .iter()
-        .map(|figure| {
-            let values = |samples: &[Sample]| {
-                samples.iter().map(|sample| sample.figure(&figure.metric)).collect::<Result<Vec<_>, _>>()
-            };
-            Ok(Row::new(&figure.name, figure.metric.unit(), figure.target, values(&theirs)?, values(&ours)?))
-        })
-        .collect()
 }
 
 /// A run, and a baseline run if the figure is a difference.

@@ -1,8 +1,9 @@
 //! Medians, ratios and verdicts, as a table and as JSON.
 
 use super::measure::Unit;
-use rehal_bench::stats::{self, Interval};
+use rehal_bench::stats::{self, Interval, PairedRatio};
 use serde_json::json;
+use std::error::Error;
 
 /// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +23,9 @@ pub struct Row {
     target: Target,
     theirs: Summary,
     ours: Summary,
-    /// The 95 % bootstrap interval of the ratio of the medians.
+    /// Of the medians.
+    ratio: f64,
+    /// Its 95 % interval: by the bootstrap, or of the sign test if it is paired.
     interval: Interval,
 }
 
@@ -37,18 +40,27 @@ impl Row {
     pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
         let interval = stats::bootstrap_ratio(&theirs, &ours, stats::median);
         let (theirs, ours) = (Summary::of(theirs), Summary::of(ours));
-        Self { name: name.to_owned(), unit, target, theirs, ours, interval }
+        let ratio = ours.median / theirs.median;
+        Self { name: name.to_owned(), unit, target, theirs, ours, ratio, interval }
     }
 
-    fn ratio(&self) -> f64 {
-        self.ours.median / self.theirs.median
+    /// The same of figures that one process measured of both: ratios are those of processes.
+    pub fn paired(
+        name: &str,
+        unit: Unit,
+        target: Target,
+        theirs: Vec<f64>,
+        ours: Vec<f64>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let PairedRatio { ratio, interval: (low, high), .. } = stats::paired_ratio(&ours, &theirs)?;
+        Ok(Self { ratio, interval: Interval { low, high }, ..Self::new(name, unit, target, theirs, ours) })
     }
 
     fn is_met(&self) -> bool {
         match self.target {
             // Of differences, which noise can make negative: then no ratio says anything.
             Target::Ratio(_) if self.theirs.median <= 0.0 => self.ours.median <= 0.0,
-            Target::Ratio(_) | Target::Within(_) => self.allows(self.ratio()),
+            Target::Ratio(_) | Target::Within(_) => self.allows(self.ratio),
             Target::Bytes(limit) => self.ours.median <= limit as f64,
         }
     }
@@ -121,7 +133,7 @@ pub fn print_row(row: &Row) {
         row.name,
         side(&row.theirs),
         side(&row.ours),
-        row.ratio(),
+        row.ratio,
         format!("{:.2} to {:.2}", row.interval.low, row.interval.high),
         row.promise(),
         row.verdict(),
@@ -145,7 +157,7 @@ pub fn json(rows: &[Row]) -> String {
             };
             json!({
                 "name": row.name, "unit": unit, "promised": row.promise(), "met": row.is_met(), "decided": row.is_decided(),
-                "ratio": row.ratio(), "interval": [row.interval.low, row.interval.high],
+                "ratio": row.ratio, "interval": [row.interval.low, row.interval.high],
                 "reference_median": row.theirs.median, "rehal_median": row.ours.median,
                 "reference_spread": row.theirs.spread, "rehal_spread": row.ours.spread,
             })
@@ -177,7 +189,7 @@ mod tests {
             vec![45.0, 50.0, 60.0],
         );
         assert!(row.is_met());
-        assert!((row.ratio() - 0.5).abs() < 1e-9);
+        assert!((row.ratio - 0.5).abs() < 1e-9);
         let row = Row::new("b", Unit::Bytes, Target::Bytes(10), vec![1.0], vec![11.0]);
         assert!(!row.is_met());
         assert!(json(&[row]).contains("\"met\": false"));
@@ -190,6 +202,20 @@ mod tests {
         };
         assert!(row(10.0, 5.0) && row(-10.0, -1.0) && row(10.0, -1.0));
         assert!(!row(-10.0, 5.0) && !row(10.0, 6.0));
+    }
+
+    #[test]
+    fn pairs_are_compared_pair_by_pair() {
+        let row = |theirs: Vec<f64>, ours: Vec<f64>| {
+            Row::paired("a", Unit::Nanoseconds, Target::Ratio(1.02), theirs, ours)
+        };
+        // The processes differ by a factor of four, and the orders not at all.
+        let times: Vec<f64> = (0..12).map(|index| f64::from(index % 4 + 1) * 100.0).collect();
+        let same = row(times.clone(), times.iter().map(|time| time * 1.005).collect()).unwrap();
+        assert_eq!(same.verdict(), "met");
+        let slower = row(times.clone(), times.iter().map(|time| time * 1.1).collect()).unwrap();
+        assert_eq!(slower.verdict(), "MISSED");
+        assert!(row(times, Vec::new()).is_err());
     }
 
     #[test]
