@@ -368,8 +368,7 @@ fn replayed(workplace: &Workplace, program: Plan, figures: Vec<Figure>) -> Resul
         false => argument.clone(),
     };
     workplace.record("iree-benchmark-module", module.arguments.iter().map(once).collect(), &path)?;
-    let flags =
-        ["--replay_order=captured", "--replay_scope=execute", "--replay_fast_forward", "--device=local-sync"];
+    let flags = ["--replay_order=captured", "--replay_scope=execute", "--replay_fast_forward"];
     let replay = on(2, &benchmark(workplace, &path, &flags, Vec::new()).ours);
     Ok(Plan { theirs: module, ours: replay, figures, ..program })
 }
