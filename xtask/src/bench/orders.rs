@@ -46,6 +46,6 @@ impl InBothOrders {
             before.push(serialized.of(&run)?);
             after.push(captured.of(&run)?);
         }
-        Row::paired(&self.name, captured.unit(), self.target, before, after)
+        Ok(Row::new(&self.name, captured.unit(), self.target, before, after))
     }
 }

@@ -3,7 +3,6 @@
 use super::measure::Unit;
 use rehal_bench::stats::{self, Interval, PairedRatio};
 use serde_json::json;
-use std::error::Error;
 
 /// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,9 +22,9 @@ pub struct Row {
     target: Target,
     theirs: Summary,
     ours: Summary,
-    /// Of the medians.
+    /// The median of the ratios of the pairs: a slow phase of the machine affects both of a pair.
     ratio: f64,
-    /// Its 95 % interval: by the bootstrap, or of the sign test if it is paired.
+    /// Its 95 % interval, by the sign test.
     interval: Interval,
 }
 
@@ -36,24 +35,18 @@ struct Summary {
 }
 
 impl Row {
-    /// Summarizes the figures of the runs.
+    /// Summarizes the figures of pairs of runs: `theirs[i]` and `ours[i]` were measured one after the other.
     pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
-        let interval = stats::bootstrap_ratio(&theirs, &ours, stats::median);
+        let (ratio, interval) = match stats::paired_ratio(&ours, &theirs) {
+            Ok(PairedRatio { ratio, interval: (low, high), .. }) => (ratio, Interval { low, high }),
+            // Differences, which noise can make negative: then a pair has no ratio.
+            Err(_) => {
+                let ratio = stats::median(&ours) / stats::median(&theirs);
+                (ratio, stats::bootstrap_ratio(&theirs, &ours, stats::median))
+            }
+        };
         let (theirs, ours) = (Summary::of(theirs), Summary::of(ours));
-        let ratio = ours.median / theirs.median;
         Self { name: name.to_owned(), unit, target, theirs, ours, ratio, interval }
-    }
-
-    /// The same of figures that one process measured of both: ratios are those of processes.
-    pub fn paired(
-        name: &str,
-        unit: Unit,
-        target: Target,
-        theirs: Vec<f64>,
-        ours: Vec<f64>,
-    ) -> Result<Self, Box<dyn Error>> {
-        let PairedRatio { ratio, interval: (low, high), .. } = stats::paired_ratio(&ours, &theirs)?;
-        Ok(Self { ratio, interval: Interval { low, high }, ..Self::new(name, unit, target, theirs, ours) })
     }
 
     fn is_met(&self) -> bool {
@@ -189,7 +182,7 @@ mod tests {
             vec![45.0, 50.0, 60.0],
         );
         assert!(row.is_met());
-        assert!((row.ratio - 0.5).abs() < 1e-9);
+        assert!((row.ratio - 0.45).abs() < 1e-9);
         let row = Row::new("b", Unit::Bytes, Target::Bytes(10), vec![1.0], vec![11.0]);
         assert!(!row.is_met());
         assert!(json(&[row]).contains("\"met\": false"));
@@ -206,16 +199,14 @@ mod tests {
 
     #[test]
     fn pairs_are_compared_pair_by_pair() {
-        let row = |theirs: Vec<f64>, ours: Vec<f64>| {
-            Row::paired("a", Unit::Nanoseconds, Target::Ratio(1.02), theirs, ours)
+        let row = |theirs: &[f64], ours: Vec<f64>| {
+            Row::new("a", Unit::Nanoseconds, Target::Ratio(1.02), theirs.to_vec(), ours)
         };
-        // The processes differ by a factor of four, and the orders not at all.
+        // The machine's speed differs by a factor of four, and the programs' not at all.
         let times: Vec<f64> = (0..12).map(|index| f64::from(index % 4 + 1) * 100.0).collect();
-        let same = row(times.clone(), times.iter().map(|time| time * 1.005).collect()).unwrap();
-        assert_eq!(same.verdict(), "met");
-        let slower = row(times.clone(), times.iter().map(|time| time * 1.1).collect()).unwrap();
-        assert_eq!(slower.verdict(), "MISSED");
-        assert!(row(times, Vec::new()).is_err());
+        let times_of = |factor: f64| times.iter().map(|time| time * factor).collect();
+        assert_eq!(row(&times, times_of(1.005)).verdict(), "met");
+        assert_eq!(row(&times, times_of(1.1)).verdict(), "MISSED");
     }
 
     #[test]
@@ -231,7 +222,7 @@ mod tests {
         let within = Target::Within(0.03);
         assert_eq!(verdict(within, [98.0, 99.0, 100.0, 101.0, 102.0, 100.0]), "met");
         assert_eq!(verdict(within, [90.0, 91.0, 92.0, 90.0, 91.0, 92.0]), "MISSED");
-        assert_eq!(verdict(within, [80.0, 120.0, 80.0, 120.0, 120.0, 81.0]), "MISSED, undecided");
+        assert_eq!(verdict(within, [80.0, 120.0, 80.0, 120.0, 120.0, 120.0]), "MISSED, undecided");
     }
 
     #[test]
