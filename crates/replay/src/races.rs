@@ -148,7 +148,7 @@ impl Plan {
     ) -> Races {
         let policy = Pairs { options, ..Pairs::default() };
         let mut walk = Walk::<_, WORDS>::new(self, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
-        walk.footprints.set_written(self.executables().map(|it| written(&it)).collect());
+        walk.footprints.set_written(self.written_by(written));
         walk.all();
         let Walk { footprints, policy, .. } = walk;
         let locations = self.submission_locations();
@@ -189,6 +189,19 @@ impl Plan {
     /// Like [`Plan::races_with`]: kernels may write whatever they bind, except read-only memory.
     pub fn races(&self, options: RaceOptions) -> Races {
         self.races_with(options, |_| WrittenBindings::new())
+    }
+
+    /// What `written` tells of each executable. Records of the same bytes are asked for once.
+    pub(crate) fn written_by(
+        &self,
+        written: impl Fn(&ExecutableRecord<'_>) -> WrittenBindings,
+    ) -> Vec<WrittenBindings> {
+        let mut known: HashMap<_, WrittenBindings> = HashMap::new();
+        let of = |record: ExecutableRecord<'_>| {
+            let key = (record.format.to_vec(), record.data.as_ptr(), record.data.len());
+            known.entry(key).or_insert_with(|| written(&record)).clone()
+        };
+        self.executables().map(of).collect()
     }
 
     /// The record of each submission.

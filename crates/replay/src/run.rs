@@ -31,7 +31,7 @@ use crate::region::Region;
 use crate::schedule::Schedule;
 use crate::scopes;
 use crate::substitute::{Replacements, Substitute, Substitution};
-use crate::{FastForward, HostRead, Observer, Plan, Scope};
+use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, WrittenBindings};
 
 /// Options of a replay.
 #[derive(Clone, Default)]
@@ -44,6 +44,9 @@ pub struct ReplayOptions {
     pub substitute: Option<Substitute>,
     /// When the host waits.
     pub order: ReplayOrder,
+    /// Which bindings the functions of a captured executable may write, if its format says so: in captured order the host then does not
+    /// wait between kernels that read the same bytes. Of replacements, nothing is known.
+    pub written_bindings: Option<fn(&ExecutableRecord<'_>) -> WrittenBindings>,
     /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the CPU's caches the
     /// bytes of buffers and of the capture that the entry touches: before [`Observer::scope_begin`].
     pub cold_scope: Option<Vec<u8>>,
@@ -52,6 +55,22 @@ pub struct ReplayOptions {
     ///
     /// [`Buffer::whole_allocation`]: rehal_hal::Buffer::whole_allocation
     pub redzone_bytes: u64,
+}
+
+/// What the functions of each executable may write, as the options tell.
+fn written_of(
+    plan: &Plan,
+    options: &ReplayOptions,
+    is_replaced: impl Fn((usize, &ExecutableRecord<'_>)) -> bool,
+) -> Vec<WrittenBindings> {
+    let Some(written) = options.written_bindings else { return Vec::new() };
+    let mut all = plan.written_by(written);
+    for (index, record) in plan.executables().enumerate() {
+        if is_replaced((index, &record)) {
+            all[index].clear();
+        }
+    }
+    all
 }
 
 /// When the host of a replay waits for the work that it issues.
@@ -138,7 +157,13 @@ impl Replay {
         let is_synchronous = devices.devices().iter().all(|device| device.info().is_synchronous);
         let schedule = (options.order == ReplayOrder::Captured).then(|| match is_synchronous {
             true => Schedule::default(),
-            false => Schedule::of(&plan),
+            false => {
+                let is_replaced = |(index, record): (usize, &ExecutableRecord<'_>)| {
+                    let own_name = own_names.get(index).map_or("", String::as_str);
+                    !replacements.layers(index, record, own_name).is_empty()
+                };
+                Schedule::of(&plan, written_of(&plan, options, is_replaced))
+            }
         });
         let evictions = match &options.cold_scope {
             Some(name) => Evictions::of(&plan, &scopes::entries(&plan, name)?),
@@ -166,7 +191,8 @@ impl Replay {
     /// no timepoint orders them: both within one entry of the scopes of a name, or anywhere. 0 in serialized order, which waits for
     /// each submission.
     ///
-    /// The program's host waited there, or may not have: captures do not contain its waits, nor which bytes a kernel only reads.
+    /// The program's host waited there, or may not have: captures do not contain its waits, nor (but for
+    /// [`ReplayOptions::written_bindings`]) which bytes a kernel only reads.
     /// Fails if a scope of that name does not end.
     pub fn inserted_wait_count(&self, scope: Option<&[u8]>) -> Result<u64> {
         let Some(schedule) = &self.schedule else { return Ok(0) };

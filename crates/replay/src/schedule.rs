@@ -5,7 +5,7 @@ use std::ops::Range;
 use rehal_hal::{HostOp, Indexed, Timepoint};
 
 use crate::Plan;
-use crate::access::{Footprint, Footprints};
+use crate::access::{Footprint, Footprints, WrittenBindings};
 use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
 use crate::plan::{ObjectKind, StepOp};
 
@@ -60,11 +60,12 @@ pub(crate) enum WaitCause {
 }
 
 impl Schedule {
-    /// The schedule of a plan.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    /// The schedule of a plan, of whose executables this is known: see [`Footprints::set_written`].
+    pub(crate) fn of(plan: &Plan, written: Vec<WrittenBindings>) -> Self {
         let policy =
             Self { waits: Vec::new(), signallers: vec![Signallers::None; plan.initial_payloads.len()] };
         let mut walk = Walk::<_, WORDS>::new(plan, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        walk.footprints.set_written(written);
         walk.all();
         let mut this = walk.policy;
         // A wait for what one step makes runnable comes one step later.

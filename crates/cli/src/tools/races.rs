@@ -1,8 +1,5 @@
 //! `rehal races`: reports data races between operations of a capture.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use rehal_base::Result;
 use rehal_session::{
     AccessKind, CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
@@ -57,14 +54,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let strict = flags.get(&STRICT);
-    // Records may name the same bytes.
-    let known = RefCell::new(HashMap::new());
-    let find = |strict| {
-        plan.races_with(RaceOptions { strict }, |executable| {
-            let key = (executable.format.to_vec(), executable.data.as_ptr(), executable.data.len());
-            known.borrow_mut().entry(key).or_insert_with(|| written_bindings(executable)).clone()
-        })
-    };
+    let find = |strict| plan.races_with(RaceOptions { strict }, written_bindings);
     let races = find(strict);
     let assumed = if strict { 0 } else { find(true).count.saturating_sub(races.count) };
     output::print(&match flags.get(&FORMAT) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rehal_base::Result;
 use rehal_session::{
     CaptureFile, CaptureOptions, Code, CompilerOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay,
-    ReplayOptions, ReplayOrder, Substitution, build_substitutes,
+    ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
 };
 
 use crate::flags::{Access, Flag, List, Refusal};
@@ -87,6 +87,7 @@ impl Options {
                 file_remaps: flags.list(&FILE_REMAP),
                 substitutions: flags.list(&SUBSTITUTION),
                 order,
+                written_bindings: Some(written_bindings),
                 ..ReplayOptions::default()
             },
         })

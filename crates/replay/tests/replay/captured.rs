@@ -9,7 +9,10 @@ use rehal_cts::late::LateDevice;
 use rehal_hal::{BufferUsage, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Observer, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, Scope};
+use rehal_replay::{
+    Candidate, Observer, Plan, PlanOptions, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector,
+    Substitution,
+};
 use zerocopy::little_endian::U32;
 
 use crate::common::{
@@ -252,6 +255,36 @@ fn unordered_work_overlaps() {
     let (outcome, _) = logged(&capture.finish(), 0, &mut [&mut observed]);
     outcome.unwrap();
     assert_eq!(observed.bytes(), [[1; 4], [1; 4]]);
+}
+
+/// The two kernels share an input; of a replacement, nothing is known.
+#[test]
+fn kernels_that_read_the_same_bytes_overlap() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let pair = code("pair", 1, &[function("meets", 0, 2)]);
+    let executable = capture.executable(cache, &pair);
+    let kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    let (input, outputs) = (capture.buffer(4), [capture.buffer(4), capture.buffer(4)]);
+    for output in outputs {
+        let done = capture.semaphore(0);
+        capture.order(&[], &[(done, 1)]).dispatch(&kernel, &[], &[whole(output), whole(input)]);
+    }
+    let plan = Arc::new(Plan::compile(capture.finish(), PlanOptions::default()).unwrap());
+    let replay = |options: &ReplayOptions| {
+        let group = DeviceGroup::new(vec![LateDevice::over(TestDevice::create().0, 0, MAX_DELAY)]).unwrap();
+        Replay::new(plan.clone(), &group, options).unwrap()
+    };
+    let waits = |options: &ReplayOptions| replay(options).inserted_wait_count(None).unwrap();
+    assert_eq!(waits(&captured()), 1);
+    let told = ReplayOptions { written_bindings: Some(|_| vec![Some(vec![true, false])]), ..captured() };
+    assert_eq!(waits(&told), 0);
+    replay(&told).run(&mut []).unwrap();
+    let replacement = Substitution::new(Selector::All, Replacement::bytes(pair.encode()));
+    assert_eq!(waits(&ReplayOptions { substitutions: vec![replacement], ..told.clone() }), 1);
+    let substitute =
+        Some(Arc::new(move |_: &Candidate<'_>| Ok(Some(Replacement::bytes(pair.encode())))) as _);
+    assert_eq!(waits(&ReplayOptions { substitute, ..told }), 1);
 }
 
 /// The failing dispatch, one that waits for it, and others that do not.
