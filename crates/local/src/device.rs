@@ -246,8 +246,9 @@ impl DeviceBackend for LocalDevice {
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         // What runs while it is recorded cannot be attributed to commands.
         let is_profiled = self.profiler.reports(profile::NEEDS_COMMANDS);
-        let is_confined = matches!(&self.executor, Executor::Task { executor, .. } if executor.is_confined());
-        Ok(LocalCommands::create(params, !is_profiled && !is_confined))
+        // The recording thread would execute beside as many others as there are workers.
+        let has_workers = matches!(&self.executor, Executor::Task { .. });
+        Ok(LocalCommands::create(params, !is_profiled && !has_workers))
     }
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {

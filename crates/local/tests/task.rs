@@ -308,8 +308,18 @@ fn no_more_threads_than_workers_run_kernels() {
                         let turns = turns.to_le_bytes();
                         let crowd =
                             dispatch(&executable, "crowd", [1 + value as u32 % 3, 1, 1], &turns, &bindings);
-                        let queue = device.queue(QUEUE_AFFINITY_ANY);
-                        queue.signal(&[done.at(value)]).dispatch(&crowd).unwrap();
+                        let signals = [done.at(value)];
+                        let queue = device.queue(QUEUE_AFFINITY_ANY).signal(&signals);
+                        if value % 4 == 0 {
+                            let mode =
+                                CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
+                            let recorded = commands_of(device, mode, |commands| {
+                                commands.record(&Command::Dispatch(crowd)).unwrap();
+                            });
+                            queue.execute(&recorded, &[], 0).unwrap();
+                        } else {
+                            queue.dispatch(&crowd).unwrap();
+                        }
                         done.wait(value, None).unwrap();
                     }
                 });

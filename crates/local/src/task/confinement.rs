@@ -26,11 +26,6 @@ impl Confinement {
         POOL.set(self.0);
     }
 
-    /// Whether only workers run work.
-    pub(super) fn is_some(self) -> bool {
-        self.0.is_some()
-    }
-
     /// Whether the calling thread may run work.
     #[inline]
     pub(super) fn admits_this_thread(self) -> bool {

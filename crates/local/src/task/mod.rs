@@ -181,11 +181,6 @@ impl TaskExecutor {
         Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.confinement))
     }
 
-    /// Whether only the workers' threads run work.
-    pub(crate) fn is_confined(&self) -> bool {
-        self.confinement.is_some()
-    }
-
     /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One without work, such as a
     /// barrier, needs no permit, and runs on any thread.
     fn inline<'r, N: Names + 'r, R: Resolve<'r, N>>(
