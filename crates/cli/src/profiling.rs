@@ -81,7 +81,7 @@ const PRINT_STATISTICS: Flag<bool> = Flag::switch(
     false,
     "Prints totals per operation and function on standard error at the end, instead of writing a profile. Without \
      --device_profiling_mode, of queue-events and host-execution; of devices without host-execution, such as Vulkan's, of \
-     queue-events and memory-events.",
+     queue-events, memory-events and dispatch-events.",
 );
 
 /// Profiles and statistics.

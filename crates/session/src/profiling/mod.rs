@@ -31,7 +31,8 @@ pub enum RequestedData {
     /// These, of every device.
     Kinds(ProfileData),
     /// What the reference's tools measure for statistics, as far as the device reports it: events of its queues with the host's
-    /// times of what they execute or, of devices that lack these times, with the events of memory.
+    /// times of what they execute or, of devices that lack these times, with the events of memory. Of the latter also the times of
+    /// dispatches, which the reference leaves out: without them, functions have none.
     Statistics,
     /// The times of dispatches, by the host or else by the device.
     DispatchTimes,
@@ -124,8 +125,10 @@ impl RequestedData {
         match self {
             Self::Kinds(data) => Ok(data),
             Self::Statistics => {
-                let of_its_kind =
-                    if has_host_times { ProfileData::HOST_EXECUTION } else { ProfileData::MEMORY_EVENTS };
+                let of_its_kind = match has_host_times {
+                    true => ProfileData::HOST_EXECUTION,
+                    false => ProfileData::MEMORY_EVENTS | ProfileData::DISPATCH_EVENTS,
+                };
                 let data = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA | of_its_kind;
                 Ok(data & supported)
             }

@@ -368,7 +368,10 @@ fn each_device_is_asked_for_what_it_supports() {
     let dispatches = ProfileData::DISPATCH_EVENTS;
 
     assert_eq!(of(RequestedData::Statistics, queue | host | memory).unwrap(), queue | host);
-    assert_eq!(of(RequestedData::Statistics, queue | dispatches | memory).unwrap(), queue | memory);
+    assert_eq!(
+        of(RequestedData::Statistics, queue | dispatches | memory).unwrap(),
+        queue | dispatches | memory
+    );
     assert_eq!(of(RequestedData::Statistics, ProfileData::QUEUE_EVENTS).unwrap(), ProfileData::QUEUE_EVENTS);
     assert_eq!(of(RequestedData::DispatchTimes, queue | host | dispatches).unwrap(), host);
     assert_eq!(of(RequestedData::DispatchTimes, queue | dispatches).unwrap(), dispatches);
