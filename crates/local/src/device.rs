@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
 use rehal_hal::profile::{
-    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
+    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, event_ns,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
@@ -307,7 +307,7 @@ impl DeviceBackend for LocalDevice {
         let mut begun_ns = None;
         let created = match &submission.op {
             QueueOp::Alloca { params, size, .. } => {
-                begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(now_ns);
+                begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(event_ns);
                 Some(self.alloca(*params, *size)?)
             }
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
-    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
+    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, completed_ns, event_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -54,17 +54,17 @@ pub(crate) struct WorkgroupClock {
 impl WorkgroupClock {
     /// The first workgroup is about to begin.
     pub(crate) fn start(&self) {
-        self.start_ns.set(Some(now_ns()));
+        self.start_ns.set(Some(completed_ns()));
     }
 
     /// The last workgroup has ended.
     pub(crate) fn stop(&self) {
-        self.end_ns.set(Some(now_ns()));
+        self.end_ns.set(Some(completed_ns()));
     }
 
     /// The time between them; a dispatch that fails ends now.
     fn span(&self) -> Span {
-        let end_ns = self.end_ns.get().unwrap_or_else(now_ns);
+        let end_ns = self.end_ns.get().unwrap_or_else(completed_ns);
         Span::of(self.start_ns.get().unwrap_or(end_ns), end_ns)
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         report_dealloca(op, names, profile, &outcome);
         return outcome;
     }
-    let start_ns = now_ns();
+    let start_ns = event_ns();
     LAST_NS.set(start_ns);
     let (outcome, span) = match op {
         QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
@@ -96,7 +96,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
             let end_ns = match (op, LAST_NS.get()) {
                 // Its last command has just ended.
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
-                _ => now_ns(),
+                _ => completed_ns(),
             };
             (outcome, Span::of(start_ns, end_ns))
         }
@@ -151,7 +151,7 @@ pub(crate) fn run_commands(
 ) -> Result<()> {
     let has_regions = profile.reports_regions();
     // Where one stage ends, the next begins.
-    let mut now = if profile.reports_spans() { LAST_NS.get() } else { now_ns() };
+    let mut now = if profile.reports_spans() { LAST_NS.get() } else { event_ns() };
     for stage in 0..recording.stages.len() {
         let Some(commands) = recording.stage(stage) else { break };
         let stage_start_ns = now;
@@ -160,9 +160,9 @@ pub(crate) fn run_commands(
             let (outcome, span) = match operation {
                 QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
                 _ => {
-                    let start_ns = now_ns();
+                    let start_ns = completed_ns();
                     let outcome = run(operation, names, None);
-                    (outcome, Span::of(start_ns, now_ns()))
+                    (outcome, Span::of(start_ns, completed_ns()))
                 }
             };
             now = span.end_ns;

@@ -4,6 +4,7 @@
 //! calls the session's [`ProfileSink`] until it ends. A driver has a [`Profiler`], which is off by default and then costs one
 //! branch per operation. Objects are named by the ids of their handles; the format of a file is the sink's concern.
 
+mod clock;
 mod events;
 mod execution_log;
 mod kept_operation;
@@ -16,6 +17,7 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
+pub use clock::{completed_ns, event_ns, now_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent,
@@ -23,7 +25,7 @@ pub use events::{
 };
 pub use execution_log::ExecutionLog;
 pub use session::{
-    KeptEvents, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns, set_replayed_record,
+    KeptEvents, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record,
 };
 pub use submission_log::SubmissionLog;
 
@@ -139,6 +141,11 @@ impl EventLog {
             executions: self.executions.len(),
             relationships: self.submissions.relationship_count() + self.executions.relationship_count(),
         }
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.submissions.is_empty() && self.executions.is_empty()
     }
 
     /// Removes all events, and keeps the capacity.

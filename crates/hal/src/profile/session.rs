@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode, glob};
 use smallvec::SmallVec;
 
+use super::clock::event_ns;
 use super::{
     EventLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter,
     ProfileRequest, ProfileSink, ProfiledCommand, ProfiledCommandKind, ProfiledOperation, QueueEvent,
@@ -16,12 +17,6 @@ use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
     Submission, Timepoint,
 };
-
-/// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
-pub fn now_ns() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
-}
 
 /// Kept events after which the sink receives their number.
 const KEPT_CHECK: u32 = 1024;
@@ -177,7 +172,7 @@ impl Profiler {
     /// describes what it executes and returns the number of commands.
     ///
     /// If it `is_ready`, its queue event is kept; if the session reports nothing else of it, it is `None`. If the device has already
-    /// allocated `created`, which began at `begun_ns` of [`now_ns`], that is when it was submitted.
+    /// allocated `created`, which began at `begun_ns` of [`event_ns`], that is when it was submitted.
     #[inline]
     pub fn submission(
         &self,
@@ -197,7 +192,7 @@ impl Profiler {
             // Nothing is described, so the sink is not called under the lock.
             let operation_count = describe(&active.session)?;
             let operation = operation(submission, created, operation_count, active.next_id());
-            active.keep_submission(submission, operation, begun_ns.unwrap_or_else(now_ns));
+            active.keep_submission(submission, operation, begun_ns.unwrap_or_else(event_ns));
             Active::check(lock);
             return Ok(None);
         }
@@ -207,7 +202,7 @@ impl Profiler {
         Ok(ProfileSession::submission(session, submission, is_ready, begun_ns, operation))
     }
 
-    /// Keeps the events of a submission that has executed when it is submitted: since `begun_ns` of [`now_ns`], if that took time.
+    /// Keeps the events of a submission that has executed when it is submitted: since `begun_ns` of [`event_ns`], if that took time.
     /// Returns `false` if the session wants more of it than [`Profiler::submission`] reports; also without a session.
     #[inline]
     pub fn executed(
@@ -225,7 +220,7 @@ impl Profiler {
         let mut lock = self.active.lock();
         let Some(active) = lock.as_mut().filter(|active| !active.session.is_filtered) else { return false };
         let operation = operation(submission, created, operation_count, active.next_id());
-        let end_ns = now_ns();
+        let end_ns = event_ns();
         let start_ns = begun_ns.unwrap_or(end_ns);
         let has_event = active.session.wants(ProfileData::QUEUE_EVENTS);
         if has_event {
@@ -320,6 +315,17 @@ impl KeptEvents {
             std::mem::swap(&mut active.kept, log);
         }
     }
+
+    /// Keeps further events in the memory of `log`, which is empty, unless some have been kept since [`KeptEvents::take`]: that memory is
+    /// in the processor's caches.
+    pub fn give_back(&self, log: &mut EventLog) {
+        if let Some(active) = &mut *self.active.lock()
+            && active.session.id == self.session_id
+            && active.kept.is_empty()
+        {
+            std::mem::swap(&mut active.kept, log);
+        }
+    }
 }
 
 impl ProfileSession {
@@ -350,7 +356,7 @@ impl ProfileSession {
         }
         let mut deferred = None;
         if has_event {
-            let submitted_ns = begun_ns.unwrap_or_else(now_ns);
+            let submitted_ns = begun_ns.unwrap_or_else(event_ns);
             if is_ready {
                 let kept =
                     self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
@@ -370,7 +376,7 @@ impl ProfileSession {
             true => self.request.data,
             false => self.request.data - ProfileData::OF_OPERATIONS,
         };
-        let allocation_ns = begun_ns.map(|begun_ns| (begun_ns, now_ns()));
+        let allocation_ns = begun_ns.map(|begun_ns| (begun_ns, event_ns()));
         Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record, allocation_ns })
     }
 
@@ -427,7 +433,7 @@ impl ProfileSession {
         }
         let event = MemoryEvent {
             kind,
-            time_ns: now_ns(),
+            time_ns: event_ns(),
             allocation_id: buffer_id,
             submission_id: 0,
             queue_ordinal: None,
@@ -508,7 +514,7 @@ impl ProfiledSubmission {
             signals,
             was_deferred: true,
             submitted_ns: deferred.submitted_ns,
-            ready_ns: now_ns(),
+            ready_ns: event_ns(),
             replayed_record: deferred.replayed_record,
         };
         let kept = self.session.with_active(|active| {
@@ -587,7 +593,7 @@ impl ProfiledSubmission {
         let params = buffer.params();
         let event = MemoryEvent {
             kind,
-            time_ns: now_ns(),
+            time_ns: event_ns(),
             allocation_id: buffer.id(),
             submission_id: self.operation.submission_id,
             queue_ordinal: Some(self.operation.queue_ordinal),
@@ -632,7 +638,7 @@ impl ProfiledAllocation {
         if let Some(reservation) = self.reservation.get() {
             self.session.sink().memory_event(&MemoryEvent {
                 kind,
-                time_ns: now_ns(),
+                time_ns: event_ns(),
                 submission_id,
                 queue_ordinal,
                 size_bytes: reservation.length_bytes,
@@ -685,7 +691,7 @@ impl Drop for ProfiledAllocation {
         // The host does it.
         self.session.sink().memory_event(&MemoryEvent {
             kind,
-            time_ns: now_ns(),
+            time_ns: event_ns(),
             submission_id: 0,
             queue_ordinal: None,
             ..self.event

@@ -184,6 +184,9 @@ impl DeviceSink {
         let (mut lists, last) = self.pending.lock().take(kept);
         self.encode(&mut lists, kept, last);
         kept.clear();
+        if let Some(source) = &*self.kept.lock() {
+            source.give_back(kept);
+        }
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
             for (index, (content, rows)) in
