@@ -1,5 +1,5 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! memory-mapped files, flatbuffers, identity and kinds of files, shared memory, element types, math functions of the C library, glob
+//! memory-mapped files, flatbuffers, identity and kinds of files, shared memory, element types, math functions of the C library, the processor's counter, glob
 //! patterns, suggestions for misspelt names, and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
@@ -10,6 +10,7 @@
 mod advice;
 mod background_writer;
 pub mod c_math;
+pub mod counter;
 mod crash_note;
 mod cursor;
 mod driver_work;

@@ -17,7 +17,7 @@ const WANTED: [&str; 10] = [
 ];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "--release",
     "--bin",
     "--package",
@@ -30,6 +30,7 @@ const OTHERS: [&str; 12] = [
     "--exact",
     "--doc",
     "--iree-llvmcpu-target-cpu",
+    "--stress-count",
 ];
 
 /// Checks that documents exist, and the files, tools and flags that they name.

@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use rehal_base::counter;
+
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 pub fn now_ns() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -85,7 +87,7 @@ impl Line {
 
     #[inline]
     fn after(&self, passed: u64) -> i64 {
-        self.start_ns + (passed * self.ns_per_tick >> 32) as i64
+        self.start_ns + ((passed * self.ns_per_tick) >> 32) as i64
     }
 
     /// The line that begins now: the system's time is `ns`, and the counter was at `ticks`, if that is known.
@@ -108,56 +110,6 @@ impl Line {
     }
 }
 
-/// The time-stamp counter.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[allow(unsafe_code, reason = "the instruction has no safe function")]
-mod counter {
-    use std::arch::x86_64::{_mm_lfence, _rdtsc};
-    use std::fs;
-    use std::sync::LazyLock;
-
-    /// Whether the system's clock is the counter too: then it has found that the counters of all processors have the same value,
-    /// and count at the same rate always.
-    pub(super) fn is_usable() -> bool {
-        static IS_USABLE: LazyLock<bool> = LazyLock::new(|| {
-            let source = fs::read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-            source.is_ok_and(|source| source.trim_ascii() == b"tsc")
-        });
-        *IS_USABLE
-    }
-
-    #[inline]
-    pub(super) fn ticks() -> u64 {
-        // SAFETY: it reads a register. Systems that forbid it to programs end the program, as no other does.
-        unsafe { _rdtsc() }
-    }
-
-    /// Its value when the instructions before are complete.
-    #[inline]
-    pub(super) fn completed_ticks() -> u64 {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe { _mm_lfence() };
-        ticks()
-    }
-}
-
-#[cfg(any(not(target_arch = "x86_64"), miri))]
-mod counter {
-    pub(super) fn is_usable() -> bool {
-        false
-    }
-
-    #[inline]
-    pub(super) fn ticks() -> u64 {
-        0
-    }
-
-    #[inline]
-    pub(super) fn completed_ticks() -> u64 {
-        0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,8 +121,8 @@ mod tests {
             let before = now_ns();
             let time = event();
             let after = now_ns();
-            // Whatever interrupts this thread is between the readings too.
-            assert!(before - 500 <= time && time <= after + 500, "{count}: {before} {time} {after}");
+            // Whatever interrupts this thread is between the readings too. A clock that the system adjusts is further away for a moment.
+            assert!(before - 20_000 <= time && time <= after + 20_000, "{count}: {before} {time} {after}");
         }
     }
 
