@@ -46,7 +46,8 @@ pub struct LocalTaskOptions {
     /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: the least of
     /// [`crate::topology::Worker::default_local_memory`].
     pub worker_local_memory: Option<u64>,
-    /// Whether the process aborts, with a message, when work fails. Default: the work's signals fail.
+    /// Whether the process aborts, after a message, when work fails or a kernel crashes. Default: the work's signals fail, and after a
+    /// crash the process ends with the status of the crash guard.
     pub abort_on_failure: bool,
 }
 

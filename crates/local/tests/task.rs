@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command as Process, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -584,7 +585,7 @@ const CASE: &str = "REHAL_TEST_TASK_CASE";
 fn child() {
     let Ok(case) = std::env::var(CASE) else { return };
     let mut options = options(2);
-    options.abort_on_failure = case == "abort";
+    options.abort_on_failure = case != "crash";
     let device = LocalTask::create(options).unwrap();
     let (executable, done, target) = (library(&device), semaphore(&device), buffer(&device, 4));
     guard::install();
@@ -613,8 +614,16 @@ fn a_kernel_that_faults_on_a_worker_is_named_with_the_record_that_submitted_it()
 }
 
 #[test]
+fn a_crash_aborts_after_the_report_if_requested() {
+    let output = run_child("crash and abort");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "{text}");
+    assert!(text.contains("function 'wild' (10) of executable 4 ('test_library'), workgroup ["), "{text}");
+    assert_eq!(text.matches("crashed with").count(), 1, "{text}");
+}
+
+#[test]
 fn a_failure_aborts_if_requested() {
-    use std::os::unix::process::ExitStatusExt;
     let output = run_child("abort");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(6), "{text}");

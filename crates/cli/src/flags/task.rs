@@ -18,7 +18,7 @@ const TASK_DRIVER: Effect = Effect::OfDriver("local-task");
 const MAX_COUNT: i64 = i32::MAX as i64;
 
 const ABORT_ON_FAILURE: Flag<bool> =
-    Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
+    Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails or crashes.")
         .effect(TASK_DRIVER);
 
 const WORKER_SPIN: Flag<Duration> = Flag::number(

@@ -10,7 +10,8 @@
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
-//! report. Temporary files and directories of results are removed ([`RemovedOnCrash`]).
+//! report. Temporary files and directories of results are removed ([`RemovedOnCrash`]). Where a device is to abort on failure,
+//! a crash of its kernel ends in abort(3) after the report instead ([`AbortScope`]).
 
 mod instruction;
 mod report;
@@ -104,9 +105,29 @@ impl Drop for RecordScope {
     }
 }
 
+/// While it lives, a kernel that crashes on the calling thread aborts the process after the report, instead of ending it with
+/// [`EXIT_STATUS`].
+pub(crate) struct AbortScope {
+    previous: bool,
+}
+
+impl AbortScope {
+    /// For work of a device that is to abort on failure.
+    pub(crate) fn enter() -> Self {
+        Self { previous: ABORTS.replace(true) }
+    }
+}
+
+impl Drop for AbortScope {
+    fn drop(&mut self) {
+        ABORTS.set(self.previous);
+    }
+}
+
 const NO_RECORD: u64 = u64::MAX;
 
 thread_local! {
+    static ABORTS: Cell<bool> = const { Cell::new(false) };
     static RECORD: Cell<u64> = const { Cell::new(NO_RECORD) };
     static OFFSET: Cell<u64> = const { Cell::new(0) };
     static CURRENT: Cell<*const Current> = const { Cell::new(std::ptr::null()) };

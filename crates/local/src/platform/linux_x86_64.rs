@@ -17,7 +17,7 @@ pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use cpu::{FlushDenormals, processor_data, processor_id, with_flushed_denormals};
 pub(crate) use dot_products::{add_dot_products, has_dot_products};
-pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, thread_name, write_stderr};
+pub(crate) use fault::{abort_now, arm_thread, exit_now, install_fault_handler, thread_name, write_stderr};
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;

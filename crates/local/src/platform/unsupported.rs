@@ -180,6 +180,10 @@ pub(crate) fn exit_now(status: i32) -> ! {
     std::process::exit(status)
 }
 
+pub(crate) fn abort_now() -> ! {
+    std::process::abort()
+}
+
 /// Nothing crashes here.
 pub(crate) struct RemovedFile;
 

@@ -37,7 +37,7 @@ pub(super) struct Issue {
 
 pub(super) struct Content {
     pub(super) kept: KeptSubmission,
-    /// Whether a failure aborts the process.
+    /// Whether a failure or a crash aborts the process.
     aborts: bool,
     /// The next stage.
     pub(super) stage: AtomicU32,
@@ -147,6 +147,7 @@ impl Issue {
                 return false;
             }
             let _record = guard::RecordScope::enter(content.kept.note());
+            let _abort = content.aborts.then(guard::AbortScope::enter);
             if matches!(
                 content.kept.op(),
                 QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. }

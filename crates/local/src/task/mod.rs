@@ -123,7 +123,7 @@ pub(crate) struct TaskExecutor {
     spares: Weak<Spares>,
     confinement: Confinement,
     delays: Option<Arc<Delays>>,
-    /// Whether a failure aborts the process.
+    /// Whether a failure or a crash aborts the process.
     aborts: bool,
 }
 
@@ -146,9 +146,14 @@ impl TaskExecutor {
         profile: Option<ProfiledSubmission>,
     ) -> Result<()> {
         if let Some(permit) = self.inline(&submission.op, &LiveNames) {
+            let _abort = self.aborts.then(guard::AbortScope::enter);
             let promise = Promise::new(submission.signals);
             let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref(), permit);
-            return outcome.inspect_err(|error| self.abort_if_asked(error));
+            let outcome = outcome.inspect_err(|error| self.abort_if_asked(error));
+            // Whether the call reports a kernel's failure must not depend on where the kernel runs: the signals do.
+            let is_reported = !submission.signals.is_empty()
+                && matches!(submission.op, QueueOp::Dispatch(_) | QueueOp::Execute { .. });
+            return if is_reported { Ok(()) } else { outcome };
         }
         if let Some(profile) = &profile {
             profile.ready();
@@ -164,6 +169,7 @@ impl TaskExecutor {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
         if let Some(permit) = self.inline(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
+            let _abort = self.aborts.then(guard::AbortScope::enter);
             let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile(), permit);
             // Waiters get a failure from the signals; there is no other receiver.
             return outcome.unwrap_or_else(|error| self.abort_if_asked(&error));

@@ -8,7 +8,7 @@ use rehal_base::{BackgroundWriter, CrashNote, DriverWork};
 
 use super::instruction::Feature;
 use super::{
-    CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
+    ABORTS, CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
 };
 use crate::platform::{self, EXIT, Fault};
 
@@ -30,6 +30,9 @@ pub(super) fn report(fault: &Fault<'_>) {
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
     BackgroundWriter::await_all();
     platform::flush_after_crash(status);
+    if ABORTS.get() {
+        platform::abort_now();
+    }
     platform::exit_now(status);
 }
 

@@ -227,3 +227,14 @@ pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: never returns and runs no code of this process.
     unsafe { libc::_exit(status) }
 }
+
+/// The same, but aborts: the system's action for SIGABRT, such as a core dump, which has the fault below the handler.
+/// Async-signal-safe.
+pub(crate) fn abort_now() -> ! {
+    temporary_files::remove_files();
+    // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second crash.
+    unsafe {
+        libc::signal(libc::SIGABRT, libc::SIG_DFL);
+        libc::abort()
+    }
+}
