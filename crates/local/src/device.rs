@@ -331,7 +331,9 @@ impl DeviceBackend for LocalDevice {
                 }
                 Err(error) => {
                     Promise::new(submission.signals).settle(&Err(error.clone()));
-                    return Err(error);
+                    // Whether the call reports it must not depend on whether workers have failed already: the signals do.
+                    let is_reported = !self.info.is_synchronous && !submission.signals.is_empty();
+                    return if is_reported { Ok(created) } else { Err(error) };
                 }
             }
         }

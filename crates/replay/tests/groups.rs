@@ -128,6 +128,10 @@ impl GroupSubject for Subject {
     }
 }
 
+/// Tests whose work fails on devices that share no memory. If it does after its call, the replay fails as the program did; what
+/// fails in its call is skipped.
+const FAILS_WITHOUT_SHARED_MEMORY: [&str; 2] = ["buffers/are_shared", "buffers/of_queues"];
+
 /// Runs a test; if it is recorded, replays the capture, which must read what the test read.
 fn run(test: &GroupTest, kinds: [Kind; 2], is_recorded: bool) -> Result<(), Failed> {
     let memory = Memory::default();
@@ -139,8 +143,13 @@ fn run(test: &GroupTest, kinds: [Kind; 2], is_recorded: bool) -> Result<(), Fail
     recorder.close().map_err(failed)?;
     let bytes = memory.bytes();
     let saw = subject.saw.into_inner().unwrap();
+    let fails =
+        kinds == [Kind::Separate, Kind::Incoherent] && FAILS_WITHOUT_SHARED_MEMORY.contains(&test.name());
     for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
-        let mut replayed = reads_of(&bytes, kinds, order).map_err(failed)?;
+        let mut replayed = match reads_of(&bytes, kinds, order) {
+            Err(error) if fails && error.code() == StatusCode::Unimplemented => continue,
+            outcome => outcome.map_err(failed)?,
+        };
         for bytes in &saw {
             let at = replayed.iter().position(|read| read == bytes);
             replayed

@@ -310,7 +310,11 @@ impl DeviceBackend for RecordedDevice {
                     log.flush();
                 }
             });
-            let ending = Outcome::of(stream, offset, submission.signals);
+            if let QueueOp::HostCall { .. } = submission.op {
+                stream.host_takes_part();
+            }
+            let is_synchronous = base.device.info().is_synchronous;
+            let ending = Outcome::of(stream, offset, submission.signals, is_synchronous);
             let outcome = match self.watched.as_ref().filter(|_| WatchedQueue::takes(&base.op)) {
                 Some(watched) => {
                     let commands = match submission.op {

@@ -5,23 +5,33 @@ use rehal_hal::{Semaphore, Timepoint};
 
 use super::stream::{Stream, status_of};
 
-/// A submission that is recorded and issued: its record gets the final status, whether the call returns it, a panic
-/// unwinds through the call, or a signal reports it later.
+/// A submission that is recorded and issued. Its record gets the status of the call, and on a device whose calls execute the work
+/// also a failure that a signal reports later, so that a replay skips it.
+///
+/// On other devices, as in the reference's captures, the call says nothing of the work, which then fails in a replay as well. But that
+/// the host fails a semaphore, and what host calls do, is not in a capture: once a program does either, later failures are recorded
+/// there, too.
 pub(super) struct Outcome<'a> {
     stream: &'a Arc<Stream>,
     /// The offset of its record; `None` once the capture is closed.
     offset: Option<u64>,
     /// The signal that reports its completion: one on a semaphore that had not failed before, if any.
     signal: Option<Timepoint<&'a Semaphore>>,
+    is_synchronous: bool,
     has_returned: bool,
 }
 
 impl<'a> Outcome<'a> {
     /// For the submission with these signals and the record at `offset`, before it is issued.
-    pub fn of(stream: &'a Arc<Stream>, offset: Option<u64>, signals: &'a [Timepoint<&'a Semaphore>]) -> Self {
+    pub fn of(
+        stream: &'a Arc<Stream>,
+        offset: Option<u64>,
+        signals: &'a [Timepoint<&'a Semaphore>],
+        is_synchronous: bool,
+    ) -> Self {
         // Signals are settled in order, the last one after all others.
         let last = signals.iter().rev().find(|it| it.semaphore.query().is_ok()).or(signals.last());
-        Self { stream, offset, signal: last.copied(), has_returned: false }
+        Self { stream, offset, signal: last.copied(), is_synchronous, has_returned: false }
     }
 
     /// Called when the device's call has returned.
@@ -36,18 +46,19 @@ impl<'a> Outcome<'a> {
     /// Takes the status from the signal, now or once it is settled.
     fn follow_signal(&self) {
         let (Some(signal), Some(offset)) = (self.signal, self.offset) else { return };
+        let is_synchronous = self.is_synchronous;
         match signal.semaphore.query() {
             Ok(reached) if reached >= signal.value => {}
             Ok(_) => {
                 let stream = Arc::downgrade(self.stream);
                 let settled = move |outcome: Result<()>| {
-                    if let (Err(_), Some(stream)) = (&outcome, stream.upgrade()) {
-                        stream.with_log(|log| log.set_status(offset, status_of(&outcome)));
+                    if let Some(stream) = stream.upgrade() {
+                        failed_later(&stream, offset, is_synchronous, &outcome);
                     }
                 };
                 signal.semaphore.on_reached(signal.value, Box::new(settled)).detach();
             }
-            failed => self.set_status(status_of(&failed)),
+            failed => failed_later(self.stream, offset, is_synchronous, &failed),
         }
     }
 
@@ -55,6 +66,13 @@ impl<'a> Outcome<'a> {
         if let Some(offset) = self.offset {
             self.stream.with_log(|log| log.set_status(offset, status));
         }
+    }
+}
+
+/// Sets the status of a submission whose signal has reported a failure.
+fn failed_later<T>(stream: &Stream, offset: u64, is_synchronous: bool, outcome: &Result<T>) {
+    if outcome.is_err() && (is_synchronous || stream.has_host_part()) {
+        stream.with_log(|log| log.set_status(offset, status_of(outcome)));
     }
 }
 

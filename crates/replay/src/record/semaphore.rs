@@ -137,6 +137,7 @@ impl SemaphoreBackend for RecordedSemaphore {
     }
 
     fn fail(&self, error: Error) {
+        self.stream.host_takes_part();
         self.base.fail(error);
     }
 

@@ -30,6 +30,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
 pub(super) struct Stream {
     pub options: RecordOptions,
     next_id: AtomicU64,
+    /// Not 0 once the program has a part that the capture lacks: see [`Stream::host_takes_part`].
+    host_part: AtomicU64,
     log: Mutex<Option<Log>>,
     ending: Arc<Ending>,
     flusher: Mutex<Option<JoinHandle<()>>>,
@@ -60,6 +62,7 @@ impl Stream {
         let this = Arc::new(Self {
             options,
             next_id: AtomicU64::new(1),
+            host_part: AtomicU64::new(0),
             log: Mutex::new(Some(Log { writer })),
             ending: ending.clone(),
             flusher: Mutex::new(None),
@@ -81,6 +84,16 @@ impl Stream {
     /// Allocates an object id.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes that the host fails a semaphore, or is called by a queue: work may then fail without a cause in the capture.
+    pub fn host_takes_part(&self) {
+        self.host_part.store(1, Ordering::Release);
+    }
+
+    /// Whether it has.
+    pub fn has_host_part(&self) -> bool {
+        self.host_part.load(Ordering::Acquire) != 0
     }
 
     /// Appends records atomically: those of one call are contiguous. Does nothing once the capture is closed.

@@ -10,7 +10,7 @@ use rehal_hal::{
 };
 use rehal_replay::RecordOptions;
 
-use crate::program::{Program, Reads, host_call, operations, replay, watched};
+use crate::program::{Program, Reads, host_call, local_task, operations, replay, watched};
 
 /// The status of each submission, in order.
 #[track_caller]
@@ -105,6 +105,50 @@ fn later_failure(options: RecordOptions) {
     ];
     assert_eq!(statuses(&capture), expected);
     replay(&capture, &mut Reads::default()).unwrap();
+}
+
+#[test]
+fn work_that_fails_on_a_worker_fails_in_a_replay_too() {
+    [RecordOptions::default(), watched()].into_iter().for_each(failure_on_a_worker);
+}
+
+fn failure_on_a_worker(options: RecordOptions) {
+    let program = Program::on(vec![local_task()], options);
+    let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
+    let (ran, waited) = (program.semaphore(), program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    // Submitted before its wait has failed, so that its call succeeds.
+    queue.wait(&[ran.at(1)]).signal(&[waited.at(1)]).execute(&commands, &[(&buffer).into()], 0).unwrap();
+    queue.signal(&[ran.at(1)]).execute(&commands, &[(&buffer).into()], 0).unwrap();
+    assert_eq!(waited.wait(1, None).unwrap_err().code(), StatusCode::OutOfRange);
+
+    let capture = program.capture();
+    assert_eq!(statuses(&capture), [(Code::DEVICE_QUEUE_EXECUTE, 0); 2]);
+    let error = replay(&capture, &mut Reads::default()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::OutOfRange, "{}", error.report());
+}
+
+#[test]
+fn what_fails_on_a_worker_because_of_the_host_has_its_status() {
+    let program = Program::on(vec![local_task()], RecordOptions::default());
+    let buffer = program.buffer(&[1; 4]);
+    let [never, waited, after, fine] = std::array::from_fn(|_| program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    queue.wait(&[never.at(1)]).signal(&[waited.at(1)]).fill(&buffer, &[2], 0).unwrap();
+    queue.wait(&[waited.at(1)]).signal(&[after.at(1)]).fill(&buffer, &[3], 0).unwrap();
+    queue.signal(&[fine.at(1)]).fill(&buffer, &[4], 0).unwrap();
+    never.fail(Error::new(StatusCode::Aborted, "failed by the host"));
+    assert_eq!(after.wait(1, None).unwrap_err().code(), StatusCode::Aborted);
+    fine.wait(1, None).unwrap();
+    let mut bytes = [0; 4];
+    buffer.read(0, &mut bytes).unwrap();
+
+    let capture = program.capture();
+    let fill = Code::DEVICE_QUEUE_FILL;
+    assert_eq!(statuses(&capture), [(fill, ABORTED), (fill, ABORTED), (fill, 0)]);
+    let mut reads = Reads::default();
+    replay(&capture, &mut reads).unwrap();
+    assert_eq!(reads.0, [[4; 4]]);
 }
 
 #[test]

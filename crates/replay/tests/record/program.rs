@@ -6,8 +6,8 @@ use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Device, DeviceGroup, HostCallFn, MemoryType, QUEUE_AFFINITY_ANY,
     Semaphore, SemaphoreFlags,
 };
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     AccessedRange, DispatchWatcher, LedgerRecording, Observer, Plan, PlanOptions, RecordOptions, Recorder,
     Replay, ReplayOptions, ReplayOrder, WatchedDispatch,
@@ -17,6 +17,13 @@ use crate::memory::Memory;
 
 pub fn local_sync() -> Device {
     LocalSync::create(Plugins::default())
+}
+
+/// A `local-task` device with two workers.
+pub fn local_task() -> Device {
+    let mut options = LocalTaskOptions::default();
+    options.topology = Some(Topology::with_workers(2).unwrap());
+    LocalTask::create(options).unwrap()
 }
 
 /// A watcher whose records are empty, for programs that are recorded with [`LedgerRecording::Dispatches`].
