@@ -572,6 +572,24 @@ fn workers_have_names_and_the_stack_that_is_asked_for() {
 }
 
 #[test]
+fn a_worker_that_spins_ends_with_its_pool() {
+    let mut options = options(2);
+    // Longer than any test may take.
+    options.worker.spin = Duration::from_secs(1 << 30);
+    let device = LocalTask::create(options).unwrap();
+    let done = semaphore(&device);
+    let target = buffer(&device, 1 << 20);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&target, &[1], 0).unwrap();
+    wait(&done, 1).unwrap();
+    let (ended, ending) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop((target, done, device));
+        ended.send(())
+    });
+    ending.recv_timeout(Duration::from_secs(60)).expect("the workers end");
+}
+
+#[test]
 fn the_number_of_workers_is_bounded() {
     for count in [0, 1025] {
         assert_eq!(Topology::with_workers(count).unwrap_err().code(), StatusCode::OutOfRange);

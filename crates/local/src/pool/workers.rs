@@ -68,6 +68,8 @@ struct Shared<J> {
     changed: Condvar,
     /// The number of jobs in the queue, for workers that spin.
     queued: AtomicU64,
+    /// Not 0 once the pool is being dropped, for the same.
+    ends: AtomicU64,
     permits: Permits,
     workers: usize,
     /// The workers that a helping thread steals from: all.
@@ -122,6 +124,7 @@ impl<J: Job> Pool<J> {
             queue,
             changed: Condvar::new(),
             queued: AtomicU64::new(0),
+            ends: AtomicU64::new(0),
             permits: Permits::new(places.len()),
             workers: places.len(),
             victims_of_helper: (0..places.len()).collect(),
@@ -372,10 +375,12 @@ impl<J: Job> PoolHandle<J> {
         }
     }
 
-    /// Spins until there may be a job, or for at most the time configured.
+    /// Spins until there may be a job, until the pool is dropped, or for at most the time configured.
     fn spin(&self) {
         let start = Instant::now();
-        while self.0.queued.load(Ordering::Relaxed) == 0 && start.elapsed() < self.0.spin {
+        let is_idle =
+            || self.0.queued.load(Ordering::Relaxed) == 0 && self.0.ends.load(Ordering::Relaxed) == 0;
+        while is_idle() && start.elapsed() < self.0.spin {
             std::hint::spin_loop();
         }
     }
@@ -384,6 +389,7 @@ impl<J: Job> PoolHandle<J> {
         let mut queue = self.0.queue.lock();
         queue.is_closed = true;
         queue.idle = 0;
+        self.0.ends.store(1, Ordering::Relaxed);
         drop(queue);
         self.0.changed.notify_all();
     }
