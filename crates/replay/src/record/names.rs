@@ -93,18 +93,12 @@ fn in_allocation<'a>(reference: &BufferRef<&'a Buffer>, buffer: &'a Buffer) -> (
     }
 }
 
-/// Both sides of a copy, whose lengths must match: if [`in_allocation`] resolves the length of one side because it
-/// is a subspan, the other is resolved too.
+/// Both sides of a copy, whose lengths must match: the length of a whole buffer is that of the buffer, also for a slot on the other side.
 pub(super) fn copy_sides<'a>(
     source: &BufferRef<&'a Buffer>,
     target: &BufferRef<&'a Buffer>,
 ) -> (BufferRef<&'a Buffer>, BufferRef<&'a Buffer>) {
-    let is_part = |side: &BufferRef<&'a Buffer>| match side.binding {
-        Binding::Direct(buffer) => in_allocation(side, buffer).1 != WHOLE_BUFFER,
-        Binding::Slot(_) => false,
-    };
-    let unsaid = source.length == WHOLE_BUFFER && target.length == WHOLE_BUFFER;
-    if !unsaid || !(is_part(source) || is_part(target)) {
+    if source.length != WHOLE_BUFFER || target.length != WHOLE_BUFFER {
         return (*source, *target);
     }
     let said = |side: &BufferRef<&'a Buffer>, other: &BufferRef<&'a Buffer>| {
@@ -249,10 +243,15 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(recorded_buffer(self.stream, name)?.id)
     }
 
+    // The reference's replay rejects the whole-buffer value in queue operations, and adds an offset to it in binding tables.
     fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u64>> {
         match reference.binding {
             Binding::Slot(slot) => Ok(BufferRef::slot(slot, reference.offset, reference.length)),
             Binding::Direct(buffer) => {
+                let mut reference = reference;
+                if reference.length == WHOLE_BUFFER {
+                    reference.length = buffer.size().saturating_sub(reference.offset);
+                }
                 let (offset, length) = in_allocation(&reference, buffer);
                 Ok(BufferRef::range(self.buffer(buffer)?, offset, length))
             }
@@ -292,16 +291,8 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(bytes)
     }
 
-    // The reference's replay adds the offset to the length of a binding table entry, even for the whole-buffer
-    // value.
     fn buffer_refs(&mut self, items: &'a [BufferRef<&'a Buffer>]) -> Result<&'s [layout::BufferRef]> {
-        list(self.scratch, items, |item| {
-            let mut item = *item;
-            if let (Binding::Direct(buffer), WHOLE_BUFFER) = (item.binding, item.length) {
-                item.length = buffer.size().saturating_sub(item.offset);
-            }
-            Ok(buffer_ref(&self.buffer_ref(item)?))
-        })
+        list(self.scratch, items, |item| Ok(buffer_ref(&self.buffer_ref(*item)?)))
     }
 
     fn timepoints(

@@ -10,5 +10,6 @@ mod memory;
 mod order;
 mod processes;
 mod program;
+mod ranges;
 mod trim;
 mod trouble;
