@@ -649,4 +649,5 @@ fn a_failure_aborts_if_requested() {
         text.contains("INTERNAL; function 'fails' failed in workgroup [1, 0, 0]: it returned 7"),
         "{text}"
     );
+    assert!(text.contains("record #31, offset 7536"), "{text}");
 }

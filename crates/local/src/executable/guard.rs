@@ -83,6 +83,11 @@ pub(crate) fn record() -> [u64; 2] {
     [RECORD.get(), OFFSET.get()]
 }
 
+/// A record as errors name it; `None` if there is none.
+pub(crate) fn describe_record([ordinal, offset]: [u64; 2]) -> Option<String> {
+    (ordinal != NO_RECORD).then(|| format!("record #{ordinal}, offset {offset}"))
+}
+
 /// While it lives, the calling thread runs work of another record: that of the submission. Faults name it.
 pub(crate) struct RecordScope {
     previous: [u64; 2],

@@ -213,7 +213,7 @@ impl Issue {
         if let Err(error) = &outcome
             && content.aborts
         {
-            abort(error);
+            abort(error, content.kept.note());
         }
         // Before the signals: a thread that waits for them finds these objects free.
         content.kept.release_operands();

@@ -208,7 +208,7 @@ impl TaskExecutor {
 
     fn abort_if_asked(&self, error: &Error) {
         if self.aborts {
-            abort(error);
+            abort(error, guard::record());
         }
     }
 
@@ -235,8 +235,12 @@ impl Spares {
     }
 }
 
-/// Aborts the process because of a failure, as the user requested.
-fn abort(error: &Error) -> ! {
+/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see [`guard::record`].
+fn abort(error: &Error, record: [u64; 2]) -> ! {
+    let error = match guard::describe_record(record) {
+        Some(record) => error.clone().context(record),
+        None => error.clone(),
+    };
     // Nothing can be done if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", error.report());
     // The message above says why.
