@@ -24,11 +24,16 @@ pub struct CrashNote {
 }
 
 impl CrashNote {
-    /// Notes what the thread is doing, such as `compiling function 'f'`, and what to do about a crash. Long texts are truncated.
-    pub fn new(what: &str, advice: &'static str) -> Self {
-        let mut text = Text { bytes: [0; LIMIT], length: what.len().min(LIMIT), advice };
-        let length = text.length;
-        text.bytes[..length].copy_from_slice(&what.as_bytes()[..length]);
+    /// Notes what the thread is doing, such as `compiling function 'f'`, in parts that are joined, and what to do about a crash. Long
+    /// texts are truncated.
+    pub fn new(what: &[&str], advice: &'static str) -> Self {
+        let mut text = Text { bytes: [0; LIMIT], length: 0, advice };
+        for part in what {
+            let rest = &mut text.bytes[text.length..];
+            let length = part.len().min(rest.len());
+            rest[..length].copy_from_slice(&part.as_bytes()[..length]);
+            text.length += length;
+        }
         Self { previous: CURRENT.replace(text), _not_send: PhantomData }
     }
 
@@ -57,9 +62,9 @@ mod tests {
     #[test]
     fn the_innermost_note_of_a_thread_counts() {
         assert_eq!(current(), None);
-        let outer = CrashNote::new("outer", "a");
+        let outer = CrashNote::new(&["out", "er"], "a");
         {
-            let _inner = CrashNote::new(&"long ".repeat(1000), "b");
+            let _inner = CrashNote::new(&["long ", &"long ".repeat(1000)], "b");
             assert_eq!(current(), Some(("long ".repeat(LIMIT / 5), "b")));
             assert!(std::thread::spawn(current).join().unwrap().is_none());
         }

@@ -52,13 +52,20 @@ fn child() {
         }
         "noted" => {
             guard::set_context(31, 7536);
-            let _note = rehal_base::CrashNote::new("compiling function 'f\u{1b}'", "compile another");
+            let _note = rehal_base::CrashNote::new(&["compiling function 'f\u{1b}'"], "compile another");
             // SAFETY: crashes on purpose, as a driver would.
             unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() }
         }
         "noted abort" => {
-            let _note = rehal_base::CrashNote::new("compiling function 'g'", "compile another");
+            let _note = rehal_base::CrashNote::new(&["compiling function 'g'"], "compile another");
             std::process::abort()
+        }
+        // The query function crashes.
+        "load" => {
+            let bytes = compile("library.c", Link::Embedded, &["-DCRASHES_AT_LOAD"]);
+            let options = LoadOptions { label: "executable 4", ..LoadOptions::default() };
+            // SAFETY: crashes on purpose.
+            unsafe { Library::load("embedded-elf-x86_64", &bytes, &options) }.map_or(0, |_| 1)
         }
         kernel => run(kernel),
     };
@@ -151,6 +158,16 @@ fn a_crash_of_other_code_is_reported_with_its_note() {
         assert!(text.contains(&format!("INTERNAL; crashed with {expected}")), "{text}");
         assert!(text.ends_with("\n  try: compile another\n"), "{text}");
     }
+}
+
+#[test]
+fn a_crash_of_an_executable_that_is_loaded_names_it() {
+    let output = crash("load");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert!(text.contains("INTERNAL; crashed with SIGILL at address 0x"), "{text}");
+    assert!(text.contains(" while loading executable 4\n  at: instruction at 0x"), "{text}");
+    assert!(text.contains("the executable's own code crashed while it was loaded"), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{CrashNote, Error, Result, StatusCode};
 use rehal_hal::FunctionInfo;
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
@@ -46,6 +46,9 @@ pub struct LoadOptions<'a> {
     pub providers: &'a [Arc<dyn ImportProvider>],
 }
 
+/// Advice after a crash of initializers, or of the query function.
+const AFTER_A_CRASH: &str = "the executable's own code crashed while it was loaded: it may be corrupt, or compiled for another machine";
+
 /// Keeps the machine code mapped.
 enum Code {
     Embedded(Arc<elf::Module>),
@@ -66,6 +69,8 @@ impl Library {
     /// Runs the executable's code (initializers and its query function): the caller trusts `bytes`
     /// as it trusts its own code.
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
+        let name = if options.label.is_empty() { "an executable" } else { options.label };
+        let _note = CrashNote::new(&["loading ", name], AFTER_A_CRASH);
         let (query, code, costs) = match Format::of(format)? {
             Format::EmbeddedElf => {
                 // SAFETY: the caller trusts the bytes.

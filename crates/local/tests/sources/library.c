@@ -228,6 +228,9 @@ int counter = 41;
 
 __attribute__((visibility("default"))) const struct table *iree_hal_executable_library_query(
     uint32_t max_version, const struct environment *environment) {
+#ifdef CRASHES_AT_LOAD
+  __builtin_trap();
+#endif
 #ifdef CONSTRUCTOR
   if (!constructed) return 0;
 #endif

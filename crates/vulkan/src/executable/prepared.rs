@@ -97,7 +97,7 @@ impl VulkanExecutable {
         let mut pipelines = Vec::new();
         for pipeline in &image.pipelines {
             let place = || format!("function '{}'", pipeline.entry_point);
-            let _note = CrashNote::new(&compiling(gpu, label, &pipeline.entry_point), AFTER_A_CRASH);
+            let _note = CrashNote::new(&[&compiling(gpu, label, &pipeline.entry_point)], AFTER_A_CRASH);
             let made = parts.create_pipeline(image, pipeline, &layouts[&pipeline.layout], constants);
             pipelines.push(made.context(place)?);
         }
