@@ -66,6 +66,8 @@ pub struct KeptSubmission {
     note: Note,
     /// Whether a [`Promise`] has taken over the obligation.
     is_promised: AtomicBool,
+    /// Where the memory of its lists is kept for the next.
+    home: Weak<Shared>,
 }
 
 /// What a driver notes about a submission that it keeps.
@@ -82,7 +84,13 @@ pub struct Note {
 struct Shared {
     ready: Box<dyn Fn(KeptSubmission) + Send + Sync>,
     registry: Mutex<Registry>,
+    /// Empty stores, kept for their memory.
+    spares: Mutex<Vec<Store>>,
 }
+
+/// Maximum number of spare stores, and the capacity in bytes up to which one is kept.
+const SPARE_LIMIT: usize = 64;
+const SPARE_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
 struct Registry {
@@ -121,7 +129,8 @@ impl PendingSubmissions {
     /// An empty set. `ready` receives each submission whose waits are reached; it must not own this set,
     /// not even indirectly: neither would ever be freed.
     pub fn new(ready: impl Fn(KeptSubmission) + Send + Sync + 'static) -> Self {
-        Self { shared: Arc::new(Shared { ready: Box::new(ready), registry: Mutex::default() }) }
+        let (registry, spares) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { ready: Box::new(ready), registry, spares }) }
     }
 
     /// Keeps `submission` until the waits selected by `on_host` are reached. The remaining waits are the
@@ -136,6 +145,8 @@ impl PendingSubmissions {
         let (host, device): (Waits<'_>, Waits<'_>) =
             submission.waits.iter().copied().partition(|wait| on_host(wait));
         let mut kept = KeptSubmission::empty();
+        kept.store = self.shared.spares.lock().pop().unwrap_or_default();
+        kept.home = Arc::downgrade(&self.shared);
         kept.refill(submission, &device, note.into())?;
         self.keep_until(&host, kept);
         Ok(())
@@ -258,7 +269,8 @@ impl KeptSubmission {
     pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
         // Pending work belongs to its device. If it also kept the device alive, neither would ever be freed.
         store.devices.clear();
-        Self { store, submission, note: Note::default(), is_promised: AtomicBool::new(false) }
+        let (note, is_promised) = (Note::default(), AtomicBool::new(false));
+        Self { store, submission, note, is_promised, home: Weak::new() }
     }
 
     /// The operation.
@@ -311,10 +323,26 @@ impl From<[u64; 2]> for Note {
 impl Drop for KeptSubmission {
     fn drop(&mut self) {
         drop(self.promise());
+        if let Some(home) = self.home.upgrade() {
+            home.keep_memory(std::mem::take(&mut self.store));
+        }
     }
 }
 
 impl Shared {
+    /// Keeps the memory of a store for the next submission.
+    fn keep_memory(&self, mut store: Store) {
+        if store.capacity_bytes() > SPARE_BYTES {
+            return;
+        }
+        // Without the lock: what is dropped may keep submissions itself.
+        store.clear();
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARE_LIMIT {
+            spares.push(store);
+        }
+    }
+
     fn admit(self: &Arc<Self>, kept: KeptSubmission, waits: &[Timepoint<&Semaphore>]) -> Arc<Waiting> {
         let waits = waits.iter().map(|wait| HostWait {
             semaphore: wait.semaphore.id(),
