@@ -297,7 +297,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         _ => None,
     };
-    profile.executed(&HostExecution {
+    profile.executed(HostExecution {
         operation,
         command_index,
         dispatch,

@@ -35,7 +35,7 @@ const WORKERS: usize = 3;
 const MAX_DELAY: Duration = Duration::from_micros(300);
 
 /// Replays of each capture in each order with delays in workers, and with delays in workers and queues.
-const DELAYED: usize = 100;
+const DELAYED: u64 = 100;
 
 /// Size of the captures that are replayed so often: others take an unoptimised build too long, and so does bytecode.
 const MAX_DELAYED_BYTES: usize = 48 << 10;
@@ -156,7 +156,7 @@ impl Case {
     }
 
     /// Replays `count` times on the same devices.
-    fn check_repeated(&self, order: ReplayOrder, count: usize, device: &dyn Fn(u64) -> Device) {
+    fn check_repeated(&self, order: ReplayOrder, count: u64, device: &dyn Fn(u64) -> Device) {
         let Ok(expected) = &self.expected else { return };
         let plan = Plan::compile(self.bytes.clone(), PlanOptions::default()).unwrap();
         let group = DeviceGroup::new((0..plan.device_count() as u64).map(device).collect()).unwrap();
@@ -211,7 +211,12 @@ fn late(seed: u64) -> Device {
 }
 
 fn is_every_size() -> bool {
-    std::env::var_os(REPETITIONS_VARIABLE).is_some()
+    repetitions().is_some()
+}
+
+fn repetitions() -> Option<u64> {
+    let count = std::env::var(REPETITIONS_VARIABLE).ok()?;
+    Some(count.parse().expect("REHAL_ORDER_REPETITIONS is a number"))
 }
 
 /// `local-task`; its devices share their workers.
@@ -228,10 +233,7 @@ fn on_workers() -> Device {
 
 /// On `local-task` with several workers, as it is and with delayed queues.
 pub fn both_orders_read_the_same_on_workers(set: &Path) {
-    let count = match std::env::var(REPETITIONS_VARIABLE) {
-        Ok(count) => count.parse().expect("REHAL_ORDER_REPETITIONS is a number"),
-        Err(_) => 1,
-    };
+    let count = repetitions().unwrap_or(1);
     let cases: Vec<_> = captures(set).filter_map(Case::new).collect();
     assert!(cases.iter().filter(|case| case.expected.is_ok()).count() > 50);
     for case in &cases {
@@ -256,12 +258,14 @@ fn on_late_workers(seed: u64) -> Device {
 /// On `local-task`, whose workers are late in all that they do, as it is and with delayed queues.
 pub fn both_orders_read_the_same_under_delays(set: &Path) {
     let is_cheap = |case: &Case| {
-        case.bytes.len() <= MAX_DELAYED_BYTES && !case.name.contains(".vmvx.") && case.expected.is_ok()
+        case.bytes.len() <= MAX_DELAYED_BYTES && !case.name.contains(".vmvx.") || is_every_size()
     };
-    let cases: Vec<_> = captures(set).filter_map(Case::new).filter(is_cheap).collect();
+    let is_replayed = |case: &Case| case.expected.is_ok() && is_cheap(case);
+    let cases: Vec<_> = captures(set).filter_map(Case::new).filter(is_replayed).collect();
     for driver in ["local-sync", "local-task"] {
         assert!(cases.iter().filter(|case| case.name.contains(driver)).count() > 5, "{driver}");
     }
+    let count = repetitions().unwrap_or(DELAYED);
     // Delays leave processors idle.
     let next = AtomicUsize::new(0);
     let work = || {
@@ -270,8 +274,8 @@ pub fn both_orders_read_the_same_under_delays(set: &Path) {
             let late_queues =
                 |index| LateDevice::over(on_late_workers(seed ^ index), seed ^ index, MAX_DELAY);
             for order in [ReplayOrder::Captured, ReplayOrder::Serialized] {
-                case.check_repeated(order, DELAYED, &|index| on_late_workers(seed ^ index));
-                case.check_repeated(order, DELAYED, &late_queues);
+                case.check_repeated(order, count, &|index| on_late_workers(seed ^ index));
+                case.check_repeated(order, count, &late_queues);
             }
         }
     };
