@@ -38,6 +38,35 @@ pub fn add(trials: &mut Vec<Trial>) {
             add("recorded_by_local_task", recorded_by_local_task);
         }
     }
+    for device in ["local-sync", ASYNCHRONOUS] {
+        trials.push(Trial::test(format!("failing_work::kernel::{device}"), move || kernel(device)));
+    }
+}
+
+/// A kernel that fails, on each CPU device: both end alike, their captures have the same statuses, and both tools replay each alike,
+/// which fails unless the record says that the work had failed.
+fn kernel(device: &str) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let pair = Pair::find("iree-run-module")?;
+    let mut found = Vec::new();
+    for (name, program) in [("ours", &pair.ours), ("theirs", &pair.theirs)] {
+        let capture = scratch.path().join(format!("{name}.ireereplay"));
+        let arguments = [
+            format!("--device={device}"),
+            format!("--module={}", fixture("modules/gather.vmvx.vmfb").display()),
+            "--function=gather".into(),
+            "--input=4xf32=1 2 3 4".into(),
+            "--input=3xi32=0 1 1000000".into(),
+            format!("--device_replay_output={}", capture.display()),
+        ];
+        let ended = tool::run(program, &arguments, scratch.path())?;
+        ensure(ended.code == Some(1) && ended.status_name().as_deref() == Some("OUT_OF_RANGE"), || {
+            ended.summary()
+        })?;
+        found.push(replays_alike(&capture, device, true)?);
+    }
+    let is_asynchronous = device == ASYNCHRONOUS;
+    ensure(found[0] == found[1] && found[0].is_empty() == is_asynchronous, || format!("recorded {found:?}"))
 }
 
 /// Both end alike on `local-sync`, and all tools agree about both captures.
