@@ -73,7 +73,7 @@ const FLUSH_INTERVAL: Flag<i64> = Flag::integer(
     "device_profiling_flush_interval_ms",
     0,
     "How often to ask devices for what they have buffered, in milliseconds; 0 for only at the end. What they have reported \
-     is written within 100 ms in any case.",
+     is written within 100 ms in any case, with a sample of their clocks.",
 );
 
 const PRINT_STATISTICS: Flag<bool> = Flag::switch(

@@ -204,7 +204,8 @@ pub trait ProfileSink: Send + Sync {
     fn replayed(&self, operation: &ProfiledOperation, record: u64);
 
     /// The clocks of the device and of the host at one moment. A device that times work reports it at the begin and end of a
-    /// session, and when it is flushed.
+    /// session, when it is flushed, and when it is asked for
+    /// one ([`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock)).
     fn clock_sample(&self, sample: &ClockSample);
 }
 

@@ -61,8 +61,8 @@ pub struct ProfilingOptions {
 
 /// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
 ///
-/// A thread writes what devices report to the file within 100 ms, so that the bundle of a killed program is readable up to that
-/// point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
+/// A thread writes what devices report to the file within 100 ms, with samples of their clocks, so that the bundle of a killed program
+/// is readable up to that point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
 /// not done so 100 ms later. At most 8 MiB per device are pending, then the thread that reports writes them.
 ///
 /// ```
@@ -353,6 +353,15 @@ impl Session {
         self.write()
     }
 
+    /// Writes what devices have reported, with a sample of their clocks: so that those of a killed program have times, and drift is
+    /// followed. A sample that fails is missing; a device that is lost says so elsewhere.
+    fn sample_and_write(&self) -> Result<()> {
+        self.devices.devices().iter().for_each(|device| {
+            let _ = device.sample_profiling_clock();
+        });
+        self.write()
+    }
+
     fn write(&self) -> Result<()> {
         self.sinks.iter().for_each(|sink| sink.write());
         self.bundle.check()
@@ -384,7 +393,9 @@ impl Session {
                 // Errors are kept in the bundle, and the end of the session reports them.
                 let _ = match rounds {
                     Some(rounds) if round % rounds.max(1) == 0 => session.flush_devices(),
-                    _ => session.write(),
+                    // The flushes of the program sample the clocks, outside its measurements.
+                    _ if is_measured => session.write(),
+                    _ => session.sample_and_write(),
                 };
                 in_process.flushed();
             }

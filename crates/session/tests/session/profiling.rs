@@ -377,3 +377,37 @@ fn each_test_of_a_module_has_its_profile() {
     let written = std::fs::read_dir(scratch.path()).unwrap().count();
     assert_eq!(written, tests.tests().len());
 }
+
+/// The clock samples of a profile whose program has not ended it.
+fn clock_samples(path: &Path) -> usize {
+    let bytes = std::fs::read(path).unwrap();
+    let bundle = Bundle::open(&bytes, OpenOptions { recover: true }).unwrap();
+    let records = bundle.records().map(Result::unwrap);
+    let clocks = records.filter(|record| record.content() == Some(ContentType::ClockCorrelations));
+    clocks.map(|record| record.rows::<rows::ClockCorrelation<'_>>().count()).sum()
+}
+
+#[test]
+fn the_clocks_of_a_device_are_sampled_while_the_program_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let path = scratch.path().join("run.ireeprof");
+    let mut options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // As many as times need, and then those that follow drift.
+    while clock_samples(&path) < 4 {
+        assert!(Instant::now() < deadline, "{} samples", clock_samples(&path));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    profiling.end().unwrap();
+
+    // Not in what a benchmark measures: its own flushes sample them.
+    options.is_measured = true;
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    std::thread::sleep(Duration::from_millis(350));
+    assert_eq!(clock_samples(&path), 1);
+    profiling.flush().unwrap();
+    assert_eq!(clock_samples(&path), 2);
+    profiling.end().unwrap();
+}
