@@ -20,8 +20,8 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 pub use clock::{completed_ns, event_ns, now_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent,
-    QueueOpKind, WorkerSpan,
+    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation,
+    ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
 pub use execution_log::ExecutionLog;
 pub use session::{

@@ -34,6 +34,9 @@ struct Rows {
     execution: Vec<layout::HostExecutionEvent>,
     memory: Vec<layout::MemoryEvent>,
     regions: Vec<layout::CommandRegionEvent>,
+    device_operations: usize,
+    /// Spans of threads: the thread, and the id and the command of what it executed.
+    threads: Vec<(u32, u64, u32)>,
     sessions: (usize, usize),
 }
 
@@ -69,6 +72,17 @@ fn read(path: &Path) -> Rows {
             (_, Some(ContentType::CommandRegionEvents)) => all
                 .regions
                 .extend(record.rows::<rows::CommandRegionEvent<'_>>().map(|row| *row.unwrap().header)),
+            (_, Some(ContentType::QueueDeviceEvents)) => {
+                all.device_operations += record.rows::<rows::QueueDeviceEvent<'_>>().count();
+            }
+            (_, Some(ContentType::EventRelationships)) => {
+                let rows = record.rows::<rows::EventRelationship<'_>>().map(|row| *row.unwrap().header);
+                let spans = rows.filter(|row| row.relationship_type.get() == layout::RELATIONSHIP_WORKER);
+                all.threads.extend(spans.map(|row| {
+                    let secondary = row.source_secondary_id.get();
+                    ((secondary >> 32) as u32, row.source_id.get(), secondary as u32)
+                }));
+            }
             _ => {}
         }
     }
@@ -410,4 +424,31 @@ fn the_clocks_of_a_device_are_sampled_while_the_program_runs() {
     profiling.flush().unwrap();
     assert_eq!(clock_samples(&path), 2);
     profiling.end().unwrap();
+}
+
+#[test]
+fn each_command_is_on_the_track_of_the_thread_that_executed_it() {
+    // Its dispatches are brief: threads that submit or wait execute some of them at once.
+    for name in [MLP, "add4.add.local-sync"] {
+        let rows = profile("local-task", name, 20, |_| {});
+        let executed: BTreeSet<_> =
+            dispatches(&rows).iter().map(|it| (it.command_buffer_id.get(), it.command_index.get())).collect();
+        let spans = |command: &(u64, u32)| {
+            rows.threads.iter().filter(|(_, id, index)| (*id, *index) == *command).count()
+        };
+        for command in &executed {
+            let count = dispatches(&rows)
+                .iter()
+                .filter(|it| (it.command_buffer_id.get(), it.command_index.get()) == *command)
+                .count();
+            assert!(spans(command) >= count, "{name}: {command:?}: {} of {count}", spans(command));
+        }
+        assert!(executed.len() > 1 || name != MLP, "{executed:?}");
+    }
+    // The device without workers has no tracks of them.
+    assert!(profile("local-sync", MLP, 1, |_| {}).threads.is_empty());
+    let without = profile("local-task", MLP, 1, |options| {
+        options.data = RequestedData::Kinds(everything() - ProfileData::COMMAND_REGIONS);
+    });
+    assert!(without.threads.is_empty() && !dispatches(&without).is_empty());
 }
