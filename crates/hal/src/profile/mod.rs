@@ -212,14 +212,21 @@ pub trait ProfileSink: Send + Sync {
 impl ProfileRequest {
     /// Fails, naming what is missing, unless `device` supports all that is requested.
     pub fn check(&self, device: &DeviceInfo, supported: ProfileData) -> Result<()> {
-        let missing = self.data - supported;
+        self.data.check(&self.counters, device, supported)
+    }
+}
+
+impl ProfileData {
+    /// Fails, naming what is missing, unless `device`, which supports these kinds of data, can report this with these counters.
+    pub fn check(self, counters: &[String], device: &DeviceInfo, supported: Self) -> Result<()> {
+        let missing = self - supported;
         if !missing.is_empty() {
             let (missing, supported) = (missing.names().join(", "), supported.names().join(", "));
             let message = format!("device '{}' cannot report {missing}", device.name);
             return Err(Error::unimplemented(message).advise(format!("it reports {supported}")));
         }
-        let sampled = ProfileData::COUNTERS | ProfileData::COUNTER_RANGES;
-        if !self.counters.is_empty() && !supported.intersects(sampled) {
+        let sampled = Self::COUNTERS | Self::COUNTER_RANGES;
+        if !counters.is_empty() && !supported.intersects(sampled) {
             let message = format!("device '{}' has no hardware counters", device.name);
             return Err(Error::unimplemented(message));
         }

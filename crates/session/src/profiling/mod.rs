@@ -178,9 +178,21 @@ impl ProfilingOptions {
 
     /// The request for the device with this index.
     fn request(&self, sink: &Arc<DeviceSink>, device: &Device, index: usize) -> Result<ProfileRequest> {
-        let counters = if self.is_selected(index) { self.counters.clone() } else { Vec::new() };
-        let data = self.data_of(device, index)?;
+        let (data, counters) = (self.data_of(device, index)?, self.counters_of(index).to_vec());
         Ok(ProfileRequest { data, filter: self.filter.clone(), counters, sink: sink.clone() })
+    }
+
+    /// Fails unless the devices support what is requested of them.
+    fn check(&self, devices: &DeviceGroup) -> Result<()> {
+        devices.devices().iter().enumerate().try_for_each(|(index, device)| {
+            let data = self.data_of(device, index)?;
+            data.check(self.counters_of(index), device.info(), device.profile_data())
+        })
+    }
+
+    /// The hardware counters to sample of the device with this index.
+    fn counters_of(&self, index: usize) -> &[String] {
+        if self.is_selected(index) { &self.counters } else { &[] }
     }
 
     /// Whether the operations of the device with this index are reported in detail.
@@ -202,8 +214,10 @@ impl ProfilingOptions {
 }
 
 impl Profiling {
-    /// Begins a session on all `devices`. Fails if one of them does not support what the options request.
+    /// Begins a session on all `devices`. Fails if one of them does not support what the options request; an existing file is then
+    /// unchanged.
     pub fn begin(devices: &DeviceGroup, options: &ProfilingOptions) -> Result<Self> {
+        options.check(devices).context(|| "beginning the profile".into())?;
         let target = Target::create(options)?;
         let bundle = Arc::new(target.open()?);
         let sinks = devices.devices().iter().enumerate();

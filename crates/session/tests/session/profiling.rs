@@ -452,3 +452,19 @@ fn each_command_is_on_the_track_of_the_thread_that_executed_it() {
     });
     assert!(without.threads.is_empty() && !dispatches(&without).is_empty());
 }
+
+#[test]
+fn a_refused_request_leaves_an_existing_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("good.ireeprof");
+    std::fs::write(&path, "kept").unwrap();
+    for driver in DRIVERS {
+        let devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
+        let options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
+        let error = Profiling::begin(&devices, &options).err().unwrap();
+        assert_eq!(error.code(), StatusCode::Unimplemented);
+        assert!(error.report().contains("cannot report dispatch-events"), "{}", error.report());
+        assert!(error.report().contains("beginning the profile"), "{}", error.report());
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept", "{driver}");
+    }
+}
