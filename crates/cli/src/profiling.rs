@@ -38,8 +38,8 @@ const FILTER_FUNCTION: Flag<String> = Flag::parsed(
     "",
     "UTF-8 text",
     text,
-    "Reports in detail only dispatches of functions with a name of this pattern, with * and ?. Details are host-execution and \
-     command-region-events; the other families are complete.",
+    "Reports in detail only dispatches of functions with a name of this pattern, with * and ?. Details are \
+     host-execution, dispatch-events and command-region-events, and counters and traces; the other families are complete.",
 );
 
 const FILTER_COMMAND_BUFFER: Flag<i64> = Flag::integer(

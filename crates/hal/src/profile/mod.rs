@@ -100,7 +100,7 @@ pub struct ProfileRequest {
 }
 
 /// Selects the operations that are reported in detail: spans of the host, dispatch events, regions, counters and traces.
-/// Queue and memory events and metadata are always complete. By default, all operations are.
+/// Events of queues, also those that the device times, of memory, and metadata are always complete. By default, all operations are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileFilter {
     /// Dispatches of functions whose names match this pattern with `*` and `?`.

@@ -203,7 +203,6 @@ impl ProfilingOptions {
     /// The kinds of data to request of the device with this index.
     fn data_of(&self, device: &Device, index: usize) -> Result<ProfileData> {
         let detailed = ProfileData::HOST_EXECUTION
-            | ProfileData::DEVICE_QUEUE_EVENTS
             | ProfileData::DISPATCH_EVENTS
             | ProfileData::COMMAND_REGIONS
             | ProfileData::COUNTERS

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rehal_hal::{BufferParams, QUEUE_AFFINITY_ANY, SemaphoreFlags};
 use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, QueueEventType, layout, rows};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
@@ -466,5 +467,30 @@ fn a_refused_request_leaves_an_existing_file() {
         assert!(error.report().contains("cannot report dispatch-events"), "{}", error.report());
         assert!(error.report().contains("beginning the profile"), "{}", error.report());
         assert_eq!(std::fs::read(&path).unwrap(), b"kept", "{driver}");
+    }
+}
+
+#[test]
+fn filters_of_queues_and_devices_leave_the_events_of_queues_complete() {
+    let scratch = tempfile::tempdir().unwrap();
+    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let device = &devices.devices()[0];
+    let edits: [fn(&mut ProfilingOptions); 3] =
+        [|_| {}, |options| options.device_filter = Some(1), |options| options.filter.queue = Some(1)];
+    for (index, edit) in edits.into_iter().enumerate() {
+        let path = scratch.path().join(format!("{index}.ireeprof"));
+        let mut options = ProfilingOptions::new(
+            &path,
+            ProfileData::QUEUE_EVENTS | ProfileData::DEVICE_QUEUE_EVENTS | ProfileData::DISPATCH_EVENTS,
+        );
+        edit(&mut options);
+        let profiling = Profiling::begin(&devices, &options).unwrap();
+        let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
+        let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default()).unwrap();
+        device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&buffer, &[7], 0).unwrap();
+        done.wait(1, Some(Duration::from_secs(60))).unwrap();
+        profiling.end().unwrap();
+        let rows = read(&path);
+        assert_eq!((rows.queue.len(), rows.device_operations), (1, 1), "{index}");
     }
 }
