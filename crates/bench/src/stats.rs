@@ -108,6 +108,41 @@ pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
     Interval { low: at(tail).min(mean - t * error), high: at(1.0 - tail).max(mean + t * error) }
 }
 
+/// The 95 % confidence interval of the mean of times in the order of measurement, of which there are at least
+/// [`MIN_INTERVAL_SAMPLES`].
+///
+/// The phases of a machine may last for many short times, which are then no independent samples, and neither are short blocks of them.
+/// So each sixth of the run counts as one sample of [`mean_interval`], its mean (batch means; Law and Carson, 1979): phases up to about
+/// that length are in the interval. That no time is below the smallest one bounds it. What differs between runs is not in it.
+pub fn run_mean_interval(times: &[f64]) -> Interval {
+    let count = times.len();
+    let batches: Vec<f64> = (0..BATCHES)
+        .map(|index| &times[index * count / BATCHES..(index + 1) * count / BATCHES])
+        .map(mean)
+        .collect();
+    let Interval { low, high } = mean_interval(&batches, 0.05);
+    let smallest = times.iter().copied().fold(f64::INFINITY, f64::min);
+    // Batches may differ by one time in length.
+    let (mean, shift) = (mean(times), mean(times) - mean(&batches));
+    Interval { low: (low + shift).max(smallest).min(mean), high: (high + shift).max(mean) }
+}
+
+/// The 95 % confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals of both by
+/// [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are independent of each other (Donner and Zou,
+/// 2012, "Closed-form confidence intervals for functions of the normal mean and standard deviation"). An end may be infinite if a time is 0.
+pub fn run_ratio_interval(before: &[f64], after: &[f64]) -> Interval {
+    let of = |times: &[f64]| {
+        let (center, interval) = (mean(times).ln(), run_mean_interval(times));
+        (center, center - interval.low.ln(), interval.high.ln() - center)
+    };
+    let ((before, before_below, before_above), (after, after_below, after_above)) = (of(before), of(after));
+    let ratio = after - before;
+    Interval {
+        low: (ratio - after_below.hypot(before_above)).exp(),
+        high: (ratio + after_above.hypot(before_below)).exp(),
+    }
+}
+
 /// How much samples resemble the one before: from about -1 to 1, 0 for equal ones. It is corrected for their number, since that of few
 /// samples is too small (Marriott and Pope, 1954).
 fn autocorrelation(samples: &[f64]) -> f64 {
@@ -156,6 +191,9 @@ fn normal_tail(z: f64) -> f64 {
     let series = FACTORS.iter().rev().fold(0.0, |sum, factor| (sum + factor) * t);
     series * (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
+
+/// Parts of a run: more of them are shorter, and resemble each other more.
+const BATCHES: usize = 6;
 
 /// Fewer samples say nothing about their distribution: they have no interval.
 pub const MIN_INTERVAL_SAMPLES: usize = 8;
@@ -389,6 +427,48 @@ mod tests {
             let found = t_quantile(degrees, tail);
             assert!((found / expected - 1.0).abs() < 3e-4, "{degrees} {tail}: {found} instead of {expected}");
         }
+    }
+
+    /// A against A, of times that resemble their neighbours, in phases of up to a fifth of the run, and of which some are much longer.
+    #[test]
+    fn runs_of_times_that_resemble_their_neighbours_differ_in_at_most_5_percent() {
+        const CASES: usize = 400;
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut run = |count: usize, persistence: f64| -> Vec<f64> {
+            let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+            let mut phase = normal();
+            let mut next = || {
+                phase = persistence * phase + (1.0 - persistence * persistence).sqrt() * normal();
+                100.0 * (0.1 * phase + 0.05 * normal()).exp() + 20.0 * (normal() - 2.0).max(0.0)
+            };
+            (0..count).map(|_| next()).collect()
+        };
+        for (count, persistence) in [(100, 0.0), (100, 0.5), (100, 0.9), (400, 0.9), (1000, 0.97)] {
+            let mut differs = || {
+                let (before, after) = (run(count, persistence), run(count, persistence));
+                let Interval { low, high } = run_ratio_interval(&before, &after);
+                high < 1.0 || low > 1.0
+            };
+            let different = (0..CASES).filter(|_| differs()).count();
+            assert!(different * 20 <= CASES, "{different} of {CASES}: {count} times, {persistence}");
+        }
+        // Differences that are larger are found.
+        let (before, after) =
+            (run(400, 0.9), run(400, 0.9).iter().map(|time| time * 1.3).collect::<Vec<_>>());
+        let found = run_ratio_interval(&before, &after);
+        assert!(found.low > 1.0 && found.low < 1.3 && found.high > 1.3, "{found:?}");
+    }
+
+    #[test]
+    fn intervals_of_runs_are_bounded_by_the_smallest_time() {
+        let times: Vec<f64> = (0..16).map(|at| if at == 9 { 1_000.0 } else { 10.0 }).collect();
+        let interval = run_mean_interval(&times);
+        assert!(interval.low == 10.0 && interval.high > mean(&times), "{interval:?}");
+        let same = Interval { low: 2.0, high: 2.0 };
+        assert_eq!(run_mean_interval(&[2.0; 8]), same);
+        let ratio = run_ratio_interval(&[2.0; 9], &[4.0; 30]);
+        assert!((ratio.low - 2.0).abs() < 1e-9 && (ratio.high - 2.0).abs() < 1e-9, "{ratio:?}");
+        assert!(run_ratio_interval(&[&[0.0][..], &times].concat(), &times).high.is_infinite());
     }
 
     #[test]

@@ -38,8 +38,8 @@ const FILTER_FUNCTION: Flag<String> = Flag::parsed(
     "",
     "UTF-8 text",
     text,
-    "Reports in detail only dispatches of functions with a name of this pattern, with * and ?. Details are host-execution and \
-     command-region-events; the other families are complete.",
+    "Reports in detail only dispatches of functions with a name of this pattern, with * and ?. Details are \
+     host-execution, dispatch-events and command-region-events, and counters and traces; the other families are complete.",
 );
 
 const FILTER_COMMAND_BUFFER: Flag<i64> = Flag::integer(
@@ -73,7 +73,7 @@ const FLUSH_INTERVAL: Flag<i64> = Flag::integer(
     "device_profiling_flush_interval_ms",
     0,
     "How often to ask devices for what they have buffered, in milliseconds; 0 for only at the end. What they have reported \
-     is written within 100 ms in any case.",
+     is written within 100 ms in any case, with a sample of their clocks.",
 );
 
 const PRINT_STATISTICS: Flag<bool> = Flag::switch(

@@ -249,6 +249,10 @@ impl DeviceBackend for LateDevice {
         self.base.flush_profiling()
     }
 
+    fn sample_profiling_clock(&self) -> Result<()> {
+        self.base.sample_profiling_clock()
+    }
+
     fn end_profiling(&self) -> Result<()> {
         self.base.end_profiling()
     }

@@ -113,6 +113,11 @@ pub trait DeviceBackend: Send + Sync {
     /// Reports what the device has buffered of complete work. Succeeds if there is no session.
     fn flush_profiling(&self) -> Result<()>;
 
+    /// Reports a clock sample now, of a device that times work, unless one would not be exact: the clocks of a long session drift,
+    /// and a killed program has no sample at its end. Called often, and by another thread than the program's. The program does not
+    /// call it itself, so that a recorder does not record it. Succeeds if there is no session.
+    fn sample_profiling_clock(&self) -> Result<()>;
+
     /// Flushes and ends the session. Succeeds if there is none.
     fn end_profiling(&self) -> Result<()>;
 
@@ -265,6 +270,11 @@ impl Device {
     /// See [`DeviceBackend::flush_profiling`].
     pub fn flush_profiling(&self) -> Result<()> {
         self.0.flush_profiling()
+    }
+
+    /// See [`DeviceBackend::sample_profiling_clock`].
+    pub fn sample_profiling_clock(&self) -> Result<()> {
+        self.0.sample_profiling_clock()
     }
 
     /// See [`DeviceBackend::end_profiling`].

@@ -5,14 +5,13 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
-use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Command, CommandBuffer, CommandBufferBackend, CommandBufferMode, CommandBufferParams, Indexed, Live,
     QueueOp, Store,
 };
 
 use crate::execute::{BindingTable, Effect, LiveNames, StoredNames, effect_of, run};
-use crate::profile;
+use crate::profile::{self, Profiled};
 
 /// The commands of a command buffer, baked into stages. If the program allows inline execution, they run while they are
 /// recorded instead and are not stored.
@@ -129,15 +128,11 @@ impl LocalCommands {
     }
 
     /// Runs all commands in order.
-    pub(crate) fn run<'a>(
-        &'a self,
-        table: &BindingTable<'a>,
-        profile: Option<&ProfiledSubmission>,
-    ) -> Result<()> {
+    pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>, profile: Option<Profiled<'_>>) -> Result<()> {
         let Some(recording) = self.baked()? else { return Ok(()) };
         let names = StoredNames { store: &recording.store, slots: table };
-        if let Some(profile) = profile.filter(|profile| profile.reports_spans() || profile.reports_regions())
-        {
+        let reports = |it: &Profiled<'_>| it.submission.reports_spans() || it.submission.reports_regions();
+        if let Some(profile) = profile.filter(reports) {
             return profile::run_commands(recording, &names, profile);
         }
         for (index, operation) in recording.operations.iter().enumerate() {

@@ -17,6 +17,7 @@ use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalTaskOptions};
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile;
+use crate::profile::Profiled;
 use crate::task::{TaskExecutor, Workers};
 use crate::topology::Worker;
 
@@ -341,7 +342,8 @@ impl DeviceBackend for LocalDevice {
         let outcome = match &self.executor {
             Executor::Sync => {
                 let promise = Promise::new(submission.signals);
-                run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref(), ())
+                let profile = profile.as_ref().map(Profiled::by_caller);
+                run_and_settle(&submission.op, &LiveNames, promise, profile, ())
             }
             Executor::Task { executor, .. } => executor.execute(submission, profile),
         };
@@ -379,6 +381,11 @@ impl DeviceBackend for LocalDevice {
 
     // Work is reported when it is complete, so nothing is buffered.
     fn flush_profiling(&self) -> Result<()> {
+        Ok(())
+    }
+
+    // Its times are the host's.
+    fn sample_profiling_clock(&self) -> Result<()> {
         Ok(())
     }
 

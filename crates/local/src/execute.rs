@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
-use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
     HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER,
@@ -16,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
 use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan, guard};
-use crate::profile::{WorkgroupClock, run_profiled};
+use crate::profile::{Profiled, WorkgroupClock, run_profiled};
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -235,7 +234,7 @@ pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), slots: &NoSlots };
     let _record = guard::RecordScope::enter(kept.note());
     // Waiters get a failure from the signals; there is no other receiver.
-    let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile(), ());
+    let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile().map(Profiled::by_caller), ());
 }
 
 /// Runs one queue operation and settles its signals. If it panics, the promise fails them. `permit` is dropped in between, since
@@ -247,11 +246,11 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     promise: Promise<'_>,
-    profile: Option<&ProfiledSubmission>,
+    profile: Option<Profiled<'_>>,
     permit: impl Sized,
 ) -> Result<()> {
     if let Some(profile) = profile {
-        profile.ready();
+        profile.submission.ready();
     }
     if let QueueOp::HostCall { flags, .. } = op
         && flags.contains(HostCallFlags::NON_BLOCKING)
@@ -279,7 +278,7 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
 pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
-    profile: Option<&ProfiledSubmission>,
+    profile: Option<Profiled<'_>>,
 ) -> Result<()> {
     match *op {
         // The memory was allocated with the handle; see `LocalDevice::submit`.

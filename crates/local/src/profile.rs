@@ -6,7 +6,8 @@ use std::ops::Range;
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
-    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, completed_ns, event_ns,
+    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread, WorkerSpan, completed_ns,
+    event_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -69,15 +70,57 @@ impl WorkgroupClock {
     }
 }
 
+/// A submission that one thread executes.
+#[derive(Clone, Copy)]
+pub(crate) struct Profiled<'p> {
+    pub(crate) submission: &'p ProfiledSubmission,
+    /// What the thread is to the device's workers, if it has any and the session reports what threads execute: with the regions.
+    pub(crate) thread: Option<ProfiledThread>,
+}
+
+impl<'p> Profiled<'p> {
+    /// On a device without workers.
+    pub(crate) fn by_caller(submission: &'p ProfiledSubmission) -> Self {
+        Self { submission, thread: None }
+    }
+
+    /// Reports what the thread executed: a command, or the operation.
+    fn report_thread<'r, N: Names + 'r, R: Resolve<'r, N>>(
+        self,
+        op: &QueueOp<N>,
+        names: &R,
+        command_index: Option<u32>,
+        span: Span,
+    ) {
+        let Some(thread) = self.thread else { return };
+        if selects_command(op, names, self.submission, command_index) {
+            let (operation, Span { start_ns, end_ns, .. }) = (*self.submission.operation(), span);
+            report_worker(
+                self.submission,
+                &WorkerSpan { operation, command_index, thread, start_ns, end_ns },
+            );
+        }
+    }
+}
+
+/// Whether an operation executes something: its commands do, or the host has done it when it was submitted.
+fn is_executed<N: Names>(op: &QueueOp<N>) -> bool {
+    !matches!(
+        op,
+        QueueOp::Execute { .. } | QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } | QueueOp::Barrier { .. }
+    )
+}
+
 /// Runs one operation, and reports its span.
 pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
-    profile: Option<&ProfiledSubmission>,
+    profiled: Option<Profiled<'_>>,
 ) -> Result<()> {
-    let Some(profile) = profile else { return run(op, names, None) };
-    if !profile.reports_spans() {
-        let outcome = run(op, names, Some(profile));
+    let Some(profiled) = profiled else { return run(op, names, None) };
+    let profile = profiled.submission;
+    if !profile.reports_spans() && profiled.thread.is_none() {
+        let outcome = run(op, names, Some(profiled));
         report_dealloca(op, names, profile, &outcome);
         return outcome;
     }
@@ -92,7 +135,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
         _ => {
-            let outcome = run(op, names, Some(profile));
+            let outcome = run(op, names, Some(profiled));
             let end_ns = match (op, LAST_NS.get()) {
                 // Its last command has just ended.
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
@@ -102,6 +145,9 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
     };
     report_dealloca(op, names, profile, &outcome);
+    if is_executed(op) {
+        profiled.report_thread(op, names, None, span);
+    }
     report_operation(op, names, profile, status(&outcome), span);
     outcome
 }
@@ -147,8 +193,9 @@ pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
 pub(crate) fn run_commands(
     recording: &Recording,
     names: &StoredNames<'_, '_>,
-    profile: &ProfiledSubmission,
+    profiled: Profiled<'_>,
 ) -> Result<()> {
+    let profile = profiled.submission;
     let has_regions = profile.reports_regions();
     // Where one stage ends, the next begins.
     let mut now = if profile.reports_spans() { LAST_NS.get() } else { event_ns() };
@@ -167,6 +214,7 @@ pub(crate) fn run_commands(
             };
             now = span.end_ns;
             LAST_NS.set(now);
+            profiled.report_thread(operation, names, Some(command_index(index, stage)), span);
             report_stored(index, stage, operation, names, profile, status(&outcome), span);
             outcome.context(|| in_command(index))?;
         }

@@ -73,6 +73,12 @@ pub const RELATIONSHIP_WAITS: u32 = 0x7768_6572;
 /// As [`RELATIONSHIP_WAITS`], for a value that the submission signals: `rehs`.
 pub const RELATIONSHIP_SIGNALS: u32 = 0x7368_6572;
 
+/// The worker of spans of threads that execute while they wait.
+pub const WAITING_THREAD: u32 = NONE;
+
+/// The worker of spans of threads that submit work or make it ready, and execute it at once.
+pub const SUBMITTING_THREAD: u32 = NONE - 1;
+
 /// [`EventRelationship::relationship_type`] of our tools: `rehx`. A worker, the upper half of `source_secondary_id`, executed
 /// work of a command, the lower half, of the command buffer or submission that is the source. `target_id` is when it began
 /// and `target_secondary_id` when it ended, in nanoseconds of the host.

@@ -48,6 +48,8 @@ pub struct DispatchTimes {
     pub functions: Vec<FunctionTimes>,
     /// Dispatches without valid times, or of a device whose clock cannot be correlated with the host's.
     pub untimed_count: u64,
+    /// Of these, the latter: the device has fewer than two clock samples, or its samples contradict each other.
+    pub uncorrelated_count: u64,
 }
 
 /// The times of all dispatches of a bundle.
@@ -58,18 +60,20 @@ pub fn of(bundle: &Bundle<'_>) -> Result<DispatchTimes> {
     for record in bundle.records() {
         model.add(&record?)?;
     }
-    let mut collector = Collector { model: &model, functions: Table::default(), untimed_count: 0 };
+    let mut collector =
+        Collector { model: &model, functions: Table::default(), untimed_count: 0, uncorrelated_count: 0 };
     for record in bundle.records() {
         collector.add(&record?)?;
     }
-    let (untimed_count, functions) = (collector.untimed_count, collector.functions.into_values());
-    Ok(DispatchTimes { functions, untimed_count })
+    let Collector { untimed_count, uncorrelated_count, .. } = collector;
+    Ok(DispatchTimes { functions: collector.functions.into_values(), untimed_count, uncorrelated_count })
 }
 
 struct Collector<'m, 'a> {
     model: &'m Model<'a>,
     functions: Table<(TimedBy, String), FunctionTimes>,
     untimed_count: u64,
+    uncorrelated_count: u64,
 }
 
 impl Collector<'_, '_> {
@@ -80,6 +84,7 @@ impl Collector<'_, '_> {
                 let fit = self.model.clocks.get(&device).and_then(|clock| clock.samples.fit_any());
                 for row in record.rows::<rows::DispatchEvent<'_>>() {
                     let event = row?.header;
+                    self.uncorrelated_count += u64::from(fit.is_none());
                     let ticks = ticks(event.start_tick.get(), event.end_tick.get());
                     let ns = ticks.and_then(|ticks| fit?.duration_ns(ticks));
                     let function = (event.executable_id.get(), event.function_ordinal.get());

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::layout::{EventRelationship, NONE, RELATIONSHIP_WORKER};
+use crate::layout::{EventRelationship, NONE, RELATIONSHIP_WORKER, SUBMITTING_THREAD, WAITING_THREAD};
 use crate::model::{Model, QueueKey, queue_of};
 use crate::{EndpointType, QueueEventType};
 
-/// The name of a worker by its number; of the program's threads, which work while they wait, if that is [`NONE`].
+/// The name of a worker by its number, which threads of the program have too.
 pub fn worker_name(worker: u32) -> Cow<'static, str> {
     match worker {
-        NONE => Cow::Borrowed("waiting threads"),
+        WAITING_THREAD => Cow::Borrowed("waiting threads"),
+        SUBMITTING_THREAD => Cow::Borrowed("submitting threads"),
         worker => Cow::Owned(format!("worker {worker}")),
     }
 }

@@ -2,9 +2,13 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use rehal_base::{Error, HostMemory, Result, glob};
-use rehal_hal::profile::{MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler};
+use rehal_hal::profile::{
+    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
+};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile,
@@ -32,6 +36,8 @@ struct VulkanDevice {
     options: VulkanOptions,
     core: Arc<Core>,
     profiler: Profiler,
+    /// The host's time of the last clock sample that was reported.
+    sampled_ns: AtomicI64,
     // Dropped in this order: what waits fails, what the host does ends, and what the device does is complete.
     pending: PendingSubmissions,
     executor: Executor,
@@ -60,6 +66,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
         },
         options: options.clone(),
         profiler: Profiler::default(),
+        sampled_ns: AtomicI64::new(0),
         pending: PendingSubmissions::new(move |kept| ready.run(Box::new(kept))),
         executor,
         _progress: Progress::start(&core)?,
@@ -160,11 +167,15 @@ impl VulkanDevice {
         Ok(profiled.map(Box::new))
     }
 
-    /// Reports the clocks of device and host, if times are reported.
-    fn sample_clock(&self) -> Result<()> {
+    /// Reports the clocks of device and host, if times are reported. With `longest_ns`, a sample that is not known to be exact to that
+    /// is left out.
+    fn sample_clock(&self, longest_ns: Option<i64>) -> Result<()> {
         let times = ProfileData::DEVICE_QUEUE_EVENTS | ProfileData::DISPATCH_EVENTS;
-        if let Some(session) = self.profiler.session(times) {
-            session.sink().clock_sample(&profile::sample_clock(&self.core)?);
+        let Some(session) = self.profiler.session(times) else { return Ok(()) };
+        let longest = longest_ns.map(|ns| Duration::from_nanos(ns.max(0) as u64));
+        if let Some(sample) = profile::sample_clock(&self.core, longest)? {
+            self.sampled_ns.store(sample.host_after_ns, Ordering::Relaxed);
+            session.sink().clock_sample(&sample);
         }
         Ok(())
     }
@@ -366,17 +377,24 @@ impl DeviceBackend for VulkanDevice {
         }
         self.profiler.begin(&request)?;
         // The caller does not end a session that has not begun.
-        self.sample_clock().inspect_err(|_| self.profiler.end())
+        self.sample_clock(None).inspect_err(|_| self.profiler.end())
     }
 
     fn flush_profiling(&self) -> Result<()> {
         self.core.settle();
-        self.sample_clock()
+        self.sample_clock(None)
+    }
+
+    // Without a calibrated clock, a timestamp waits for the work before it, which may take longer than the rate of the clock between
+    // two samples allows; nor should the thread that writes the profile wait for work that does not end.
+    fn sample_profiling_clock(&self) -> Result<()> {
+        let passed_ns = now_ns().saturating_sub(self.sampled_ns.load(Ordering::Relaxed));
+        self.sample_clock(Some(passed_ns / 100))
     }
 
     fn end_profiling(&self) -> Result<()> {
         self.core.settle();
-        let sampled = self.sample_clock();
+        let sampled = self.sample_clock(None);
         self.profiler.end();
         // Both, so that the next profile does not fail because of this one.
         let read = self.core.ticks().check();

@@ -1,7 +1,8 @@
 //! What a device reports to a profile: the times of its work, by timestamps, and what command buffers consist of.
 #![allow(unsafe_code, reason = "reads the clocks of the device")]
 
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use parking_lot::Mutex;
@@ -250,33 +251,48 @@ fn extend(base: Option<(u64, i64)>, ns_per_tick: f64, tick: u64, now_ns: i64, ma
     if extended <= latest { extended } else { extended.saturating_sub(period) }
 }
 
-/// Reads the clocks of device and host at the same moment. Fails if the device is lost.
-pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
+/// Reads the clocks of device and host at the same moment: `None` if that is not known to be exact to `longest`. Does not wait longer
+/// than that for the device, either. Fails if the device is lost.
+pub(crate) fn sample_clock(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
+    let sample = match core.gpu().clock() {
+        Some(clock) => Some(calibrated_sample(core, clock)?),
+        None => timestamp_sample(core, longest)?,
+    };
+    let is_exact = |sample: &ClockSample| {
+        let width_ns = sample.host_after_ns.saturating_sub(sample.host_before_ns);
+        longest.is_none_or(|longest| i128::from(width_ns) <= longest.as_nanos() as i128)
+    };
+    Ok(sample.filter(is_exact))
+}
+
+/// What the driver reads at once.
+fn calibrated_sample(core: &Core, clock: &ash::ext::calibrated_timestamps::Device) -> Result<ClockSample> {
     let gpu = core.gpu();
-    let mask = gpu.timestamp_mask(gpu.families()[0]);
-    if let Some(clock) = gpu.clock() {
-        let domains = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC]
-            .map(|domain| vk::CalibratedTimestampInfoEXT::default().time_domain(domain));
-        // SAFETY: the extension is enabled, and the device has both clocks.
-        let (ticks, deviation_ns) = unsafe { clock.get_calibrated_timestamps(&domains) }
-            .map_err(|error| failure("reading the clocks", error))?;
-        let host_ns = ticks[1] as i64;
-        let device_tick = core.ticks().sample(ticks[0], host_ns, mask);
-        // Either clock may have been read first, and the other so much later.
-        let deviation_ns = i64::try_from(deviation_ns).unwrap_or(i64::MAX);
-        return Ok(ClockSample {
-            device_tick,
-            host_before_ns: host_ns.saturating_sub(deviation_ns),
-            host_after_ns: host_ns.saturating_add(deviation_ns),
-        });
-    }
-    // A timestamp is written between two readings of the host's clock.
+    let domains = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC]
+        .map(|domain| vk::CalibratedTimestampInfoEXT::default().time_domain(domain));
+    // SAFETY: the extension is enabled, and the device has both clocks.
+    let (ticks, deviation_ns) = unsafe { clock.get_calibrated_timestamps(&domains) }
+        .map_err(|error| failure("reading the clocks", error))?;
+    let host_ns = ticks[1] as i64;
+    let device_tick = core.ticks().sample(ticks[0], host_ns, gpu.timestamp_mask(gpu.families()[0]));
+    // Either clock may have been read first, and the other so much later.
+    let deviation_ns = i64::try_from(deviation_ns).unwrap_or(i64::MAX);
+    Ok(ClockSample {
+        device_tick,
+        host_before_ns: host_ns.saturating_sub(deviation_ns),
+        host_after_ns: host_ns.saturating_add(deviation_ns),
+    })
+}
+
+/// A timestamp, which is written between two readings of the host's clock; `None` if it is not written for `longest`.
+fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
+    let gpu = core.gpu();
     let mut recorder = core.recorders().take_recorder(gpu.families()[0])?;
     recorder.begin(Repeats::Never)?;
     recorder.begin_timestamps(1)?;
     recorder.timestamp(vk::PipelineStageFlags::BOTTOM_OF_PIPE);
     recorder.end()?;
-    let host_before_ns = now_ns();
+    let (begin, host_before_ns) = (Instant::now(), now_ns());
     let commands = recorder.commands();
     let (sender, sampled) = sync_channel(1);
     let uses = Uses { recorder: Some(recorder), sampled: Some(sender), ..Uses::default() };
@@ -286,14 +302,28 @@ pub(crate) fn sample_clock(core: &Core) -> Result<ClockSample> {
         Some(Work { lane: 0, commands, uses }),
         Origin::Program,
     )?;
-    while !core.wait(&work, None) {}
+    let rest = || longest.map(|longest| longest.saturating_sub(begin.elapsed()));
+    while !core.wait(&work, rest()) {
+        if rest().is_some_and(|rest| rest.is_zero()) {
+            return Ok(None);
+        }
+    }
     let host_after_ns = now_ns();
     core.settle();
     // Another thread may be settling it. It sends, or drops the sender.
-    let tick =
-        sampled.recv().map_err(|_| Error::new(StatusCode::Internal, "a clock sample was dropped"))??;
-    let device_tick = core.ticks().sample(tick, host_after_ns, mask);
-    Ok(ClockSample { device_tick, host_before_ns, host_after_ns })
+    let received = match rest() {
+        None => sampled.recv().map_err(RecvTimeoutError::from),
+        Some(rest) => sampled.recv_timeout(rest),
+    };
+    let tick = match received {
+        Ok(tick) => tick?,
+        Err(RecvTimeoutError::Timeout) => return Ok(None),
+        Err(RecvTimeoutError::Disconnected) => {
+            return Err(Error::new(StatusCode::Internal, "a clock sample was dropped"));
+        }
+    };
+    let device_tick = core.ticks().sample(tick, host_after_ns, gpu.timestamp_mask(gpu.families()[0]));
+    Ok(Some(ClockSample { device_tick, host_before_ns, host_after_ns }))
 }
 
 #[cfg(test)]

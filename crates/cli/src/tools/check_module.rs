@@ -23,6 +23,9 @@ pub const CHECK_MODULE: Tool = Tool {
     about: "Each exported function without inputs and results is a test. It fails if an expectation of the check \
             module fails, or if it returns an error. Each test runs in its own context, so tests share \
             no state. Report and flags have GoogleTest's format.\n\n\
+            What is recorded (--device_replay_output, --device_profiling_output) is of one test: of the first in the file \
+            FILE.EXTENSION that the flag names, of each other in FILE.TEST.EXTENSION beside it. --print_device_statistics \
+            prints totals after each test, on standard error, below its name.\n\n\
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
@@ -115,7 +118,11 @@ fn tests(options: &Options) -> Result<usize> {
         if let (Some(kernels), Some(capture)) = (&options.program.kernels, tests.capture_of(name)) {
             kernels.add_capture(capture);
         }
-        profiling::print_statistics(&tests.take_statistics());
+        let statistics = tests.take_statistics();
+        if !statistics.is_empty() {
+            output::note(&format!("device statistics of test '{name}':"));
+        }
+        profiling::print_statistics(&statistics);
         let mut found = outcome.failures;
         found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", advice::report(&error))));
         found

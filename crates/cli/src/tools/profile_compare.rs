@@ -5,7 +5,7 @@ mod print;
 
 use std::path::Path;
 
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 use rehal_session::ProfileFile;
 
 use super::profile;
@@ -21,13 +21,16 @@ pub const PROFILE_COMPARE: Tool = Tool {
     name: "rehal profile compare",
     verb: "profile compare",
     summary: "compares the times of functions in two device profiles",
-    about: "Prints for each function the mean time of a dispatch before and after, with 95 % bootstrap intervals, the \
-            number of dispatches, and by how much the function changed the time of all dispatches: the most first. A \
-            change is 'noise' if the interval of the ratio of both means includes 1, and 'few' with fewer than 8 \
-            dispatches on a side. Functions are matched by name, and a function that only one profile has is listed \
-            with its whole time.\n\n\
-            An interval covers the noise of one run. Two runs may differ by more: record each profile more than once, \
-            and compare profiles of the same version first.",
+    about: "Prints for each function the mean time of a dispatch before and after, with 95 % intervals, the number of \
+            dispatches, and by how much the function changed the time of all dispatches: the most first. A change is \
+            'noise' if the interval of the ratio of both means includes 1, and 'few' with fewer than 8 dispatches on a \
+            side. Functions are matched by name, and a function that only one profile has is listed with its whole \
+            time.\n\n\
+            If one profile has more iterations, as after a benchmark that runs for a time, the functions with most of \
+            the time were dispatched more often by one factor. Then the time before is multiplied by it, which the \
+            report says. What else the number of dispatches changed is shown apart from what their mean time did.\n\n\
+            An interval covers the variation within a profile, of phases up to a sixth of it, but not that between \
+            runs, which may be larger: compare profiles of the same version first.",
     operands: Operands::Two { what: "profile", form: "BEFORE.ireeprof AFTER.ireeprof" },
     groups: &[&REPORT],
     examples: &[
@@ -78,19 +81,37 @@ fn side(path: &Path) -> Result<Side> {
     let profile = ProfileFile::open(path)?;
     profile::warn_of_end(&profile, path);
     let times = profile.dispatch_times()?;
-    if times.untimed_count != 0 {
-        output::note(&format!(
-            "warning: '{}' has {} dispatches without valid times, which are left out",
-            path.display(),
-            times.untimed_count
-        ));
+    let shown = path.display();
+    match times.untimed_count {
+        0 if times.functions.is_empty() => output::note(&format!(
+            "warning: '{shown}' has no times of dispatches: record them with --device_profiling_mode=host-execution, or \
+             dispatch-events for devices that support it"
+        )),
+        0 => {}
+        count if times.functions.is_empty() => {
+            return Err(without_times(path, count, times.uncorrelated_count));
+        }
+        count => output::note(&format!(
+            "warning: '{shown}' has {} without valid times, which are left out",
+            output::plural(count, "dispatch")
+        )),
     }
-    if times.functions.is_empty() {
-        output::note(&format!(
-            "warning: '{}' has no times of dispatches: record them with --device_profiling_mode=host-execution, or \
-             dispatch-events for devices that support it",
-            path.display()
-        ));
+    Ok(Side::new(shown.to_string(), times.functions))
+}
+
+/// No dispatch of a profile has a time.
+fn without_times(path: &Path, count: u64, uncorrelated_count: u64) -> Error {
+    let (shown, dispatches) = (path.display(), output::plural(count, "dispatch"));
+    if uncorrelated_count == 0 {
+        let message = format!("'{shown}' has {dispatches}, none of which has a valid time");
+        return Error::failed_precondition(message).advise("record the profile again");
     }
-    Ok(Side::new(path.display().to_string(), times.functions))
+    let message = format!(
+        "'{shown}' has {dispatches} without times: the device's ticks cannot be converted to times, which needs two \
+         clock samples of it that do not contradict each other"
+    );
+    Error::failed_precondition(message).advise(
+        "record the profile again: a program that was killed needs 0.2 s for the second sample. rehal profile summary \
+         prints the number of samples",
+    )
 }

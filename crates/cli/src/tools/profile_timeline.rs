@@ -15,7 +15,8 @@ pub const PROFILE_TIMELINE: Tool = Tool {
     summary: "writes a device profile as a timeline for Perfetto",
     about: "Writes a Perfetto trace of a device profile (.ireeprof), to open in Perfetto's user interface or to query with \
             its trace processor. A device is a track with a track per queue; below that are submissions, operations, \
-            commands and dispatches, with their ids, workgroup counts and bytes. What overlaps is on several tracks. \
+            commands and dispatches, with their ids, workgroup counts and bytes, and what each worker of local-task executed \
+            if the profile has command-region-events. What overlaps is on several tracks. \
             A flow leads from a submission to its operations and its first dispatch. Counters show allocated memory \
             and device metrics.\n\n\
             All times are of the host's monotonic clock. Ticks of a device are mapped to it by all clock samples of the \
@@ -28,7 +29,7 @@ pub const PROFILE_TIMELINE: Tool = Tool {
         (
             "Record a profile and write its timeline",
             "iree-run-module --module=model.vmfb --device=local-task --input=1xf32=1 \\\n  \
-             --device_profiling_mode=queue-events,host-execution,memory-events \\\n  \
+             --device_profiling_mode=queue-events,host-execution,memory-events,command-region-events \\\n  \
              --device_profiling_output=run.ireeprof\n{tool} run.ireeprof -o run.pftrace",
         ),
         ("Compress it, which Perfetto reads too", "{tool} run.ireeprof -o - | gzip > run.pftrace.gz"),

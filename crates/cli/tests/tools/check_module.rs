@@ -25,6 +25,15 @@ fn tests_are_run_and_failures_reported() {
 }
 
 #[test]
+fn statistics_of_devices_name_their_test() {
+    let ran = run(&["iree-check-module", &checks(), "--gtest_filter=*counts*", "--print_device_statistics"]);
+    let blocks = ran.stderr.matches("IREE HAL device statistics:\n").count();
+    let labels: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("device statistics of")).collect();
+    assert_eq!(labels, ["device statistics of test 'counts':", "device statistics of test 'counts_again':"]);
+    assert_eq!(blocks, 2, "{}", ran.stderr);
+}
+
+#[test]
 fn tests_are_selected_by_flags_and_environment_variables() {
     let passing = print(&["iree-check-module", &checks(), "--gtest_filter=-*fails"]);
     assert!(passing.starts_with("Note: Google Test filter = -*fails\n"), "{passing}");

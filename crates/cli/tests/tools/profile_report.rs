@@ -432,10 +432,15 @@ fn a_profile_of_a_replay_is_drawn_with_its_graph_and_a_summary() {
              names[events.name[it]]))].sort()"
         ))
     };
-    let of_workers =
-        names(&mut browser, "/^(worker \\d+|waiting threads)$/.test(tracks[events.track[it]].kind)");
-    assert_eq!(of_workers.as_array().unwrap().len(), 5);
-    assert_eq!(of_workers, names(&mut browser, "isDispatch(it)"));
+    let of_workers = names(
+        &mut browser,
+        "/^(worker \\d+|(waiting|submitting) threads)$/.test(tracks[events.track[it]].kind)",
+    );
+    let of_workers = of_workers.as_array().unwrap();
+    let dispatched = names(&mut browser, "isDispatch(it)");
+    let dispatched = dispatched.as_array().unwrap();
+    assert_eq!(dispatched.len(), 5);
+    assert!(dispatched.iter().all(|name| of_workers.contains(name)), "{of_workers:?}");
     assert_eq!(browser.number("functions.rows.length"), 5.0);
     // The first button selects the longest dispatch.
     browser.click("#findings button", (5.0, 5.0));
@@ -468,6 +473,13 @@ fn truncated_files_are_shown_up_to_the_tear_with_a_note() {
     }
 }
 
+/// The page of a file with one more flag.
+fn write_page(scratch: &Scratch, file: &str, flag: &str) -> PathBuf {
+    let page = scratch.path("limited.html");
+    print(&["rehal", "profile", "report", file, flag, &format!("--output={}", page.display())]);
+    page
+}
+
 #[test]
 fn events_beyond_the_limit_are_counted() {
     let scratch = Scratch::new();
@@ -475,6 +487,21 @@ fn events_beyond_the_limit_are_counted() {
     let page = print(&["rehal", "profile", "report", "--max_events=20", "-o", "-", &file]);
     assert!(page.contains("30 events after the first 20 are left out (--max_events)."), "no note");
     assert!(page.contains("\"events\":{\"columns\":") && page.contains("\"count\":20"));
+    // The totals of functions do not have them, which the section says.
+    let mut browser = open(&write_page(&scratch, &file, "--max_events=20"));
+    let functions = browser.value("document.getElementById('functions').innerText");
+    let functions = functions.as_str().unwrap();
+    assert!(
+        functions.contains("30 events are left out (--max_events): numbers and times are those"),
+        "{functions}"
+    );
+    let mut browser = open(&write_page(&scratch, &sample(), "--max_events=1"));
+    let functions = browser.value("document.getElementById('functions').innerText");
+    let functions = functions.as_str().unwrap();
+    assert!(
+        functions.contains("No dispatches on this page: ") && !functions.contains("records them"),
+        "{functions}"
+    );
 }
 
 #[test]
@@ -484,7 +511,19 @@ fn no_page_is_written_of_what_cannot_be_read() {
     let page = scratch.path("report.html");
     let output = format!("--output={}", page.display());
     let report = |file: &str| fail(&["rehal", "profile", "report", file, &output]);
-    assert!(report(&format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"))).contains("is a text file"));
+    assert!(
+        report(&format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR")))
+            .contains("is a text file, not a device profile or a capture")
+    );
+    let first = scratch.file("first.ireereplay", b"I");
+    assert!(
+        report(&first)
+            .contains("is a text file, not a device profile or a capture\n  try: name a device profile")
+    );
+    assert!(
+        report(&scratch.file("empty.ireereplay", b""))
+            .contains("is empty, not a device profile or a capture")
+    );
     assert!(report("/no/such/file").contains("NOT_FOUND"));
     // A name length that reaches over its row.
     let mut bytes = many(1);

@@ -1,5 +1,10 @@
 //! `iree-profile` and `rehal profile`.
 
+use std::io::Cursor;
+
+use rehal_profile::layout;
+use rehal_profile::{RecordFields, Writer, rows};
+
 use crate::common::{Scratch, capture, command, fail, fixture, print, run};
 
 /// A profile with rows of every kind.
@@ -131,11 +136,57 @@ fn a_profile_compared_with_itself_has_no_changes() {
     }
     let csv = run(&[&words[..], &["--format=csv"]].concat()).stdout;
     let columns: Vec<_> = csv.lines().map(|line| line.matches(',').count()).collect();
-    assert_eq!(columns, [16; 5], "{csv}");
+    assert_eq!(columns, [19; 5], "{csv}");
     assert!(csv.contains("\"matmul \"\"16x16\"\""), "{csv}");
     assert!(fail(&words[..4]).contains("takes two profiles, found 1"));
     let stderr = fail(&words[..3]);
     assert!(stderr.contains("needs two profiles\n  try: rehal profile compare"), "{stderr}");
+}
+
+/// A bundle with one dispatch of a device and so many clock samples.
+fn with_clock_samples(count: usize) -> Vec<u8> {
+    let fields =
+        RecordFields { name: b"gpu", session_id: 1, physical_device_ordinal: 0, ..RecordFields::default() };
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    writer.begin_session(&fields).unwrap();
+    for index in 0..count as u64 {
+        let sample = layout::ClockCorrelation {
+            flags: (layout::CLOCK_DEVICE_TICK | layout::CLOCK_HOST_TIME_BRACKET).into(),
+            sample_id: (index + 1).into(),
+            device_tick: (index * 100 + 1).into(),
+            host_time_begin_ns: (index as i64 * 1_000 + 10).into(),
+            host_time_end_ns: (index as i64 * 1_000 + 12).into(),
+            ..Default::default()
+        };
+        let row = rows::ClockCorrelation { header: &sample.sized(), appended: &[] };
+        writer.append_rows(&fields, &[row]).unwrap();
+    }
+    let event = layout::DispatchEvent {
+        event_id: 1.into(),
+        submission_id: 1.into(),
+        executable_id: 9.into(),
+        start_tick: 5.into(),
+        end_tick: 25.into(),
+        ..Default::default()
+    };
+    writer.append_rows(&fields, &[rows::DispatchEvent { header: &event.sized(), appended: &[] }]).unwrap();
+    writer.end_session(&fields, 0).unwrap();
+    writer.into_inner().into_inner()
+}
+
+#[test]
+fn a_profile_whose_dispatches_have_no_times_is_not_compared() {
+    let scratch = Scratch::new();
+    let [one, two] =
+        [1, 2].map(|count| scratch.file(&format!("{count}.ireeprof"), with_clock_samples(count)));
+    let stderr = fail(&["rehal", "profile", "compare", &one, &two]);
+    assert!(stderr.starts_with("FAILED_PRECONDITION; '"), "{stderr}");
+    assert!(
+        stderr.contains("has 1 dispatch without times: the device's ticks cannot be converted"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("a program that was killed needs 0.2 s"), "{stderr}");
+    assert!(run(&["rehal", "profile", "compare", &two, &two]).stdout.contains("200 ns in 1 dispatch"));
 }
 
 #[test]

@@ -172,6 +172,10 @@ impl DeviceBackend for MemoryDevice {
         Ok(())
     }
 
+    fn sample_profiling_clock(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn end_profiling(&self) -> Result<()> {
         Ok(())
     }

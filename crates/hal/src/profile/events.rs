@@ -191,6 +191,17 @@ pub struct CommandRegion {
     pub next_tile_count: Option<u32>,
 }
 
+/// A thread that executes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfiledThread {
+    /// A worker of the device, counted from 0.
+    Worker(u32),
+    /// A thread that waits and helps meanwhile.
+    Waiting,
+    /// A thread that submitted the work or made it ready, and executed it at once.
+    Submitting,
+}
+
 /// Work of a command that one thread of a device executed, without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerSpan {
@@ -198,8 +209,8 @@ pub struct WorkerSpan {
     pub operation: ProfiledOperation,
     /// The command in its command buffer; `None` for a queue operation.
     pub command_index: Option<u32>,
-    /// The worker, counted from 0; `None` for a thread that waits and helps meanwhile.
-    pub worker: Option<u32>,
+    /// The thread.
+    pub thread: ProfiledThread,
     /// When it began.
     pub start_ns: i64,
     /// When it ended.

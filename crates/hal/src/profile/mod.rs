@@ -20,8 +20,8 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 pub use clock::{completed_ns, event_ns, now_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent,
-    QueueOpKind, WorkerSpan,
+    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation,
+    ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
 pub use execution_log::ExecutionLog;
 pub use session::{
@@ -100,7 +100,7 @@ pub struct ProfileRequest {
 }
 
 /// Selects the operations that are reported in detail: spans of the host, dispatch events, regions, counters and traces.
-/// Queue and memory events and metadata are always complete. By default, all operations are.
+/// Events of queues, also those that the device times, of memory, and metadata are always complete. By default, all operations are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileFilter {
     /// Dispatches of functions whose names match this pattern with `*` and `?`.
@@ -204,21 +204,29 @@ pub trait ProfileSink: Send + Sync {
     fn replayed(&self, operation: &ProfiledOperation, record: u64);
 
     /// The clocks of the device and of the host at one moment. A device that times work reports it at the begin and end of a
-    /// session, and when it is flushed.
+    /// session, when it is flushed, and when it is asked for
+    /// one ([`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock)).
     fn clock_sample(&self, sample: &ClockSample);
 }
 
 impl ProfileRequest {
     /// Fails, naming what is missing, unless `device` supports all that is requested.
     pub fn check(&self, device: &DeviceInfo, supported: ProfileData) -> Result<()> {
-        let missing = self.data - supported;
+        self.data.check(&self.counters, device, supported)
+    }
+}
+
+impl ProfileData {
+    /// Fails, naming what is missing, unless `device`, which supports these kinds of data, can report this with these counters.
+    pub fn check(self, counters: &[String], device: &DeviceInfo, supported: Self) -> Result<()> {
+        let missing = self - supported;
         if !missing.is_empty() {
             let (missing, supported) = (missing.names().join(", "), supported.names().join(", "));
             let message = format!("device '{}' cannot report {missing}", device.name);
             return Err(Error::unimplemented(message).advise(format!("it reports {supported}")));
         }
-        let sampled = ProfileData::COUNTERS | ProfileData::COUNTER_RANGES;
-        if !self.counters.is_empty() && !supported.intersects(sampled) {
+        let sampled = Self::COUNTERS | Self::COUNTER_RANGES;
+        if !counters.is_empty() && !supported.intersects(sampled) {
             let message = format!("device '{}' has no hardware counters", device.name);
             return Err(Error::unimplemented(message));
         }

@@ -8,6 +8,7 @@ mod delays;
 mod estimate;
 mod issue;
 mod report;
+mod role;
 mod semaphore;
 mod stage;
 mod times;
@@ -25,10 +26,12 @@ use self::confinement::Confinement;
 use self::delays::Delays;
 pub use self::delays::WorkerDelays;
 use self::issue::Issue;
+use self::role::WorkersId;
 use self::semaphore::TaskSemaphore;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
 use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
+use crate::profile::Profiled;
 use crate::topology::Topology;
 
 /// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
@@ -38,6 +41,7 @@ pub struct Workers(Arc<Owner>);
 struct Owner {
     /// The first field, so that the threads end before what they use is dropped.
     pool: Pool<Issue>,
+    id: WorkersId,
     spares: Arc<Spares>,
     topology: Topology,
     confinement: Confinement,
@@ -86,8 +90,10 @@ impl Workers {
             domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
         let workers: Arc<[_]> = topology.workers().into();
         let confinement = if is_placed { Confinement::to_new_workers() } else { Confinement::default() };
+        let id = WorkersId::new();
         let prepare = move |index: usize| {
             guard::arm_thread();
+            id.enter(index);
             confinement.enter();
             // A worker whose CPU is offline or not allowed for this process stays unpinned.
             let _ = workers[index].pin_current_thread();
@@ -103,6 +109,7 @@ impl Workers {
         let delays = options.delays.map(|delays| Arc::new(Delays::new(delays)));
         Ok(Self(Arc::new(Owner {
             pool,
+            id,
             spares: Arc::default(),
             topology: topology.clone(),
             confinement,
@@ -120,6 +127,7 @@ impl Workers {
 #[derive(Clone)]
 pub(crate) struct TaskExecutor {
     pool: PoolHandle<Issue>,
+    workers: WorkersId,
     spares: Weak<Spares>,
     confinement: Confinement,
     delays: Option<Arc<Delays>>,
@@ -132,6 +140,7 @@ impl TaskExecutor {
     pub(crate) fn new(workers: &Workers, abort_on_failure: bool) -> Self {
         Self {
             pool: workers.0.pool.handle().clone(),
+            workers: workers.0.id,
             spares: Arc::downgrade(&workers.0.spares),
             confinement: workers.0.confinement,
             delays: workers.0.delays.clone(),
@@ -148,7 +157,8 @@ impl TaskExecutor {
         if let Some(permit) = self.inline(&submission.op, &LiveNames) {
             let _abort = self.aborts.then(guard::AbortScope::enter);
             let promise = Promise::new(submission.signals);
-            let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref(), permit);
+            let outcome =
+                run_and_settle(&submission.op, &LiveNames, promise, self.profiled(profile.as_ref()), permit);
             let outcome = outcome.inspect_err(|error| self.abort_if_asked(error));
             // Whether the call reports a kernel's failure must not depend on where the kernel runs: the signals do.
             let is_reported = !submission.signals.is_empty()
@@ -170,7 +180,8 @@ impl TaskExecutor {
         if let Some(permit) = self.inline(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
             let _abort = self.aborts.then(guard::AbortScope::enter);
-            let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile(), permit);
+            let outcome =
+                run_and_settle(kept.op(), &names, kept.promise(), self.profiled(kept.profile()), permit);
             // Waiters get a failure from the signals; there is no other receiver.
             return outcome.unwrap_or_else(|error| self.abort_if_asked(&error));
         }
@@ -204,6 +215,14 @@ impl TaskExecutor {
             return None;
         }
         self.pool.permit().map(Some)
+    }
+
+    /// What is reported of an operation that runs on this thread.
+    fn profiled<'p>(&self, profile: Option<&'p ProfiledSubmission>) -> Option<Profiled<'p>> {
+        profile.map(|submission| Profiled {
+            submission,
+            thread: submission.reports_regions().then(|| self.workers.this_thread()),
+        })
     }
 
     fn abort_if_asked(&self, error: &Error) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use rehal_base::StatusCode;
-use rehal_hal::profile::{CommandRegion, ProfiledSubmission, WorkerSpan, event_ns};
+use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, event_ns};
 
 use super::issue::Running;
 use crate::execute::{NoSlots, StoredNames};
@@ -102,7 +102,10 @@ impl Running<'_, '_, '_> {
             &WorkerSpan {
                 operation: *profile.operation(),
                 command_index,
-                worker: (!self.worker.is_helper()).then_some(self.worker.index as u32),
+                thread: match self.worker.is_helper() {
+                    true => ProfiledThread::Waiting,
+                    false => ProfiledThread::Worker(self.worker.index as u32),
+                },
                 start_ns,
                 end_ns,
             },

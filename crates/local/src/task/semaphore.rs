@@ -6,6 +6,7 @@ use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
 use super::confinement::Confinement;
 use super::issue::Issue;
+use super::role;
 use crate::pool::{Help, PoolHandle};
 
 /// A semaphore whose waiting threads help the workers.
@@ -61,6 +62,7 @@ impl SemaphoreBackend for TaskSemaphore {
         // A workgroup may take longer than any timeout.
         if timeout.is_none() && self.confinement.admits_this_thread() {
             let leaves = || !self.is_before(value);
+            let _helping = role::help();
             while self.is_before(value) {
                 match self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
                     Help::Ran => self.poll(value),

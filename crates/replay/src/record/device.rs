@@ -389,6 +389,10 @@ impl DeviceBackend for RecordedDevice {
         outcome
     }
 
+    fn sample_profiling_clock(&self) -> Result<()> {
+        self.base.backend().sample_profiling_clock()
+    }
+
     fn end_profiling(&self) -> Result<()> {
         let outcome = self.base.backend().end_profiling();
         self.record_info(status_of(&outcome), &InfoOp::EndProfiling { device: self.id });

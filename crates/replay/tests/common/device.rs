@@ -310,6 +310,10 @@ impl DeviceBackend for TestDevice {
         Ok(())
     }
 
+    fn sample_profiling_clock(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn end_profiling(&self) -> Result<()> {
         Ok(())
     }

@@ -175,6 +175,11 @@ impl DeviceBackend for Counting {
         Ok(())
     }
 
+    fn sample_profiling_clock(&self) -> Result<()> {
+        self.calls.count("DeviceBackend::sample_profiling_clock");
+        Ok(())
+    }
+
     fn end_profiling(&self) -> Result<()> {
         self.calls.count("DeviceBackend::end_profiling");
         Ok(())

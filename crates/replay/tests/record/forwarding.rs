@@ -89,6 +89,7 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     };
     forwarding.check("DeviceBackend::begin_profiling", || backend.begin_profiling(&request)).unwrap();
     forwarding.check("DeviceBackend::flush_profiling", || backend.flush_profiling()).unwrap();
+    forwarding.check("DeviceBackend::sample_profiling_clock", || backend.sample_profiling_clock()).unwrap();
     forwarding.check("DeviceBackend::end_profiling", || backend.end_profiling()).unwrap();
     let barrier = Submission {
         device,

@@ -61,8 +61,8 @@ pub struct ProfilingOptions {
 
 /// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
 ///
-/// A thread writes what devices report to the file within 100 ms, so that the bundle of a killed program is readable up to that
-/// point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
+/// A thread writes what devices report to the file within 100 ms, with samples of their clocks, so that the bundle of a killed program
+/// is readable up to that point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
 /// not done so 100 ms later. At most 8 MiB per device are pending, then the thread that reports writes them.
 ///
 /// ```
@@ -178,9 +178,21 @@ impl ProfilingOptions {
 
     /// The request for the device with this index.
     fn request(&self, sink: &Arc<DeviceSink>, device: &Device, index: usize) -> Result<ProfileRequest> {
-        let counters = if self.is_selected(index) { self.counters.clone() } else { Vec::new() };
-        let data = self.data_of(device, index)?;
+        let (data, counters) = (self.data_of(device, index)?, self.counters_of(index).to_vec());
         Ok(ProfileRequest { data, filter: self.filter.clone(), counters, sink: sink.clone() })
+    }
+
+    /// Fails unless the devices support what is requested of them.
+    fn check(&self, devices: &DeviceGroup) -> Result<()> {
+        devices.devices().iter().enumerate().try_for_each(|(index, device)| {
+            let data = self.data_of(device, index)?;
+            data.check(self.counters_of(index), device.info(), device.profile_data())
+        })
+    }
+
+    /// The hardware counters to sample of the device with this index.
+    fn counters_of(&self, index: usize) -> &[String] {
+        if self.is_selected(index) { &self.counters } else { &[] }
     }
 
     /// Whether the operations of the device with this index are reported in detail.
@@ -191,7 +203,6 @@ impl ProfilingOptions {
     /// The kinds of data to request of the device with this index.
     fn data_of(&self, device: &Device, index: usize) -> Result<ProfileData> {
         let detailed = ProfileData::HOST_EXECUTION
-            | ProfileData::DEVICE_QUEUE_EVENTS
             | ProfileData::DISPATCH_EVENTS
             | ProfileData::COMMAND_REGIONS
             | ProfileData::COUNTERS
@@ -202,8 +213,10 @@ impl ProfilingOptions {
 }
 
 impl Profiling {
-    /// Begins a session on all `devices`. Fails if one of them does not support what the options request.
+    /// Begins a session on all `devices`. Fails if one of them does not support what the options request; an existing file is then
+    /// unchanged.
     pub fn begin(devices: &DeviceGroup, options: &ProfilingOptions) -> Result<Self> {
+        options.check(devices).context(|| "beginning the profile".into())?;
         let target = Target::create(options)?;
         let bundle = Arc::new(target.open()?);
         let sinks = devices.devices().iter().enumerate();
@@ -353,6 +366,15 @@ impl Session {
         self.write()
     }
 
+    /// Writes what devices have reported, with a sample of their clocks: so that those of a killed program have times, and drift is
+    /// followed. A sample that fails is missing; a device that is lost says so elsewhere.
+    fn sample_and_write(&self) -> Result<()> {
+        self.devices.devices().iter().for_each(|device| {
+            let _ = device.sample_profiling_clock();
+        });
+        self.write()
+    }
+
     fn write(&self) -> Result<()> {
         self.sinks.iter().for_each(|sink| sink.write());
         self.bundle.check()
@@ -384,7 +406,9 @@ impl Session {
                 // Errors are kept in the bundle, and the end of the session reports them.
                 let _ = match rounds {
                     Some(rounds) if round % rounds.max(1) == 0 => session.flush_devices(),
-                    _ => session.write(),
+                    // The flushes of the program sample the clocks, outside its measurements.
+                    _ if is_measured => session.write(),
+                    _ => session.sample_and_write(),
                 };
                 in_process.flushed();
             }

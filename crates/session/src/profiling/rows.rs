@@ -2,8 +2,8 @@
 
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
-    WorkerSpan,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledThread, QueueEvent,
+    QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
 use rehal_profile::layout::{self, HAS_IDENTITY, NONE};
@@ -392,7 +392,12 @@ pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &W
         0 => event_type(operation.kind).get(),
         _ => span.command_index.unwrap_or(NONE),
     };
-    let secondary = u64::from(span.worker.unwrap_or(NONE)) << 32 | u64::from(what);
+    let thread = match span.thread {
+        ProfiledThread::Worker(index) => index,
+        ProfiledThread::Waiting => layout::WAITING_THREAD,
+        ProfiledThread::Submitting => layout::SUBMITTING_THREAD,
+    };
+    let secondary = u64::from(thread) << 32 | u64::from(what);
     let row = layout::EventRelationship {
         relationship_type: U32::new(layout::RELATIONSHIP_WORKER),
         relationship_id: U64::new(id),

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
-    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledDispatch, ProfiledOperation, QueueEvent,
-    QueueOpKind, WorkerSpan,
+    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledDispatch, ProfiledOperation,
+    ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint};
 use rehal_profile::QueueEventType;
@@ -146,7 +146,7 @@ fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
     let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
     let sink = DeviceSink::new(&bundle, 0, "host", None);
     sink.begin();
-    let span = |command_buffer_id, command_index, worker| WorkerSpan {
+    let span = |command_buffer_id, command_index, thread| WorkerSpan {
         operation: ProfiledOperation {
             kind: QueueOpKind::Copy,
             queue_ordinal: 0,
@@ -157,13 +157,14 @@ fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
             payload_bytes: 0,
         },
         command_index,
-        worker,
+        thread,
         start_ns: 10,
         end_ns: 20,
     };
-    sink.worker_span(&span(0, None, Some(3)));
-    sink.worker_span(&span(0, None, None));
-    sink.worker_span(&span(5, Some(7), Some(2)));
+    sink.worker_span(&span(0, None, ProfiledThread::Worker(3)));
+    sink.worker_span(&span(0, None, ProfiledThread::Waiting));
+    sink.worker_span(&span(5, Some(7), ProfiledThread::Worker(2)));
+    sink.worker_span(&span(5, Some(8), ProfiledThread::Submitting));
     sink.end(StatusCode::Ok);
     bundle.check().unwrap();
     let export = report(&ProfileFile::open(&path).unwrap(), Report::Export, ReportFormat::IreeperfJsonl);
@@ -173,7 +174,10 @@ fn spans_of_workers_name_the_command_or_the_kind_of_submission() {
         .map(|row| (number(row, "source_id"), number(row, "source_secondary_id")))
         .collect();
     let copy = u64::from(QueueEventType::COPY.0);
-    assert_eq!(sources, [(9, 3 << 32 | copy), (9, 0xffff_ffff << 32 | copy), (5, 2 << 32 | 7)]);
+    assert_eq!(
+        sources,
+        [(9, 3 << 32 | copy), (9, 0xffff_ffff << 32 | copy), (5, 2 << 32 | 7), (5, 0xffff_fffe << 32 | 8)]
+    );
 }
 
 /// The value of a field in a row of an export.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rehal_hal::{BufferParams, QUEUE_AFFINITY_ANY, SemaphoreFlags};
 use rehal_profile::{Bundle, ContentType, MemoryEventType, OpenOptions, QueueEventType, layout, rows};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
@@ -34,6 +35,9 @@ struct Rows {
     execution: Vec<layout::HostExecutionEvent>,
     memory: Vec<layout::MemoryEvent>,
     regions: Vec<layout::CommandRegionEvent>,
+    device_operations: usize,
+    /// Spans of threads: the thread, and the id and the command of what it executed.
+    threads: Vec<(u32, u64, u32)>,
     sessions: (usize, usize),
 }
 
@@ -69,6 +73,17 @@ fn read(path: &Path) -> Rows {
             (_, Some(ContentType::CommandRegionEvents)) => all
                 .regions
                 .extend(record.rows::<rows::CommandRegionEvent<'_>>().map(|row| *row.unwrap().header)),
+            (_, Some(ContentType::QueueDeviceEvents)) => {
+                all.device_operations += record.rows::<rows::QueueDeviceEvent<'_>>().count();
+            }
+            (_, Some(ContentType::EventRelationships)) => {
+                let rows = record.rows::<rows::EventRelationship<'_>>().map(|row| *row.unwrap().header);
+                let spans = rows.filter(|row| row.relationship_type.get() == layout::RELATIONSHIP_WORKER);
+                all.threads.extend(spans.map(|row| {
+                    let secondary = row.source_secondary_id.get();
+                    ((secondary >> 32) as u32, row.source_id.get(), secondary as u32)
+                }));
+            }
             _ => {}
         }
     }
@@ -376,4 +391,106 @@ fn each_test_of_a_module_has_its_profile() {
     }
     let written = std::fs::read_dir(scratch.path()).unwrap().count();
     assert_eq!(written, tests.tests().len());
+}
+
+/// The clock samples of a profile whose program has not ended it.
+fn clock_samples(path: &Path) -> usize {
+    let bytes = std::fs::read(path).unwrap();
+    let bundle = Bundle::open(&bytes, OpenOptions { recover: true }).unwrap();
+    let records = bundle.records().map(Result::unwrap);
+    let clocks = records.filter(|record| record.content() == Some(ContentType::ClockCorrelations));
+    clocks.map(|record| record.rows::<rows::ClockCorrelation<'_>>().count()).sum()
+}
+
+#[test]
+fn the_clocks_of_a_device_are_sampled_while_the_program_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let path = scratch.path().join("run.ireeprof");
+    let mut options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // As many as times need, and then those that follow drift.
+    while clock_samples(&path) < 4 {
+        assert!(Instant::now() < deadline, "{} samples", clock_samples(&path));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    profiling.end().unwrap();
+
+    // Not in what a benchmark measures: its own flushes sample them.
+    options.is_measured = true;
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    std::thread::sleep(Duration::from_millis(350));
+    assert_eq!(clock_samples(&path), 1);
+    profiling.flush().unwrap();
+    assert_eq!(clock_samples(&path), 2);
+    profiling.end().unwrap();
+}
+
+#[test]
+fn each_command_is_on_the_track_of_the_thread_that_executed_it() {
+    // Its dispatches are brief: threads that submit or wait execute some of them at once.
+    for name in [MLP, "add4.add.local-sync"] {
+        let rows = profile("local-task", name, 20, |_| {});
+        let executed: BTreeSet<_> =
+            dispatches(&rows).iter().map(|it| (it.command_buffer_id.get(), it.command_index.get())).collect();
+        let spans = |command: &(u64, u32)| {
+            rows.threads.iter().filter(|(_, id, index)| (*id, *index) == *command).count()
+        };
+        for command in &executed {
+            let count = dispatches(&rows)
+                .iter()
+                .filter(|it| (it.command_buffer_id.get(), it.command_index.get()) == *command)
+                .count();
+            assert!(spans(command) >= count, "{name}: {command:?}: {} of {count}", spans(command));
+        }
+        assert!(executed.len() > 1 || name != MLP, "{executed:?}");
+    }
+    // The device without workers has no tracks of them.
+    assert!(profile("local-sync", MLP, 1, |_| {}).threads.is_empty());
+    let without = profile("local-task", MLP, 1, |options| {
+        options.data = RequestedData::Kinds(everything() - ProfileData::COMMAND_REGIONS);
+    });
+    assert!(without.threads.is_empty() && !dispatches(&without).is_empty());
+}
+
+#[test]
+fn a_refused_request_leaves_an_existing_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("good.ireeprof");
+    std::fs::write(&path, "kept").unwrap();
+    for driver in DRIVERS {
+        let devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
+        let options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
+        let error = Profiling::begin(&devices, &options).err().unwrap();
+        assert_eq!(error.code(), StatusCode::Unimplemented);
+        assert!(error.report().contains("cannot report dispatch-events"), "{}", error.report());
+        assert!(error.report().contains("beginning the profile"), "{}", error.report());
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept", "{driver}");
+    }
+}
+
+#[test]
+fn filters_of_queues_and_devices_leave_the_events_of_queues_complete() {
+    let scratch = tempfile::tempdir().unwrap();
+    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let device = &devices.devices()[0];
+    let edits: [fn(&mut ProfilingOptions); 3] =
+        [|_| {}, |options| options.device_filter = Some(1), |options| options.filter.queue = Some(1)];
+    for (index, edit) in edits.into_iter().enumerate() {
+        let path = scratch.path().join(format!("{index}.ireeprof"));
+        let mut options = ProfilingOptions::new(
+            &path,
+            ProfileData::QUEUE_EVENTS | ProfileData::DEVICE_QUEUE_EVENTS | ProfileData::DISPATCH_EVENTS,
+        );
+        edit(&mut options);
+        let profiling = Profiling::begin(&devices, &options).unwrap();
+        let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
+        let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default()).unwrap();
+        device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&buffer, &[7], 0).unwrap();
+        done.wait(1, Some(Duration::from_secs(60))).unwrap();
+        profiling.end().unwrap();
+        let rows = read(&path);
+        assert_eq!((rows.queue.len(), rows.device_operations), (1, 1), "{index}");
+    }
 }

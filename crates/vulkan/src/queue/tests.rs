@@ -5,7 +5,7 @@ mod spinning;
 
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use rehal_base::{DriverWork, Error, StatusCode};
@@ -394,7 +394,7 @@ fn clocks_are_read_by_timestamps_that_host_or_commands_reset() {
     for has_no_features in [false, true] {
         let fixture = without_calibrated_clock(has_no_features);
         assert_eq!(fixture.core.gpu().resets_queries(), !has_no_features);
-        let [first, second] = [(); 2].map(|()| sample_clock(&fixture.core).unwrap());
+        let [first, second] = [(); 2].map(|()| sample_clock(&fixture.core, None).unwrap().unwrap());
         assert!(0 < first.device_tick && first.device_tick < second.device_tick, "{first:?} {second:?}");
         assert!(first.host_before_ns < first.host_after_ns && first.host_after_ns < second.host_before_ns);
     }
@@ -404,8 +404,24 @@ fn clocks_are_read_by_timestamps_that_host_or_commands_reset() {
 fn a_calibrated_clock_is_never_exact() {
     let fixture = Fixture::emulating(Emulation::default(), VulkanOptions::default());
     assert!(fixture.core.gpu().clock().is_some(), "the software driver has the extension");
-    let sample = sample_clock(&fixture.core).unwrap();
+    let sample = sample_clock(&fixture.core, None).unwrap().unwrap();
     assert!(sample.host_before_ns < sample.host_after_ns, "{sample:?}");
+}
+
+/// Nor does the thread that samples clocks of a running program wait for what executes.
+#[test]
+fn a_timestamp_that_waits_for_work_is_not_a_sample() {
+    let fixture = without_calibrated_clock(false);
+    let (busy, sample) = (fixture.semaphore(), |longest| sample_clock(&fixture.core, Some(longest)).unwrap());
+    fixture.spin(&[&busy]);
+    let begin = Instant::now();
+    assert_eq!(sample(Duration::from_millis(1)), None);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    // The device may be lost by a loop that does not end.
+    if busy.wait(1, LONG).is_ok() {
+        let found = sample(Duration::from_secs(60)).unwrap();
+        assert!(found.device_tick > 0 && found.host_before_ns < found.host_after_ns, "{found:?}");
+    }
 }
 
 #[test]
@@ -421,7 +437,7 @@ fn a_clock_that_another_thread_settles_is_waited_for() {
         core.settle();
     });
     receiver.recv().unwrap();
-    let sample = sample_clock(&fixture.core).unwrap();
+    let sample = sample_clock(&fixture.core, None).unwrap().unwrap();
     assert_ne!(sample.device_tick, 0);
     other.join().unwrap();
 }

@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use rehal_bench::stats::{self, Interval};
 use rehal_session::{FunctionTimes, TimedBy};
 
-/// Samples of a bootstrap: more dispatches are averaged in groups of neighbours, so that its time is bounded.
-const MAX_SAMPLES: usize = 512;
+/// Functions that were dispatched more often by the same factor: up to this difference, since a program may be killed between two
+/// of them.
+const SAME_FACTOR: f64 = 0.01;
+
+/// They have at least this part of the time.
+const MIN_SHARE: f64 = 0.75;
 
 /// A profile.
 pub(super) struct Side {
@@ -20,6 +24,9 @@ pub(super) struct Side {
 pub(super) struct Comparison {
     pub before: Side,
     pub after: Side,
+    /// By how much more often functions were dispatched after: those of most of the time, or else 1. All changes are relative to
+    /// the time before, multiplied by it.
+    pub count_factor: f64,
     pub changes: Vec<Change>,
 }
 
@@ -29,6 +36,12 @@ pub(super) struct Change {
     pub timed_by: TimedBy,
     pub before: Option<Times>,
     pub after: Option<Times>,
+    /// Dispatches more than the factor explains.
+    pub added_count: f64,
+    /// Their time, by the mean before; after, if there is none before.
+    pub count_ns: f64,
+    /// What the mean changed, of all dispatches after.
+    pub mean_ns: f64,
     /// The mean after as a fraction of that before, if both are known and the latter is not zero.
     pub ratio: Option<f64>,
     /// Its 95 % interval, with enough dispatches.
@@ -88,55 +101,115 @@ impl Comparison {
     pub(super) fn of(before: Side, after: Side) -> Self {
         let key = |function: &FunctionTimes| (function.timed_by, function.name.clone());
         let mut rest: HashMap<_, _> = after.functions.iter().map(|it| (key(it), it)).collect();
-        let mut changes: Vec<_> = before
-            .functions
-            .iter()
-            .map(|function| Change::of(Some(function), rest.remove(&key(function))))
-            .collect();
+        let mut pairs: Vec<_> =
+            before.functions.iter().map(|function| (Some(function), rest.remove(&key(function)))).collect();
         let added = after.functions.iter().filter(|function| rest.contains_key(&key(function)));
-        changes.extend(added.map(|function| Change::of(None, Some(function))));
+        pairs.extend(added.map(|function| (None, Some(function))));
+        let count_factor = count_factor(&pairs);
+        let mut changes: Vec<_> =
+            pairs.into_iter().map(|(before, after)| Change::of(before, after, count_factor)).collect();
         let weight = |change: &Change| change.total_ns().abs();
         changes.sort_by(|left, right| {
             weight(right).total_cmp(&weight(left)).then_with(|| left.name.cmp(&right.name))
         });
-        Self { before, after, changes }
+        Self { before, after, count_factor, changes }
     }
 
-    /// The change of the time of all dispatches.
+    /// The time of all dispatches before, as often as after.
+    pub(super) fn scaled_before_ns(&self) -> f64 {
+        self.before.total_ns * self.count_factor
+    }
+
+    /// The change of the time of all dispatches that the factor does not explain.
     pub(super) fn total_ns(&self) -> f64 {
-        self.after.total_ns - self.before.total_ns
+        self.after.total_ns - self.scaled_before_ns()
+    }
+
+    /// Its part of the numbers of dispatches.
+    pub(super) fn count_ns(&self) -> f64 {
+        // The sum of nothing is -0.0.
+        self.changes.iter().map(|change| change.count_ns).sum::<f64>() + 0.0
+    }
+
+    /// Whether the factor explains the numbers of dispatches of all functions.
+    pub(super) fn has_common_counts(&self) -> bool {
+        self.changes.iter().all(|change| change.added_count == 0.0)
     }
 }
 
+/// A function of either profile, or of both.
+type Pair<'a> = (Option<&'a FunctionTimes>, Option<&'a FunctionTimes>);
+
+/// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles have; 1 if they have no ratio in
+/// common.
+fn count_factor(pairs: &[Pair<'_>]) -> f64 {
+    let total = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
+    let mut ratios: Vec<_> = pairs
+        .iter()
+        .filter_map(|(before, after)| {
+            let (before, after) = (before.as_ref()?, after.as_ref()?);
+            let ratio = after.times_ns.len() as f64 / before.times_ns.len() as f64;
+            Some((ratio, total(before) + total(after)))
+        })
+        .collect();
+    ratios.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let all: f64 = ratios.iter().map(|(_, weight)| weight).sum();
+    // The weighted median is one of them, if there are any.
+    let mut below = 0.0;
+    let median = ratios.iter().find(|(_, weight)| {
+        below += weight;
+        below * 2.0 >= all
+    });
+    let Some((factor, _)) = median else { return 1.0 };
+    let is_same = |ratio: f64| (ratio / factor - 1.0).abs() <= SAME_FACTOR;
+    let same: f64 = ratios.iter().filter(|(ratio, _)| is_same(*ratio)).map(|(_, weight)| weight).sum();
+    if same >= MIN_SHARE * all { *factor } else { 1.0 }
+}
+
 impl Change {
-    fn of(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>) -> Self {
+    fn of(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>, count_factor: f64) -> Self {
         let Some(any) = before.or(after) else { unreachable!("a profile has the function") };
-        let samples = |function: Option<&FunctionTimes>| function.map(|it| grouped(&it.times_ns));
+        let times = [before, after].map(|function| function.map(Times::of));
+        let count = |times: Option<Times>| times.map_or(0.0, |times| times.count as f64);
+        // As often as after, by the factor.
+        let expected = count(times[0]) * count_factor;
+        let added = count(times[1]) - expected;
         let mut change = Self {
             name: any.name.clone(),
             timed_by: any.timed_by,
-            before: before.map(Times::of),
-            after: after.map(Times::of),
+            before: times[0],
+            after: times[1],
+            // A product of the factor may differ from the number in its last digit.
+            added_count: if added.abs() < 1e-6 * expected { 0.0 } else { added },
+            count_ns: 0.0,
+            mean_ns: 0.0,
             ratio: None,
             ratio_interval: None,
         };
+        change.count_ns = change.added_count * times[0].or(times[1]).map_or(0.0, |times| times.mean_ns);
         let (Some(old), Some(new)) = (change.before, change.after) else { return change };
+        change.mean_ns = count(change.after) * (new.mean_ns - old.mean_ns);
         if old.mean_ns > 0.0 {
             change.ratio = Some(new.mean_ns / old.mean_ns);
-            if let (Some(old_samples), Some(new_samples)) = (samples(before), samples(after))
+            if let (Some(before), Some(after)) = (before, after)
                 && old.interval_ns.is_some()
                 && new.interval_ns.is_some()
             {
-                let interval = stats::bootstrap_ratio(&old_samples, &new_samples, stats::mean);
-                // A resample of zeros has no ratio.
+                let interval = stats::run_ratio_interval(&before.times_ns, &after.times_ns);
+                // A time of zero may be the smallest, which bounds the interval of the mean.
                 change.ratio_interval = interval.high.is_finite().then_some(interval);
             }
         }
         change
     }
 
-    /// How much longer its dispatches took, in total.
+    /// How much longer its dispatches took, in total, apart from the factor of their numbers.
     pub(super) fn total_ns(&self) -> f64 {
+        self.count_ns + self.mean_ns
+    }
+
+    /// The same with it.
+    pub(super) fn raw_total_ns(&self) -> f64 {
         let total = |times: Option<Times>| times.map_or(0.0, |times| times.total_ns);
         total(self.after) - total(self.before)
     }
@@ -161,14 +234,9 @@ impl Times {
             count: times.len(),
             total_ns: times.iter().sum(),
             mean_ns: stats::mean(times),
-            interval_ns: has_interval.then(|| stats::bootstrap(&grouped(times), stats::mean)),
+            interval_ns: has_interval.then(|| stats::run_mean_interval(times)),
         }
     }
-}
-
-/// The means of groups of neighbours, which are as many as a bootstrap takes.
-fn grouped(times_ns: &[f64]) -> Vec<f64> {
-    times_ns.chunks(times_ns.len().div_ceil(MAX_SAMPLES).max(1)).map(stats::mean).collect()
 }
 
 #[cfg(test)]
@@ -252,11 +320,58 @@ mod tests {
         );
     }
 
+    fn repeated(function: &FunctionTimes, count: usize) -> FunctionTimes {
+        FunctionTimes { times_ns: function.times_ns.repeat(count), ..function.clone() }
+    }
+
     #[test]
-    fn many_dispatches_are_grouped() {
-        let many: Vec<f64> = (0..1_000_000).map(|at| (at % 10) as f64).collect();
-        let groups = grouped(&many);
-        assert!(groups.len() <= MAX_SAMPLES && (stats::mean(&groups) - 4.5).abs() < 0.01);
-        assert_eq!(grouped(&[3.0, 4.0]), [3.0, 4.0]);
+    fn a_number_of_iterations_is_not_a_change() {
+        let once = function("once", &[30.0]);
+        let functions =
+            || vec![function("a", &times(100.0, 50)), function("b", &times(1_000.0, 25)), once.clone()];
+        let twice: Vec<_> = functions()
+            .iter()
+            .map(|it| if it.name == "once" { it.clone() } else { repeated(it, 2) })
+            .collect();
+        let comparison = Comparison::of(Side::new("a".into(), functions()), Side::new("b".into(), twice));
+        assert_eq!(comparison.count_factor, 2.0);
+        let of = |name: &str| comparison.changes.iter().find(|it| it.name == name).unwrap();
+        for name in ["a", "b"] {
+            let change = of(name);
+            assert_eq!((change.added_count, change.total_ns()), (0.0, 0.0), "{name}");
+            assert!(change.raw_total_ns() > 0.0, "{name}");
+        }
+        // The initializer ran once in each.
+        assert_eq!((of("once").added_count, of("once").total_ns()), (-1.0, -30.0));
+        assert_eq!(comparison.changes[0].name, "once");
+        assert!(!comparison.has_common_counts());
+        assert!((comparison.total_ns() - -30.0).abs() < 1e-6 && comparison.count_ns() == -30.0);
+    }
+
+    #[test]
+    fn without_a_common_factor_the_number_and_the_mean_are_separate() {
+        let before = vec![function("more", &[10.0; 50]), function("less", &[10.0; 60])];
+        let after = vec![function("more", &[8.0; 100]), function("less", &[15.0; 20])];
+        let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
+        assert_eq!(comparison.count_factor, 1.0);
+        let rows: Vec<_> = comparison
+            .changes
+            .iter()
+            .map(|it| (&*it.name, it.added_count, it.count_ns, it.mean_ns))
+            .collect();
+        assert_eq!(rows, [("less", -40.0, -400.0, 100.0), ("more", 50.0, 500.0, -200.0)]);
+        assert_eq!((comparison.total_ns(), comparison.count_ns()), (0.0, 100.0));
+    }
+
+    #[test]
+    fn a_factor_of_killed_programs_is_found_though_it_is_not_exact() {
+        let before = vec![function("a", &[10.0; 500]), function("b", &[10.0; 499])];
+        let after = vec![function("a", &[20.0; 901]), function("b", &[20.0; 900])];
+        let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
+        assert!((comparison.count_factor - 1.8).abs() < 0.01, "{}", comparison.count_factor);
+        for change in &comparison.changes {
+            assert!(change.added_count.abs() < 4.0 && change.count_ns.abs() < 40.0, "{}", change.added_count);
+            assert!((change.total_ns() - 9_000.0).abs() < 50.0, "{}", change.total_ns());
+        }
     }
 }

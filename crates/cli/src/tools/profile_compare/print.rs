@@ -10,7 +10,7 @@ use crate::output::{escaped, plural};
 
 /// The comparison for people.
 pub(super) fn text(comparison: &Comparison) -> String {
-    let Comparison { before, after, changes } = comparison;
+    let Comparison { before, after, changes, .. } = comparison;
     let mut text = String::new();
     for (label, side) in [("before", before), ("after ", after)] {
         let _ = writeln!(
@@ -22,19 +22,61 @@ pub(super) fn text(comparison: &Comparison) -> String {
             plural(side.function_count() as u64, "function")
         );
     }
-    let _ = writeln!(
-        text,
-        "all     {}",
-        signed_time(comparison.total_ns()) + &share(comparison, comparison.total_ns())
-    );
+    text.push_str(&counts(comparison));
+    let _ = writeln!(text, "all     {}", weight(comparison, comparison.total_ns()));
     if changes.is_empty() {
         return text;
     }
-    let mut rows =
-        vec![["of all", "change", "verdict", "before", "after", "dispatches", "function"].map(String::from)];
-    rows.extend(changes.iter().map(|change| row(comparison, change)));
+    let has_counts = !comparison.has_common_counts();
+    if has_counts {
+        let of_means = comparison.total_ns() - comparison.count_ns();
+        let parts = [("the numbers of dispatches", comparison.count_ns()), ("their mean times", of_means)];
+        let parts = parts.map(|(what, ns)| format!("{} by {what}", weight(comparison, ns)));
+        let _ = writeln!(text, "        {}", parts.join(", "));
+    }
+    let mut titles = vec!["of all"];
+    titles.extend(if has_counts { &["by number", "by mean"][..] } else { &[] });
+    titles.extend(["change", "verdict", "before", "after", "dispatches", "function"]);
+    let mut rows = vec![titles.into_iter().map(String::from).collect()];
+    rows.extend(changes.iter().map(|change| row(comparison, change, has_counts)));
     text.push('\n');
     table(&mut text, &rows);
+    text.push_str(&notes(changes));
+    text
+}
+
+/// What was done about different numbers of dispatches.
+fn counts(comparison: &Comparison) -> String {
+    let Comparison { before, after, count_factor, .. } = comparison;
+    if *count_factor != 1.0 {
+        let which = match comparison.has_common_counts() {
+            true => "all functions",
+            false => "functions with most of the time",
+        };
+        return format!(
+            "counts  {which} were dispatched {} times as often: the time before counts as often, {}\n",
+            factor(*count_factor),
+            time(comparison.scaled_before_ns())
+        );
+    }
+    match comparison.has_common_counts() || before.dispatch_count == 0 || after.dispatch_count == 0 {
+        true => String::new(),
+        false => {
+            "counts  the numbers of dispatches differ, by no factor in common: what they changed is apart\n"
+                .into()
+        }
+    }
+}
+
+/// A factor with as many digits as it needs, up to four.
+fn factor(factor: f64) -> String {
+    let text = format!("{factor:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What the verdicts and the intervals mean.
+fn notes(changes: &[Change]) -> String {
+    let mut text = String::new();
     let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
     if let noise @ 1.. = count(Verdict::Noise) {
         let functions = plural(noise as u64, "function");
@@ -45,10 +87,16 @@ pub(super) fn text(comparison: &Comparison) -> String {
         let _ =
             writeln!(text, "\nfew: {functions} {have} too few dispatches to tell: profile more iterations");
     }
+    if changes.iter().any(|change| change.ratio_interval.is_some()) {
+        text.push_str(
+            "\nintervals: 95 %, from the variation within each profile. Two runs of the same program may differ by more: \
+             compare such profiles first\n",
+        );
+    }
     text
 }
 
-fn row(comparison: &Comparison, change: &Change) -> [String; 7] {
+fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String> {
     let mean = |times: Option<Times>| times.map_or_else(|| "-".into(), mean);
     let counts = match (change.before, change.after) {
         (Some(before), Some(after)) if before.count == after.count => before.count.to_string(),
@@ -69,33 +117,50 @@ fn row(comparison: &Comparison, change: &Change) -> [String; 7] {
         rehal_session::TimedBy::Host => change.name.clone(),
         rehal_session::TimedBy::Device => format!("{} (device)", change.name),
     };
-    let weight = signed_time(change.total_ns()) + &share(comparison, change.total_ns());
-    [
-        weight,
+    let mut cells = vec![weight(comparison, change.total_ns())];
+    if has_counts {
+        cells.extend([added(change), signed_time(change.mean_ns)]);
+    }
+    cells.extend([
         ratio,
         change.verdict().name().into(),
         mean(change.before),
         mean(change.after),
         counts,
         escaped(&name),
-    ]
+    ]);
+    cells
 }
 
-/// A change as a fraction of the time of all dispatches before, if that is not zero.
+/// The dispatches that the factor does not explain, with their time.
+fn added(change: &Change) -> String {
+    match change.added_count {
+        0.0 => "-".into(),
+        count => format!("{} ({count:+.0})", signed_time(change.count_ns)),
+    }
+}
+
+/// A change with its part of the whole.
+fn weight(comparison: &Comparison, change_ns: f64) -> String {
+    signed_time(change_ns) + &share(comparison, change_ns)
+}
+
+/// A change as a fraction of the time of all dispatches before, as often as after, if that is not zero.
 fn share(comparison: &Comparison, change_ns: f64) -> String {
-    match comparison.before.total_ns {
+    match comparison.scaled_before_ns() {
         total if total > 0.0 => format!(" ({:+.1} %)", change_ns / total * 100.0),
         _ => String::new(),
     }
 }
 
 /// Columns, aligned; the last one is text.
-fn table(text: &mut String, rows: &[[String; 7]]) {
+fn table(text: &mut String, rows: &[Vec<String>]) {
+    let last = rows.first().map_or(0, |titles| titles.len() - 1);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
+    let widths: Vec<usize> = (0..last).map(width).collect();
     for row in rows {
-        let cells = row.iter().zip(widths).take(6).map(|(cell, width)| format!("{cell:>width$}"));
-        let _ = writeln!(text, "{}  {}", cells.collect::<Vec<_>>().join("  "), row[6]);
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}  {}", cells.collect::<Vec<_>>().join("  "), row[last]);
     }
 }
 
@@ -153,6 +218,9 @@ pub(super) fn json(comparison: &Comparison) -> String {
             "timed_by": change.timed_by.name(),
             "verdict": change.verdict().name(),
             "change_ns": change.total_ns(),
+            "count_change_ns": change.count_ns,
+            "mean_change_ns": change.mean_ns,
+            "raw_change_ns": change.raw_total_ns(),
             "ratio": change.ratio,
             "ratio_interval": interval(change.ratio_interval),
             "before": times(change.before),
@@ -162,7 +230,12 @@ pub(super) fn json(comparison: &Comparison) -> String {
     let object = json!({
         "before": side(&comparison.before),
         "after": side(&comparison.after),
+        "count_factor": comparison.count_factor,
         "change_ns": comparison.total_ns(),
+        "count_change_ns": comparison.count_ns(),
+        "mean_change_ns": comparison.total_ns() - comparison.count_ns(),
+        "raw_change_ns": comparison.after.total_ns - comparison.before.total_ns,
+        "intervals_cover": "variation within each profile, not between runs",
         "functions": changes.collect::<Value>(),
     });
     format!("{object:#}\n")
@@ -175,7 +248,7 @@ fn interval(interval: Option<Interval>) -> Value {
 /// The comparison as CSV (RFC 4180), with empty fields for what is not known.
 pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = String::from(
-        "name,timed_by,verdict,change_ns,ratio,ratio_low,ratio_high,before_count,before_total_ns,before_mean_ns,\
+        "name,timed_by,verdict,change_ns,count_change_ns,mean_change_ns,raw_change_ns,ratio,ratio_low,ratio_high,before_count,before_total_ns,before_mean_ns,\
          before_low_ns,before_high_ns,after_count,after_total_ns,after_mean_ns,after_low_ns,after_high_ns\n",
     );
     let number = |value: Option<f64>| value.map(|it| it.to_string()).unwrap_or_default();
@@ -187,6 +260,9 @@ pub(super) fn csv(comparison: &Comparison) -> String {
             change.timed_by.name().into(),
             change.verdict().name().into(),
             change.total_ns().to_string(),
+            change.count_ns.to_string(),
+            change.mean_ns.to_string(),
+            change.raw_total_ns().to_string(),
             number(change.ratio),
         ];
         fields.extend(ends(change.ratio_interval));
@@ -242,6 +318,41 @@ mod tests {
         let two = printed(&[function("f"), function("g")]);
         assert!(two.starts_with("before  a\\u{1b}: 4.00 ns in 2 dispatches, 2 functions\n"), "{two}");
         assert!(two.contains("\nfew: 2 functions have too few"), "{two}");
+    }
+
+    #[test]
+    fn what_was_done_about_numbers_of_dispatches_is_said() {
+        let function = |name: &str, times_ns: Vec<f64>| FunctionTimes {
+            name: name.into(),
+            timed_by: TimedBy::Host,
+            thread_time_ns: times_ns.iter().sum(),
+            times_ns,
+        };
+        let printed = |before, after| {
+            text(&Comparison::of(Side::new("a".into(), vec![before]), Side::new("b".into(), vec![after])))
+        };
+        let (fifty, hundred) = (vec![10.0; 50], vec![8.0; 100]);
+        let scaled = printed(function("f", fifty.clone()), function("f", hundred));
+        let counts = "counts  all functions were dispatched 2 times as often: the time before counts as often, 1.00 us\n";
+        assert!(scaled.contains(counts), "{scaled}");
+        assert!(scaled.contains("\nall     -200 ns (-20.0 %)\n\n"), "{scaled}");
+        assert!(scaled.contains("Two runs of the same program may differ by more"), "{scaled}");
+        let same = printed(function("f", fifty.clone()), function("f", fifty.clone()));
+        assert!(!same.contains("counts "), "{same}");
+        let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
+        let [before, after] =
+            sides.map(|(path, f, g)| Side::new(path.into(), vec![function("f", f), function("g", g)]));
+        let apart = text(&Comparison::of(before, after));
+        assert!(
+            apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
+            "{apart}"
+        );
+        assert!(
+            apart.contains("+100 ns (+9.1 %) by the numbers of dispatches, +0.00 ns (+0.0 %) by their"),
+            "{apart}"
+        );
+        assert!(apart.contains("+500 ns (+50)") && apart.contains("-400 ns (-40)"), "{apart}");
+        assert_eq!([2.0, 1.8036, 0.3333333].map(factor), ["2", "1.8036", "0.3333"]);
     }
 
     #[test]

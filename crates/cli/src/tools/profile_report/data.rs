@@ -19,6 +19,7 @@ pub(super) fn activity(activity: &Activity) -> Value {
             Axis::Nanoseconds => "nanoseconds",
             Axis::Records => "records",
         },
+        "omitted": activity.omitted_count,
         "origin_ns": activity.origin_ns.to_string(),
         "tracks": activity.tracks.iter().map(track).collect::<Vec<_>>(),
         "names": activity.names.iter().map(|name| text(name)).collect::<Vec<_>>(),

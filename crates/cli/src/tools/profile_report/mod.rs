@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{FileKind, Result};
-use rehal_session::activity::Activity;
+use rehal_session::activity::{Activity, TrackKind};
 use rehal_session::{CaptureFile, ProfileFile};
 use serde_json::{Value, json};
 
@@ -68,15 +68,25 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn report(options: &Options) -> Result<()> {
-    let data = if is_capture(&options.path) { capture(options)? } else { profile(options)? };
+    let data = match kind_of(&options.path) {
+        Some(FileKind::Capture) => capture(options)?,
+        // If it cannot be read, opening it says why.
+        Some(FileKind::Profile) | None => profile(options)?,
+        Some(other) => {
+            let error =
+                other.refuse_as(&format!("'{}'", options.path.display()), "a device profile or a capture");
+            return Err(error.advise("name a device profile (.ireeprof) or a capture (.ireereplay)"));
+        }
+    };
     options.output.write(|sink| page::write(&data, sink))
 }
 
-/// Whether the file is a capture; if it cannot be read, opening it as a profile says why.
-fn is_capture(path: &Path) -> bool {
-    let mut first = [0; 64];
-    let read = File::open(path).and_then(|mut file| file.read(&mut first));
-    read.is_ok_and(|count| FileKind::of(&first[..count]) == Some(FileKind::Capture))
+/// The kind of the file by its first bytes, if they can be read and tell it.
+fn kind_of(path: &Path) -> Option<FileKind> {
+    let mut head = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(FileKind::HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+    FileKind::of(&head)
 }
 
 fn profile(options: &Options) -> Result<Value> {
@@ -86,6 +96,7 @@ fn profile(options: &Options) -> Result<Value> {
         super::profile::end_of(&profile).map(|what| format!("This profile {what}.")).into_iter().collect();
     let activity = profile.activity(options.max_events)?;
     notes.extend(activity_notes(&activity, options));
+    notes.extend(note_of_workers(&activity));
     let (major, minor) = profile.version()?;
     Ok(json!({
         "kind": "profile",
@@ -97,6 +108,17 @@ fn profile(options: &Options) -> Result<Value> {
         "activity": data::activity(&activity),
         "graph": data::graph(&activity.submissions),
     }))
+}
+
+/// What the profile of a device with workers lacks, whose tracks one expects.
+fn note_of_workers(activity: &Activity) -> Option<String> {
+    let has_workers = activity.sessions.iter().any(|session| session.name == b"local-task");
+    let has_tracks = activity.tracks.iter().any(|track| track.kind == TrackKind::Worker);
+    // What is left out may be theirs.
+    let is_missing = has_workers && !has_tracks && activity.omitted_count == 0 && !activity.events.is_empty();
+    is_missing.then(|| {
+        "What each worker executed is not in this profile: --device_profiling_mode=command-region-events records it.".into()
+    })
 }
 
 fn capture(options: &Options) -> Result<Value> {

@@ -22,8 +22,11 @@ function drawSection(id, draw) {
 }
 
 const recordedBy = (...modes) => `--device_profiling_mode=${modes.join(" or ")} records them.`;
-const NO_DISPATCHES = `No dispatches${isTimed ? `: ${recordedBy("host-execution", "dispatch-events")}` : "."}`;
-const NO_EVENTS = isTimed
+// What is not on the page may be what a section lacks.
+const omitted = activity.omitted;
+const OMITTED = `${count(omitted)} event${omitted === 1 ? " is" : "s are"} left out (--max_events)`;
+const NO_DISPATCHES = omitted > 0 ? `No dispatches on this page: ${OMITTED}.` : `No dispatches${isTimed ? `: ${recordedBy("host-execution", "dispatch-events")}` : "."}`;
+const NO_EVENTS = omitted > 0 ? `No events on this page: ${OMITTED}.` : isTimed
   ? `No events: ${recordedBy("queue-events", "host-execution", "device-queue-events", "dispatch-events", "command-region-events")}`
   : "The capture has no events.";
 
@@ -95,6 +98,10 @@ function functionTable() {
     if (length > group.most) [group.most, group.longest] = [length, event];
   }
   const rows = [...groups.values()];
+  if (omitted > 0 && rows.length > 0) {
+    const whole = `${OMITTED}: numbers and times are those of the events on this page, not of the whole run.`;
+    byId("functions-table").before(element("p", whole, { class: "hint" }));
+  }
   // A dispatch may be timed by both the host and the device.
   const wholes = { host: 0, device: 0 };
   for (const row of rows) wholes[row.timedBy] += isTimed ? row.total : row.executed;
