@@ -90,7 +90,8 @@ pub(super) const KEEP_REFERENCES: Flag<bool> = Flag::switch(
      of these files, unless it has changed since. Otherwise the slice contains the bytes.",
 );
 
-const KEEP: Flag<bool> = Flag::choice(
+/// Also of `rehal kernels --export`.
+pub(super) const KEEP: Flag<bool> = Flag::choice(
     "keep",
     "touched",
     &[("touched", true), ("bound", false)],
