@@ -25,8 +25,8 @@ pub const REDACT: Tool = Tool {
     verb: "redact",
     summary: "writes a capture without weights and inputs, to hand to others",
     about: "Writes a capture with the same operations, shapes, arguments and code, in which all data of the program is replaced: \
-            weights and inputs become random numbers of the same type and range, with as many zeros, infinities and NaN. The \
-            bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
+            weights and inputs become random numbers of the same type and within the same range, with exactly as many zeros, \
+            subnormals, infinities and NaN of each sign. The bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
             digests of host reads, arguments of calls that failed, and optional records of unknown types are left out.\n\n\
             The result is replayed before it is written (--no_run leaves that out). A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
