@@ -1,5 +1,6 @@
 //! `rehal kernel record` and `rehal kernel replay`, and the records that environment variables request of other tools.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -496,6 +497,46 @@ fn every_tool_that_runs_work_records_kernels() {
         let off = with(&[("REHAL_KERNEL_RECORD", "0"), variables[1], variables[2]], &words);
         assert!(has_run(&off) && !off.stdout.contains("Report"), "{tool}: {off:?}");
     }
+}
+
+#[test]
+fn an_interrupted_recording_is_complete_or_absent() {
+    let scratch = Scratch::new();
+    let parent = scratch.path("records");
+    std::fs::create_dir(&parent).unwrap();
+    let directory = parent.join("a/kernels");
+    let flag = format!("--directory={}", directory.display());
+    let path = capture("mlp.mlp.local-sync");
+    let (mut interrupted, mut removed) = (0, 0);
+    let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
+    for number in 0..40 {
+        let mut tool = command("rehal");
+        let tool = tool.args(["kernel", "record", "--device=local-sync", &flag, &path]);
+        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
+        while is_empty() && tool.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(250 * number));
+        let signal = ["-2", "-15", "-1"][number as usize % 3];
+        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let is_interrupted = tool.wait().unwrap().signal().is_some();
+        interrupted += usize::from(is_interrupted);
+        removed += usize::from(is_interrupted && is_empty());
+        if !is_empty() {
+            let descriptors = descriptors(&directory);
+            assert_eq!(descriptors.len(), 5, "{number}");
+            assert!(descriptors.iter().all(|it| !read(it)["Files"]["RecordOutput"].is_null()));
+            std::fs::remove_dir_all(parent.join("a")).unwrap();
+        }
+    }
+    assert!(interrupted > 0 && removed > 0, "{interrupted} {removed}");
+    // What was there stays.
+    let other = directory.join("notes.txt");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(&other, "notes").unwrap();
+    print(&["rehal", "kernel", "record", "--device=local-sync", &flag, &path]);
+    assert!(other.exists() && descriptors(&directory).len() == 5);
 }
 
 #[test]
