@@ -123,7 +123,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
-    let recording = if no_run { None } else { Recording::checked(flags)? };
+    let recording = Recording::of_run(flags, !no_run)?;
     let mut replayed = None;
     let (kernels, commands) = if no_run {
         (Kernels::of_plan(&plan, &options)?, Commands::new())

@@ -21,7 +21,7 @@ use crate::flags::{
     DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, short_time, time,
 };
 use crate::output_file::{OUTPUT, OutputFile};
-use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, kernel_recording, output};
 
 /// See the [module](self).
 pub const REDUCE: Tool = Tool {
@@ -172,6 +172,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some((request, capture)) = child::request() {
         return child::run(invocation, request, &capture);
     }
+    kernel_recording::warn_that_nothing_is_recorded(
+        "candidates run in processes of their own, which do not record; record the result with `rehal kernel record`",
+    );
     let flags = &invocation.flags;
     let path = invocation.operand();
     let check = check(flags)?;

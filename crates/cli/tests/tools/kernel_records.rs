@@ -462,6 +462,8 @@ fn tools() -> Vec<(&'static str, Vec<String>)> {
         ("rehal verify", words(&["--device=local-sync", "--other_device=local-sync", &path])),
         ("rehal slice", words(&["--device=local-sync", "--function=*", "-o", "/dev/null", &path])),
         ("rehal compare", words(&["--device=local-sync", added, &swapped, "--max_time=1s", &path])),
+        ("rehal kernel stub", words(&["--device=local-sync", added, "-o", "-", &path])),
+        ("rehal redact", words(&["--device=local-sync", "-o", "/dev/null", &path])),
     ]
 }
 
@@ -496,6 +498,63 @@ fn every_tool_that_runs_work_records_kernels() {
         assert!(wrong.stderr.contains("environment variable REHAL_KERNEL_RECORD"), "{wrong:?}");
         let off = with(&[("REHAL_KERNEL_RECORD", "0"), variables[1], variables[2]], &words);
         assert!(has_run(&off) && !off.stdout.contains("Report"), "{tool}: {off:?}");
+    }
+}
+
+#[test]
+fn a_replay_of_a_record_is_recorded() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.path("first"), scratch.path("second"));
+    record(&[], &capture("add4.add.local-sync"), &first);
+    let flag = format!("--rehal_kernel_record_dir={}", second.display());
+    let words =
+        ["--repetitions=3", "--verify", "--rehal_kernel_record", "--rehal_kernel_record_report", &flag];
+    let ran = replay(&words, &only(&first));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(rows(&ran.stdout)[0][3], "3", "{ran:?}");
+    assert_eq!(std::fs::read_dir(&second).unwrap().count(), 4);
+    assert_eq!(replay(&["--verify"], &only(&second)).status, Some(0));
+    let contents =
+        |directory: &Path, extension: &str| std::fs::read(only(directory).with_extension(extension)).unwrap();
+    assert!(contents(&first, "record_output") == contents(&second, "record_output"));
+}
+
+#[test]
+fn what_does_not_record_says_so() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    let path = capture("add4.add.local-sync");
+    let variables = [("REHAL_KERNEL_RECORD", "1"), ("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap())];
+    let stub = ["kernel", "stub", "--function=add_dispatch_0_elementwise_4_f32", "--no_run", "-o", "-"];
+    for words in [&["kernels", "--no_run"][..], &stub, &["redact", "--no_run", "-o", "/dev/null"]] {
+        let ran = with(&variables, &[&["rehal"], words, &[&path]].concat());
+        assert!(ran.status == Some(0) && ran.stderr.contains("no kernels are recorded"), "{ran:?}");
+    }
+    // The check is a tool that records: its second run would find the records of the first.
+    let check = format!("--check={} {{}}", command("iree-run-replay").get_program().to_str().unwrap());
+    let ran = with(&variables, &["rehal", "reduce", &check, &path, "-o", "/dev/null"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr.matches("warning: REHAL_KERNEL_RECORD has no effect here").count(), 1, "{ran:?}");
+    assert!(!directory.exists());
+    let off = with(&[("REHAL_KERNEL_RECORD", "0")], &["rehal", "reduce", &check, &path, "-o", "/dev/null"]);
+    assert!(!off.stderr.contains("REHAL_KERNEL_RECORD"), "{off:?}");
+}
+
+#[test]
+fn only_a_comparison_needs_the_recorded_output() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let output = path.with_extension("record_output");
+    for remove in [false, true] {
+        match remove {
+            false => std::fs::write(&output, "short").unwrap(),
+            true => std::fs::remove_file(&output).unwrap(),
+        }
+        let ran = replay(&["--save_output"], &path);
+        assert!(ran.status == Some(0) && ran.stdout.contains("verification skipped"), "{ran:?}");
+        assert!(refused(&["--verify"], &path).contains("record_output"));
     }
 }
 
