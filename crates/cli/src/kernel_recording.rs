@@ -137,6 +137,17 @@ impl Recording {
         })
     }
 
+    /// As [`Recording::checked`], for a tool that runs work only if its flags say so. Says that nothing is recorded otherwise.
+    pub(crate) fn of_run(flags: &Flags, runs: bool) -> Result<Option<Self>> {
+        if runs {
+            return Self::checked(flags);
+        }
+        if flags.get(&ON) {
+            output::note("note: no kernels are recorded: nothing runs with --no_run");
+        }
+        Ok(None)
+    }
+
     /// As [`Recording::from_flags`], after [`Recording::check`].
     pub(crate) fn checked(flags: &Flags) -> Result<Option<Self>> {
         let this = Self::from_flags(flags);
@@ -227,6 +238,22 @@ impl Recording {
         // A replay that ended early has kernels too.
         first(outcome, this.record(replay, &KernelOptions::default()).map(drop))
     }
+}
+
+/// Says that a tool does not record although the environment requests it; `instead` is what to do.
+pub(crate) fn warn_that_nothing_is_recorded(instead: &str) {
+    if is_requested() {
+        output::note(&format!("warning: {VARIABLE} has no effect here: {instead}"));
+    }
+}
+
+/// The variable of [`ON`].
+pub(crate) const VARIABLE: &str = "REHAL_KERNEL_RECORD";
+
+/// Whether the environment requests records, for a tool without the flags: whether a value is valid, those with them decide.
+fn is_requested() -> bool {
+    let value = std::env::var_os(VARIABLE).unwrap_or_default();
+    !["", "0", "false"].contains(&value.to_string_lossy().to_ascii_lowercase().as_str())
 }
 
 /// The outcome of [`Recording::before`].

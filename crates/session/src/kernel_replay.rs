@@ -44,7 +44,8 @@ pub struct KernelReplay {
 }
 
 impl KernelFiles {
-    /// Reads a descriptor, and checks that the files that it names are there and have its sizes.
+    /// Reads a descriptor, and checks that the image and the input are there, and have its sizes. The output is opened when it is
+    /// asked for.
     pub fn open(path: &Path) -> Result<Self> {
         let place = || format!("'{}'", path.display());
         let mut text = Vec::new();
@@ -58,9 +59,6 @@ impl KernelFiles {
         let this = Self { path: path.to_path_buf(), descriptor: descriptor.context(place)? };
         open_file(&this.beside(&this.descriptor.files.image)).context(|| this.named("image"))?;
         this.snapshot(&this.descriptor.files.record_input, "input")?;
-        if this.descriptor.files.record_output.is_some() {
-            this.output()?;
-        }
         Ok(this)
     }
 
@@ -74,7 +72,7 @@ impl KernelFiles {
         self.path.with_extension(KernelDescriptor::REPLAY_OUTPUT)
     }
 
-    /// The recorded memory after the dispatch. Fails if there is none.
+    /// The recorded memory after the dispatch. Fails if there is none, or if its size is not that of the descriptor.
     pub fn output(&self) -> Result<File> {
         match &self.descriptor.files.record_output {
             Some(name) => self.snapshot(name, "output"),

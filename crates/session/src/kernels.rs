@@ -165,7 +165,7 @@ impl Kernels {
 
     /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
     pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
-        let mut this = Self::measured(replay, options)?;
+        let mut this = Self::timed(replay, options)?;
         runs::inspect(&mut this.kernels, |inspector| {
             replay.run(&mut [&mut CrashReports::records(), inspector])
         })?;
@@ -180,7 +180,7 @@ impl Kernels {
         slicing: &SliceOptions,
         slices: &mut impl SliceSet,
     ) -> Result<Self> {
-        let mut this = Self::measured(replay, options)?;
+        let mut this = Self::timed(replay, options)?;
         let dispatches: Vec<_> = this.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
         runs::inspect(&mut this.kernels, |inspector| {
             replay.slices(&dispatches, slicing, slices, &mut [&mut CrashReports::records(), inspector])
@@ -188,7 +188,8 @@ impl Kernels {
         Ok(this)
     }
 
-    fn measured(replay: &Replay, options: &KernelOptions) -> Result<Self> {
+    /// The kernels of a replay, which runs once, to measure times: which bindings change is unknown.
+    pub fn timed(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         let times = runs::measure(replay, &mut groups)?;
         let mut this = groups.finish(options);

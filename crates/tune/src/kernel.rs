@@ -12,6 +12,7 @@ use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes, substitute_sources};
+pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;
 
 /// The language of a kernel's source.

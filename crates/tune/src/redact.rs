@@ -1,4 +1,5 @@
-//! Captures without the data of the program: weights and inputs become random numbers of the same type, range and special values.
+//! Captures without the data of the program: weights and inputs become random numbers of the same type, within the same range and with
+//! as many special values.
 
 mod hints;
 mod kinds;
@@ -92,9 +93,10 @@ pub struct KeptData {
 
 /// Writes the capture of `plan` with other data: the same operations, with the same shapes, arguments and code.
 ///
-/// Data is divided into segments of numbers of one type. Their replacements are of the same type and range, with the same numbers of
-/// zeros, infinities and NaN and of each sign and exponent, at other places; integers of a segment stay between its smallest and its
-/// largest, so that indices stay valid, and those that do not decrease still do not. Data that is equal stays equal. What numbers
+/// Data is divided into segments of numbers of one type. Their replacements are of the same type, with exactly as many zeros,
+/// subnormals, infinities and NaN of each sign, at other places, and about as many other numbers of each sign and exponent; negative and
+/// positive ones stay between the smallest and the largest of the segment, so that indices stay valid, and integers that do not decrease
+/// still do not. Data that is equal stays equal. What numbers
 /// are is derived from the names of functions that access them, and from the bytes.
 ///
 /// The bytes of external files that are read become part of the capture. Workgroup counts that dispatches read from buffers stay.

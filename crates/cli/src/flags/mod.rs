@@ -36,6 +36,6 @@ pub(crate) use parse::invalid;
 pub use task::TASK;
 pub(crate) use task::{task_options, topology_options};
 pub use value_type::{Origin, Refusal, Words};
-pub(crate) use value_type::{split_once, text, time};
+pub(crate) use value_type::{short_time, split_once, text, time};
 pub use vulkan::VULKAN;
 pub(crate) use vulkan::{driver_options, vulkan_options};

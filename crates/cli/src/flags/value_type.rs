@@ -232,16 +232,25 @@ pub(super) fn shown(value: &OsStr) -> String {
     }
 }
 
-/// A time with its unit.
+/// A time with its unit, of 1 ms to 24 hours.
 pub(crate) fn time(value: &OsStr) -> Result<Duration, Refusal> {
-    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    time_from(value, 1e-3)
+}
+
+/// The same, of 1 us to 24 hours.
+pub(crate) fn short_time(value: &OsStr) -> Result<Duration, Refusal> {
+    time_from(value, 1e-6)
+}
+
+fn time_from(value: &OsStr, least_seconds: f64) -> Result<Duration, Refusal> {
+    const UNITS: [(&str, f64); 5] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let text = value.to_str().ok_or(Refusal::Unexpected)?;
     let (number, unit) = UNITS
         .iter()
         .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
         .ok_or(Refusal::Unexpected)?;
     let seconds = number.parse::<f64>().map_err(|_| Refusal::Unexpected)? * unit;
-    if (1e-3..=24.0 * 3600.0).contains(&seconds) {
+    if (least_seconds..=24.0 * 3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         Err(Refusal::Unexpected)
@@ -257,6 +266,19 @@ mod tests {
         assert_eq!(alternatives(&["a"]), "a");
         assert_eq!(alternatives(&["a", "b"]), "a or b");
         assert_eq!(alternatives(&["a", "b", "c"]), "a, b or c");
+    }
+
+    #[test]
+    fn times_have_units_and_limits() {
+        let read = |text: &str| short_time(OsStr::new(text)).ok();
+        assert_eq!(read("100us"), Some(Duration::from_micros(100)));
+        assert_eq!(read("0.5ms"), Some(Duration::from_micros(500)));
+        assert_eq!(
+            (read("1us"), read("24h")),
+            (Some(Duration::from_micros(1)), Some(Duration::from_secs(86_400)))
+        );
+        assert_eq!(["0.5us", "25h", "1", "us", "-1us", "NaNs"].map(read), [None; 6]);
+        assert!(time(OsStr::new("999us")).is_err() && time(OsStr::new("1000us")).is_ok());
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_session::{
-    CrashReports, KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference, type_in_name,
+    CrashReports, Device, DeviceOptions, KernelFiles, KernelReplay, KernelReplayOptions, RecordingOptions,
+    SnapshotDifference, type_in_name,
 };
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
 use crate::{Invocation, Operands, Tool, devices};
@@ -24,7 +26,7 @@ pub const KERNEL_REPLAY: Tool = Tool {
             An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
             execute.",
     operands: Operands::One { what: "descriptor", form: "DESCRIPTOR.json" },
-    groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&REPLAY, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Run a kernel, and compare what it writes", "{tool} --verify kernel.json"),
         ("Measure it", "{tool} --device=local-sync --repetitions=100 kernel.json"),
@@ -114,21 +116,48 @@ fn run(invocation: &Invocation) -> Result<()> {
     let files = KernelFiles::open(&invocation.operand()).advise(
         || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
     )?;
-    let verifies = flags.get(&VERIFY);
-    if verifies {
+    if flags.get(&VERIFY) {
         files.output().advise(|| "record it with its output, or leave out --verify")?;
     }
+    let devices = devices::options_for(flags, &files.descriptor().executable_format)?;
+    let mut recording = None;
+    let kernels = ProgramRecording::of_program(flags, &mut recording);
+    ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, files, &devices, recording))
+}
+
+/// Runs the kernel, recorded as a program is if its dispatches are to be recorded.
+fn replay(
+    invocation: &Invocation,
+    files: KernelFiles,
+    devices: &DeviceOptions,
+    recording: Option<RecordingOptions>,
+) -> Result<()> {
+    let _reports = CrashReports::install();
+    let base = devices.open()?;
+    let recorder = recording.as_ref().map(RecordingOptions::create).transpose()?;
+    let devices = match &recorder {
+        Some(recorder) => recorder.wrap(&base)?,
+        None => base,
+    };
+    let flags = &invocation.flags;
+    let recorded = files.descriptor().device_id as usize;
+    let index = device(flags.get(&DEVICE_ID), recorded, devices.devices().len())?;
+    let outcome = repeat(invocation, files, &devices.devices()[index]);
+    let closed =
+        recorder.map_or(Ok(()), |recorder| recorder.close().context(|| "closing the capture".into()));
+    outcome.and(closed)
+}
+
+fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Result<()> {
+    let flags = &invocation.flags;
+    let verifies = flags.get(&VERIFY);
     let path = files.replay_output();
     let output = flags.get(&SAVE_OUTPUT).then(|| OutputFile::new(SAVE_OUTPUT.name(), path));
     let element_type = flags.get(&ELEMENT_TYPE).or_else(|| type_in_name(&files.descriptor().name));
     let mut options = KernelReplayOptions::default();
     options.teams = flags.get(&NUM_TEAMS);
     options.threads = flags.get(&NUM_THREADS);
-    let _reports = CrashReports::install();
-    let devices = devices::options_for(flags, &files.descriptor().executable_format)?.open()?;
-    let recorded = files.descriptor().device_id as usize;
-    let index = device(flags.get(&DEVICE_ID), recorded, devices.devices().len())?;
-    let replay = KernelReplay::prepare(files, &devices.devices()[index], &options);
+    let replay = KernelReplay::prepare(files, device, &options);
     let mut replay = replay.advise(|| "record the kernel again, or name another device with --device")?;
     let mut differences = Vec::new();
     for repetition in 1..=flags.get(&REPETITIONS) {

@@ -9,6 +9,7 @@ use rehal_session::{
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
 
@@ -23,7 +24,7 @@ pub const KERNEL_STUB: Tool = Tool {
             The capture is replayed twice to see what is written and how long it takes; --no_run leaves that out. Until it has a \
             body, a dispatch of the kernel fails.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME -o KERNEL.c" },
-    groups: &[&STUB, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&STUB, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Write a stub in C", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.c"),
         ("Write a stub in Rust", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.rs"),
@@ -108,16 +109,24 @@ fn run(invocation: &Invocation) -> Result<()> {
         observed.advise(|| "name the executable that is meant: --executable=ID")
     };
     let mut kernel = observed(&planned)?;
+    let recording = Recording::of_run(flags, !flags.get(&NO_RUN))?;
+    let mut replayed = None;
     if !flags.get(&NO_RUN) {
         let _reports = CrashReports::install();
         let remaps = flags.list(&replay_flags::FILE_REMAP);
         let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
         let replay = Replay::new(plan.clone(), &devices::options(flags)?.open()?, &replaying)?;
         kernel = observed(&Kernels::of_replay(&replay, &KernelOptions::default())?)?;
+        replayed = Some(replay);
     }
     let text = kernel.stub(language, &file, shown(&path))?;
-    output
-        .write(|sink| sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error)))
+    output.write(|sink| {
+        sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error))
+    })?;
+    match replayed {
+        Some(replay) => Recording::of_capture(recording.as_ref(), Some(function), || Ok(replay)),
+        None => Ok(()),
+    }
 }
 
 /// The capture's name for commands in the stub, without the directories of this machine.

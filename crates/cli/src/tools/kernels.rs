@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Error, Result};
 use rehal_session::{
     CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions,
+    watch_buffer,
 };
 
 use super::{replay_flags, slice};
@@ -91,6 +92,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &EXPORT,
         &EXPORT_COMMANDS,
+        &slice::KEEP,
         &slice::KEEP_REFERENCES,
         &replay_flags::FILE_REMAP,
         &replay_flags::RECOVER,
@@ -105,11 +107,15 @@ fn run(invocation: &Invocation) -> Result<()> {
             .advise("give one of them"));
     }
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
-    if export.is_none() && keep_references {
-        return Err(Error::invalid_argument("--keep_references needs --export")
-            .advise("name the directory of the slices with --export, or leave it out"));
+    let keeps_touched = flags.get(&slice::KEEP);
+    for (is_set, name) in [(keep_references, "keep_references"), (!keeps_touched, "keep=bound")] {
+        if export.is_none() && is_set {
+            return Err(Error::invalid_argument(format!("--{name} needs --export"))
+                .advise("name the directory of the slices with --export, or leave it out"));
+        }
     }
     let mut slicing = SliceOptions::default();
+    slicing.watch = keeps_touched.then_some(watch_buffer);
     slicing.keep_references = keep_references;
     slicing.check = SliceCheck::Always;
     let capture =
@@ -117,7 +123,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
-    let recording = if no_run { None } else { Recording::checked(flags)? };
+    let recording = Recording::of_run(flags, !no_run)?;
     let mut replayed = None;
     let (kernels, commands) = if no_run {
         (Kernels::of_plan(&plan, &options)?, Commands::new())

@@ -16,6 +16,7 @@ use rehal_session::{
 use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -25,13 +26,13 @@ pub const REDACT: Tool = Tool {
     verb: "redact",
     summary: "writes a capture without weights and inputs, to hand to others",
     about: "Writes a capture with the same operations, shapes, arguments and code, in which all data of the program is replaced: \
-            weights and inputs become random numbers of the same type and range, with as many zeros, infinities and NaN. The \
-            bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
+            weights and inputs become random numbers of the same type and within the same range, with exactly as many zeros, \
+            subnormals, infinities and NaN of each sign. The bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
             digests of host reads, arguments of calls that failed, and optional records of unknown types are left out.\n\n\
             The result is replayed before it is written (--no_run leaves that out). A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o REDACTED.ireereplay" },
-    groups: &[&REDACTION, &INPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: &[&REDACTION, &INPUTS, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
     examples: &[
         ("Replace the data of a capture", "{tool} model.ireereplay -o redacted.ireereplay"),
         (
@@ -99,13 +100,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.names = flags.get(&NAMES);
     options.element_types = flags.list(&ELEMENT_TYPE);
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
+    let kernels = Recording::of_run(flags, !flags.get(&NO_RUN))?;
     let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
     // A capture is written with seeks, which a pipe does not have.
     let mut file: File = tempfile::tempfile().map_err(io)?;
     let redaction = redact(&plan, file.try_clone().map_err(io)?, &options)?;
     // It has no path of its own, so that nothing is left behind if a kernel ends the process.
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
-    check(flags, &plan, place.as_ref(), capture.is_recovered())?;
+    let replayed = check(flags, &plan, place.as_ref(), capture.is_recovered())?;
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
@@ -119,11 +121,15 @@ fn run(invocation: &Invocation) -> Result<()> {
         true => output::note(report.trim_end()),
         false => output::print(&report)?,
     }
-    Ok(())
+    match replayed {
+        // Those of the result, without the data of the original.
+        Some(replay) => Recording::of_capture(kernels.as_ref(), None, || Ok(replay)),
+        None => Ok(()),
+    }
 }
 
-/// Plans the result, compares its dispatches, and replays it.
-fn check(flags: &Flags, original: &Plan, path: &std::path::Path, recovered: bool) -> Result<()> {
+/// Plans the result, compares its dispatches, and replays it, unless the flags say that nothing runs.
+fn check(flags: &Flags, original: &Plan, path: &std::path::Path, recovered: bool) -> Result<Option<Replay>> {
     // Its path means nothing to the user.
     let place = || "the redacted capture, which is not written".to_owned();
     let mut options = CaptureOptions::default();
@@ -133,12 +139,12 @@ fn check(flags: &Flags, original: &Plan, path: &std::path::Path, recovered: bool
         CaptureFile::from_bytes(bytes, &options).and_then(|capture| capture.plan()).context(place)?;
     check_redacted(original, &plan).context(place)?;
     if flags.get(&NO_RUN) {
-        return Ok(());
+        return Ok(None);
     }
     let devices = devices::options(flags)?.open()?;
     let mut reports = CrashReports::install();
     let replay = Replay::new(plan, &devices, &ReplayOptions::default());
-    let outcome = replay.and_then(|replay| replay.run(&mut [&mut reports]).map(drop));
+    let outcome = replay.and_then(|replay| replay.run(&mut [&mut reports]).map(|_| Some(replay)));
     outcome.context(place).advise(|| {
         "does the original replay (rehal run)? If it does, data was taken for another type: see --element_type; --no_run writes the \
          capture unchecked"

@@ -17,9 +17,11 @@ use self::checks::{Check, Checks};
 use self::process::CheckCommand;
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, time};
+use crate::flags::{
+    DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, short_time, time,
+};
 use crate::output_file::{OUTPUT, OutputFile};
-use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, kernel_recording, output};
 
 /// See the [module](self).
 pub const REDUCE: Tool = Tool {
@@ -131,10 +133,10 @@ const SLOWER_THAN: Flag<Option<Duration>> = Flag::parsed(
     "slower_than",
     "TIME",
     "",
-    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    optional_time,
+    "a time from 1us to 24h, such as 100us, 500ms or 2m",
+    |value| if value.is_empty() { Ok(None) } else { short_time(value).map(Some) },
     "For --check=slow: the time that a replay takes at least, or a dispatch with --function. By default half of what it takes in the \
-     capture.",
+     capture. The time of a replay contains that of the host; times of microseconds are those of dispatches.",
 );
 
 const FUNCTION: Flag<Option<String>> = Flag::text(
@@ -170,6 +172,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some((request, capture)) = child::request() {
         return child::run(invocation, request, &capture);
     }
+    kernel_recording::warn_that_nothing_is_recorded(
+        "candidates run in processes of their own, which do not record; record the result with `rehal kernel record`",
+    );
     let flags = &invocation.flags;
     let path = invocation.operand();
     let check = check(flags)?;

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceCheck, SliceOptions, strip_executable,
+    CaptureFile, CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, strip_executable,
     watch_buffer,
 };
 
@@ -90,7 +90,8 @@ pub(super) const KEEP_REFERENCES: Flag<bool> = Flag::switch(
      of these files, unless it has changed since. Otherwise the slice contains the bytes.",
 );
 
-const KEEP: Flag<bool> = Flag::choice(
+/// Also of `rehal kernels --export`.
+pub(super) const KEEP: Flag<bool> = Flag::choice(
     "keep",
     "touched",
     &[("touched", true), ("bound", false)],
@@ -164,10 +165,7 @@ fn write(
     let mut file: File = tempfile::tempfile().map_err(io)?;
     let slice = replay.slice(cut, options, file.try_clone().map_err(io)?, &mut [reports])?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
-        output::note(
-            "note: the slice is not checked: the dispatch took more than 0.1 s and more than a quarter of the replay \
-             (--check=always checks it)",
-        );
+        output::note(&unchecked(&slice, options.watch.is_some()));
     }
     for it in &slice.executables {
         let id = it.id;
@@ -189,6 +187,18 @@ fn write(
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the slice", &error))?;
         Ok(())
     })
+}
+
+/// Says that a slice is not checked, which bytes are in it that the dispatch may not read, and what leaves them out.
+fn unchecked(slice: &Slice, keeps_touched: bool) -> String {
+    let bytes = slice.content_bytes;
+    let written: usize = slice.reads.iter().map(|read| read.bytes.len()).sum();
+    let pages = if keeps_touched { ", and pages that it does not access" } else { "" };
+    format!(
+        "note: the slice is not checked, and has {bytes} bytes, all that is bound to the dispatch, whether it reads them or not: also \
+         what was in the {written} bytes that it writes, except zeros{pages}. The dispatch took more than 0.1 s and more than a quarter \
+         of the replay, and is not performed a second time; --check=always performs it by itself, checks it, and leaves these bytes out"
+    )
 }
 
 fn cut(flags: &Flags) -> Result<Cut> {

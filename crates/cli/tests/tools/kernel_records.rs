@@ -1,5 +1,6 @@
 //! `rehal kernel record` and `rehal kernel replay`, and the records that environment variables request of other tools.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -461,6 +462,8 @@ fn tools() -> Vec<(&'static str, Vec<String>)> {
         ("rehal verify", words(&["--device=local-sync", "--other_device=local-sync", &path])),
         ("rehal slice", words(&["--device=local-sync", "--function=*", "-o", "/dev/null", &path])),
         ("rehal compare", words(&["--device=local-sync", added, &swapped, "--max_time=1s", &path])),
+        ("rehal kernel stub", words(&["--device=local-sync", added, "-o", "-", &path])),
+        ("rehal redact", words(&["--device=local-sync", "-o", "/dev/null", &path])),
     ]
 }
 
@@ -496,6 +499,103 @@ fn every_tool_that_runs_work_records_kernels() {
         let off = with(&[("REHAL_KERNEL_RECORD", "0"), variables[1], variables[2]], &words);
         assert!(has_run(&off) && !off.stdout.contains("Report"), "{tool}: {off:?}");
     }
+}
+
+#[test]
+fn a_replay_of_a_record_is_recorded() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.path("first"), scratch.path("second"));
+    record(&[], &capture("add4.add.local-sync"), &first);
+    let flag = format!("--rehal_kernel_record_dir={}", second.display());
+    let words =
+        ["--repetitions=3", "--verify", "--rehal_kernel_record", "--rehal_kernel_record_report", &flag];
+    let ran = replay(&words, &only(&first));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(rows(&ran.stdout)[0][3], "3", "{ran:?}");
+    assert_eq!(std::fs::read_dir(&second).unwrap().count(), 4);
+    assert_eq!(replay(&["--verify"], &only(&second)).status, Some(0));
+    let contents =
+        |directory: &Path, extension: &str| std::fs::read(only(directory).with_extension(extension)).unwrap();
+    assert!(contents(&first, "record_output") == contents(&second, "record_output"));
+}
+
+#[test]
+fn what_does_not_record_says_so() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    let path = capture("add4.add.local-sync");
+    let variables = [("REHAL_KERNEL_RECORD", "1"), ("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap())];
+    let stub = ["kernel", "stub", "--function=add_dispatch_0_elementwise_4_f32", "--no_run", "-o", "-"];
+    for words in [&["kernels", "--no_run"][..], &stub, &["redact", "--no_run", "-o", "/dev/null"]] {
+        let ran = with(&variables, &[&["rehal"], words, &[&path]].concat());
+        assert!(ran.status == Some(0) && ran.stderr.contains("no kernels are recorded"), "{ran:?}");
+    }
+    // The check is a tool that records: its second run would find the records of the first.
+    let check = format!("--check={} {{}}", command("iree-run-replay").get_program().to_str().unwrap());
+    let ran = with(&variables, &["rehal", "reduce", &check, &path, "-o", "/dev/null"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr.matches("warning: REHAL_KERNEL_RECORD has no effect here").count(), 1, "{ran:?}");
+    assert!(!directory.exists());
+    let off = with(&[("REHAL_KERNEL_RECORD", "0")], &["rehal", "reduce", &check, &path, "-o", "/dev/null"]);
+    assert!(!off.stderr.contains("REHAL_KERNEL_RECORD"), "{off:?}");
+}
+
+#[test]
+fn only_a_comparison_needs_the_recorded_output() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let output = path.with_extension("record_output");
+    for remove in [false, true] {
+        match remove {
+            false => std::fs::write(&output, "short").unwrap(),
+            true => std::fs::remove_file(&output).unwrap(),
+        }
+        let ran = replay(&["--save_output"], &path);
+        assert!(ran.status == Some(0) && ran.stdout.contains("verification skipped"), "{ran:?}");
+        assert!(refused(&["--verify"], &path).contains("record_output"));
+    }
+}
+
+#[test]
+fn an_interrupted_recording_is_complete_or_absent() {
+    let scratch = Scratch::new();
+    let parent = scratch.path("records");
+    std::fs::create_dir(&parent).unwrap();
+    let directory = parent.join("a/kernels");
+    let flag = format!("--directory={}", directory.display());
+    let path = capture("mlp.mlp.local-sync");
+    let (mut interrupted, mut removed) = (0, 0);
+    let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
+    for number in 0..40 {
+        let mut tool = command("rehal");
+        let tool = tool.args(["kernel", "record", "--device=local-sync", &flag, &path]);
+        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
+        while is_empty() && tool.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(250 * number));
+        let signal = ["-2", "-15", "-1"][number as usize % 3];
+        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let is_interrupted = tool.wait().unwrap().signal().is_some();
+        interrupted += usize::from(is_interrupted);
+        removed += usize::from(is_interrupted && is_empty());
+        if !is_empty() {
+            let descriptors = descriptors(&directory);
+            assert_eq!(descriptors.len(), 5, "{number}");
+            assert!(descriptors.iter().all(|it| !read(it)["Files"]["RecordOutput"].is_null()));
+            std::fs::remove_dir_all(parent.join("a")).unwrap();
+        }
+    }
+    assert!(interrupted > 0 && removed > 0, "{interrupted} {removed}");
+    // What was there stays.
+    let other = directory.join("notes.txt");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(&other, "notes").unwrap();
+    print(&["rehal", "kernel", "record", "--device=local-sync", &flag, &path]);
+    assert!(other.exists() && descriptors(&directory).len() == 5);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `rehal kernels`: the lists, and what is exported.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -329,6 +329,75 @@ fn exported_files_are_shared_and_can_be_left_out() {
     assert!(!text.contains("iree-benchmark-executable"), "{text}");
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels.len() + 1);
     assert!(exported(&directory)[0]["command"].is_null());
+}
+
+/// Recorded dispatches that access a page of each binding of 1 MiB.
+fn accesses_little(scratch: &Scratch) -> String {
+    let numbers: Vec<u8> = (0..1 << 18).flat_map(|it: u32| (it | 1 << 20).to_le_bytes()).collect();
+    let binding = format!("--binding=262144xi32=@{}", scratch.file("numbers.bin", numbers));
+    let recorded = scratch.path("little.ireereplay").display().to_string();
+    print(&[
+        "iree-benchmark-executable",
+        "--device=local-sync",
+        &format!("--executable_file={}", fixture("cts/affine.embedded.elf")),
+        "--constant=3",
+        "--constant=-4",
+        &binding,
+        &binding,
+        "--workgroup_count=1,1,1",
+        "--batch_size=1",
+        "--benchmark_min_time=1x",
+        &format!("--device_replay_output={recorded}"),
+    ]);
+    recorded
+}
+
+#[test]
+fn exported_slices_have_what_is_accessed_or_all_that_is_bound() {
+    const PAGES: u64 = 2 * 4096;
+    let scratch = Scratch::new();
+    let recorded = accesses_little(&scratch);
+    let mut sizes = Vec::new();
+    for keep in ["touched", "bound"] {
+        let directory = scratch.path(keep);
+        let export = format!("--export={}", directory.display());
+        print(&["rehal", "kernels", "--device=local-sync", &format!("--keep={keep}"), &export, &recorded]);
+        assert_eq!(check_commands(&directory, &scratch), 1);
+        let [kernel] = &exported(&directory)[..] else { panic!("one kernel") };
+        let file = directory.join(kernel["file"].as_str().unwrap());
+        let bindings = std::fs::read_dir(directory.join("bindings")).unwrap();
+        let files: Vec<_> = bindings.map(|it| it.unwrap().metadata().unwrap()).collect();
+        // Each has the length of its binding, and takes the space of what is not zero.
+        assert!(files.iter().all(|it| it.len() == 1 << 20));
+        let stored: u64 = files.iter().map(|it| 512 * it.blocks()).sum();
+        sizes.push((
+            std::fs::metadata(file).unwrap().len(),
+            kernel["content_bytes"].as_u64().unwrap(),
+            stored,
+        ));
+    }
+    let executable = std::fs::metadata(fixture("cts/affine.embedded.elf")).unwrap().len();
+    let [(file, content, stored), (whole, all, bound)] = sizes[..] else { panic!("two exports") };
+    assert!(
+        content <= PAGES && file <= content + executable + (64 << 10) && stored <= 2 * PAGES,
+        "{sizes:?}"
+    );
+    assert!(all >= 1 << 20 && whole >= 1 << 20 && bound >= 1 << 20, "{sizes:?}");
+    // As one that is cut by itself.
+    let slice = scratch.path("slice.ireereplay").display().to_string();
+    print(&[
+        "rehal",
+        "slice",
+        "--device=local-sync",
+        "--check=always",
+        "--function=*",
+        &recorded,
+        "-o",
+        &slice,
+    ]);
+    assert_eq!(std::fs::metadata(&slice).unwrap().len(), file);
+    let stderr = fail(&["rehal", "kernels", "--keep=bound", &recorded]);
+    assert!(stderr.contains("--keep=bound needs --export"), "{stderr}");
 }
 
 #[test]

@@ -168,6 +168,11 @@ fn slowness_is_measured() {
     }
     let ran = reduce(&scratch, &[&slow[..], &["--function=none"]].concat(), name);
     assert!(ran.stderr.contains("itself: it has no dispatch of such a function"), "{ran:?}");
+    let short = ["--check=slow", "--slower_than=900us", "--max_byte_ranges=1", "--function=*dispatch_1*"];
+    let report = report(&scratch, &[&short[..], &[&substitution]].concat(), name);
+    assert_eq!((&report["is_minimal"], &report["check"]), (&true.into(), &"at least 900.0 us".into()));
+    let stderr = fail(&["rehal", "reduce", "--check=slow", "--slower_than=0.5us", "-o", "/dev/null", &path]);
+    assert!(stderr.contains("a time from 1us to 24h"), "{stderr}");
     let ran = reduce(&scratch, &["--check=slow", "--slower_than=24h"], "mlp.mlp.local-sync");
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.contains("the check fails for the capture itself"), "{ran:?}");

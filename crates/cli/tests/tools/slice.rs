@@ -113,6 +113,51 @@ fn parameters_stay_in_their_file_on_request() {
     assert!(stderr.contains("--keep_references needs --export"), "{stderr}");
 }
 
+/// A dispatch that takes almost all of a replay is not performed a second time, so what it does not read is unknown.
+#[test]
+fn a_slice_that_is_not_checked_says_what_it_contains() {
+    let scratch = Scratch::new();
+    let function = "add_dispatch_0_elementwise_4_f32";
+    let [stub, source, library, recorded, output] =
+        ["stub.c", "slow.c", "slow.so", "slow.ireereplay", "slice.ireereplay"]
+            .map(|name| scratch.path(name).to_str().unwrap().to_owned());
+    let selected = format!("--function={function}");
+    print(&["rehal", "kernel", "stub", "--no_run", &selected, &capture("add4.add.local-sync"), "-o", &stub]);
+    let body = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 150000000}, 0);\n\
+                binding_2[i] = binding_0[i] + binding_1[i];\n";
+    let text = std::fs::read_to_string(&stub).unwrap();
+    let text = text.replacen("// Compute item i here.\n", body, 1).replacen("return 1;", "return 0;", 1);
+    let header = "#define _POSIX_C_SOURCE 200809L\n#include <time.h>\n";
+    std::fs::write(&source, format!("{header}{text}")).unwrap();
+    print(&["rehal", "kernel", "build", &source, "-o", &library]);
+    let file = format!("--executable_file={library}");
+    let recording = format!("--device_replay_output={recorded}");
+    let bindings = ["--binding=65536xf32=1", "--binding=65536xf32=2", "--binding=65536xf32=7"];
+    let once = ["--workgroup_count=1,1,1", "--batch_size=1", "--benchmark_min_time=1x"];
+    let words = ["iree-benchmark-executable", "--device=local-sync", &file, &recording];
+    print(&[&words, &bindings[..], &once].concat());
+    let cut = |words: &[&str]| {
+        let ran = run(&slice(&[&[selected.as_str()], words].concat(), &recorded, &output));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        (std::fs::metadata(&output).unwrap().len(), reads(&output), ran.stderr)
+    };
+    let (whole, whole_reads, note) = cut(&[]);
+    assert!(whole > 3 << 18, "{whole}");
+    assert!(
+        note.starts_with("note: the slice is not checked, and has 786432 bytes, all that is bound"),
+        "{note}"
+    );
+    assert!(
+        note.contains(", and pages that it does not access. ") && note.contains("; --check=always "),
+        "{note}"
+    );
+    assert!(!cut(&["--keep=bound"]).2.contains("pages"));
+    let (part, part_reads, silent) = cut(&["--check=always"]);
+    assert_eq!((silent.as_str(), &part_reads), ("", &whole_reads));
+    // All but the last: it overwrites that without reading it.
+    assert!(part + (1 << 18) <= whole, "{part} of {whole}");
+}
+
 #[test]
 fn a_slice_can_be_a_pipe() {
     let scratch = Scratch::new();

@@ -1,16 +1,28 @@
-//! Temporary directories that can be removed when a signal ends the process.
+//! Temporary directories, and files of results that are not complete, which can be removed when a signal ends the process.
 
 use std::fs::Permissions;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 use tempfile::TempDir;
 
-/// Those that exist.
-static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// What is to be removed.
+static PATHS: Mutex<Paths> =
+    Mutex::new(Paths { temporary: Vec::new(), files: Vec::new(), directories: Vec::new() });
+
+/// What exists.
+struct Paths {
+    /// Temporary directories.
+    temporary: Vec<PathBuf>,
+    /// The files of results, and the directories that were created for them, each before its parent: by the [`PartialResult`].
+    files: Vec<(u64, PathBuf)>,
+    directories: Vec<(u64, PathBuf)>,
+}
 
 /// A directory that only this user can access: another could replace what is in it. It is removed when this is dropped, or by
 /// [`TemporaryDirectory::remove_all`].
@@ -27,7 +39,7 @@ impl TemporaryDirectory {
         let directory = builder.tempdir_in(parent).map_err(|error| {
             Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
         })?;
-        paths.push(directory.path().to_owned());
+        paths.temporary.push(directory.path().to_owned());
         Ok(Self(directory))
     }
 
@@ -36,12 +48,19 @@ impl TemporaryDirectory {
         self.0.path()
     }
 
-    /// Removes all that exist, for a process that is about to end: from then on, threads that create or drop one wait forever. Must
-    /// not be called from a signal handler.
+    /// Removes all that exist, and results that are not complete, for a process that is about to end: from then on, threads that create
+    /// or drop one wait forever. Must not be called from a signal handler.
     pub fn remove_all() {
         let mut paths = PATHS.lock();
-        for path in paths.drain(..) {
+        for path in paths.temporary.drain(..) {
             remove(&path);
+        }
+        for (_, path) in paths.files.drain(..) {
+            let _ = std::fs::remove_file(path);
+        }
+        for (_, path) in paths.directories.drain(..) {
+            // Only empty ones are removed.
+            let _ = std::fs::remove_dir(path);
         }
         // A thread that fails since its directory is gone must not end the process before all are removed, nor report that.
         std::mem::forget(paths);
@@ -53,7 +72,50 @@ impl Drop for TemporaryDirectory {
         let mut paths = PATHS.lock();
         // Removed while it is locked: until then, it is in the list.
         let _ = std::fs::remove_dir_all(self.0.path());
-        paths.retain(|path| path != self.0.path());
+        paths.temporary.retain(|path| path != self.0.path());
+    }
+}
+
+/// The files of a result that appear one by one: [`TemporaryDirectory::remove_all`] removes them while this exists, so that a signal
+/// leaves none. If the process ends otherwise, they stay.
+#[derive(Debug)]
+pub(crate) struct PartialResult(u64);
+
+impl PartialResult {
+    /// One without files.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Creates a directory, and its parents, unless they exist.
+    pub(crate) fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        let mut paths = PATHS.lock();
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing = directory.ancestors().take_while(is_missing);
+        let missing: Vec<_> = missing.map(|path| (self.0, path.to_owned())).collect();
+        std::fs::create_dir_all(directory)?;
+        paths.directories.extend(missing);
+        Ok(())
+    }
+
+    /// Renames a file, which then is one of the result.
+    pub(crate) fn publish(&self, from: &Path, to: PathBuf) -> io::Result<()> {
+        let mut paths = PATHS.lock();
+        std::fs::rename(from, &to)?;
+        // One that is replaced is in the list.
+        if !paths.files.iter().any(|(_, path)| *path == to) {
+            paths.files.push((self.0, to));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PartialResult {
+    fn drop(&mut self) {
+        let mut paths = PATHS.lock();
+        paths.files.retain(|(id, _)| *id != self.0);
+        paths.directories.retain(|(id, _)| *id != self.0);
     }
 }
 
@@ -69,7 +131,7 @@ fn remove(path: &Path) {
     let path = if std::fs::rename(path, &renamed).is_ok() { &renamed } else { path };
     for _ in 0..ATTEMPTS {
         match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // A file whose name was resolved before may still be created.
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -81,7 +143,7 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
 
@@ -116,8 +178,31 @@ mod tests {
         let directory = TemporaryDirectory::create(parent.path(), ".rehal-").unwrap();
         let path = directory.path().to_owned();
         fs::write(path.join("a"), "x").unwrap();
-        assert!(PATHS.lock().contains(&path));
+        assert!(PATHS.lock().temporary.contains(&path));
         drop(directory);
-        assert!(!PATHS.lock().contains(&path) && !path.exists());
+        assert!(!PATHS.lock().temporary.contains(&path) && !path.exists());
+    }
+
+    #[test]
+    fn a_dropped_result_leaves_the_list_and_its_files_stay() {
+        let parent = tempfile::tempdir().unwrap();
+        let result = PartialResult::new();
+        let directory = parent.path().join("a/b");
+        result.create_directory(&directory).unwrap();
+        for _ in 0..2 {
+            fs::write(parent.path().join("file"), "x").unwrap();
+            result.publish(&parent.path().join("file"), directory.join("file")).unwrap();
+        }
+        let listed = || {
+            let paths = PATHS.lock();
+            let files = paths.files.iter().filter(|(id, _)| *id == result.0).map(|(_, path)| path.clone());
+            let directories = paths.directories.iter().filter(|(id, _)| *id == result.0);
+            files.chain(directories.map(|(_, path)| path.clone())).collect::<Vec<_>>()
+        };
+        let expected = [directory.join("file"), directory.clone(), parent.path().join("a")];
+        assert_eq!(listed(), expected);
+        let id = result.0;
+        drop(result);
+        assert!(!PATHS.lock().files.iter().any(|(it, _)| *it == id) && directory.join("file").exists());
     }
 }

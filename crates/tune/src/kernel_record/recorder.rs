@@ -15,6 +15,7 @@ use super::descriptor::{
 };
 use super::layout::Layout;
 use crate::TemporaryDirectory;
+use crate::kernel::PartialResult;
 
 /// Options of a [`KernelRecorder`].
 #[derive(Clone, Debug)]
@@ -41,9 +42,11 @@ const DIGITS: usize = 16;
 
 /// Writes dispatches to a directory, each as a descriptor with the files that it names. The input is written before a
 /// dispatch, so that one that crashes is recorded, and the output after it. A descriptor is written last, so that each one in
-/// the directory is complete whenever the process ends.
+/// the directory is complete whenever the process ends. [`TemporaryDirectory::remove_all`] removes what is recorded while this exists.
 pub struct KernelRecorder {
     directory: PathBuf,
+    /// A signal removes what is recorded.
+    result: PartialResult,
     /// Held until the end: others that record into the directory wait.
     _lock: File,
     options: KernelRecordOptions,
@@ -69,7 +72,8 @@ impl KernelRecorder {
             Error::io(format!("{what} '{}'", directory.display()), error)
                 .advise("name a directory that can be created or written")
         };
-        fs::create_dir_all(directory).map_err(|error| create("creating the directory", &error))?;
+        let result = PartialResult::new();
+        result.create_directory(directory).map_err(|error| create("creating the directory", &error))?;
         let prepared = Self::lock(directory, &options, create);
         if prepared.is_err() && is_new {
             // Only an empty one is removed.
@@ -78,7 +82,7 @@ impl KernelRecorder {
         let lock = prepared?;
         let directory = directory.to_path_buf();
         let (stems, recorded) = (HashSet::new(), HashSet::new());
-        Ok(Self { directory, _lock: lock, options, stems, recorded, pending: None })
+        Ok(Self { directory, result, _lock: lock, options, stems, recorded, pending: None })
     }
 
     /// The directory.
@@ -155,7 +159,7 @@ impl KernelRecorder {
             }
         }
         // A kernel that crashes leaves none.
-        let unfinished = Unfinished::create(&self.directory)?;
+        let unfinished = Unfinished::create(&self.directory, &self.result)?;
         unfinished.write(&named(IMAGE), |file| {
             file.write_all(dispatch.code.data).map_err(|error| Error::io("writing the image", &error))
         })?;
@@ -181,7 +185,7 @@ impl KernelRecorder {
         }
         let mut record = || -> Result<()> {
             let (output, json) = (format!("{stem}.{OUTPUT}"), format!("{stem}.json"));
-            let unfinished = Unfinished::create(&self.directory)?;
+            let unfinished = Unfinished::create(&self.directory, &self.result)?;
             unfinished.write(&output, |file| snapshot(file, operation, &layout))?;
             descriptor.files.record_output = Some(output.clone());
             unfinished.write_descriptor(&json, &descriptor)?;
@@ -238,12 +242,13 @@ impl KernelRecorder {
 /// Files that are not complete, in a directory of their own.
 struct Unfinished<'d> {
     directory: &'d Path,
+    result: &'d PartialResult,
     temporary: TemporaryDirectory,
 }
 
 impl<'d> Unfinished<'d> {
-    fn create(directory: &'d Path) -> Result<Self> {
-        Ok(Self { directory, temporary: TemporaryDirectory::create(directory, ".rehal-")? })
+    fn create(directory: &'d Path, result: &'d PartialResult) -> Result<Self> {
+        Ok(Self { directory, result, temporary: TemporaryDirectory::create(directory, ".rehal-")? })
     }
 
     fn write_descriptor(&self, name: &str, descriptor: &KernelDescriptor) -> Result<()> {
@@ -261,7 +266,7 @@ impl<'d> Unfinished<'d> {
     }
 
     fn publish(&self, name: &str) -> Result<()> {
-        let renamed = fs::rename(self.temporary.path().join(name), self.directory.join(name));
+        let renamed = self.result.publish(&self.temporary.path().join(name), self.directory.join(name));
         renamed.map_err(|error| Error::io(format!("creating '{name}'"), &error))
     }
 }

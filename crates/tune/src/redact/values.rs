@@ -1,4 +1,4 @@
-//! Numbers in place of others: of the same kind and range, with the same special values, and of similar magnitudes.
+//! Numbers in place of others: of the same kind, within the same range, with as many of each special value, and of similar magnitudes.
 
 use fastrand::Rng;
 
@@ -10,9 +10,9 @@ const NEGATIVE_ZERO: usize = 1;
 const INFINITY: usize = 2;
 const NAN: usize = 4;
 const FIRST: usize = 6;
-
-/// Bits of a mantissa that are kept of the smallest and the largest magnitude.
-const RANGE_BITS: u32 = 3;
+/// The first bins, whose counts are kept: special values and, of floats, subnormals. Others are only likely to have as many, as an exact
+/// histogram would tell more of the source than its magnitudes.
+const EXACT: usize = FIRST + 2;
 
 /// What is kept of numbers.
 pub(crate) struct Numbers {
@@ -20,8 +20,8 @@ pub(crate) struct Numbers {
     /// How many there are in each bin.
     bins: Vec<u32>,
     count: u32,
-    /// The smallest and the largest magnitude of positive and of negative numbers.
-    magnitudes: [Option<(u64, u64)>; 2],
+    /// The smallest and the largest magnitude of positive and of negative numbers, and of subnormals.
+    magnitudes: [Option<(u64, u64)>; 4],
     /// Trailing zeros that the mantissas of all floats have.
     trailing: u32,
     /// The exponent of the lowest bit of all floats.
@@ -56,7 +56,7 @@ impl Numbers {
             kind,
             bins: vec![0; FIRST + 2 * exponents],
             count: 0,
-            magnitudes: [None; 2],
+            magnitudes: [None; 4],
             trailing: u32::MAX,
             quantum: i64::MAX,
             is_sorted: kind.form == Form::Integer,
@@ -102,10 +102,11 @@ impl Numbers {
         if magnitude == 0 {
             return self.count(ZERO);
         }
-        let range = &mut self.magnitudes[usize::from(is_negative)];
+        let bin = FIRST + 2 * exponent as usize + usize::from(is_negative);
+        let range = &mut self.magnitudes[range_of(bin)];
         let (low, high) = range.unwrap_or((magnitude, magnitude));
         *range = Some((low.min(magnitude), high.max(magnitude)));
-        self.count(FIRST + 2 * exponent as usize + usize::from(is_negative));
+        self.count(bin);
     }
 
     fn count(&mut self, bin: usize) {
@@ -117,7 +118,7 @@ impl Numbers {
         if self.count == 0 {
             return;
         }
-        let used: Vec<usize> = (0..self.bins.len()).filter(|bin| self.bins[*bin] != 0).collect();
+        let used: Vec<usize> = (EXACT..self.bins.len()).filter(|bin| self.bins[*bin] != 0).collect();
         let ends: Vec<u32> = used
             .iter()
             .scan(0, |end, bin| {
@@ -125,8 +126,19 @@ impl Numbers {
                 Some(*end)
             })
             .collect();
+        let (mut exact, mut left) = (self.bins[..EXACT].to_vec(), self.count);
         let mut draw = || {
-            let number = random.u32(..self.count);
+            // As from an urn without replacement: each arrangement of the special values is as likely.
+            let mut number = random.u32(..left);
+            left -= 1;
+            for (bin, count) in exact.iter_mut().enumerate() {
+                if number < *count {
+                    *count -= 1;
+                    return self.draw(bin, random);
+                }
+                number -= *count;
+            }
+            let number = random.u32(..ends.last().copied().unwrap_or(1));
             self.draw(used[ends.partition_point(|end| *end <= number)], random)
         };
         let size = self.kind.size;
@@ -144,7 +156,7 @@ impl Numbers {
     fn draw(&self, bin: usize, random: &mut Rng) -> u64 {
         let is_negative = bin % 2 == 1;
         let exponent = bin.saturating_sub(FIRST) as u64 / 2;
-        let (low, high) = self.magnitudes[usize::from(is_negative)].unwrap_or_default();
+        let (low, high) = self.magnitudes[range_of(bin)].unwrap_or_default();
         match self.kind.form {
             Form::Integer if bin == ZERO => 0,
             Form::Integer => {
@@ -166,23 +178,28 @@ impl Numbers {
         }
     }
 
+    /// A number of an exponent, from the smallest to the largest magnitude, which only occur if there are no others.
     fn draw_float(&self, float: Float, exponent: u64, low: u64, high: u64, random: &mut Rng) -> u64 {
-        let (low, high) = match self.quantum >= 0 {
-            // Integers may become indices.
-            true => (low, high),
-            false => outwards(float, low, high),
-        };
         let least = exponent << float.mantissa_bits;
         let largest = least | ((1 << float.mantissa_bits) - 1);
-        let (low, high) = (low.max(least).max(1), high.min(largest));
         let by_quantum = (self.quantum - float.lowest(exponent)).clamp(0, i64::from(float.mantissa_bits));
         let step = 1_u64 << self.trailing.max(by_quantum as u32).min(float.mantissa_bits);
-        let (first, last) = (low.div_ceil(step), high / step);
-        match first <= last {
-            true => random.u64(first..=last) * step,
-            false => low,
+        let multiples = |low: u64, high: u64| {
+            let (first, last) = (low.max(least).max(1).div_ceil(step), high.min(largest) / step);
+            (first <= last).then_some(first..=last)
+        };
+        // Of integers, the ends are limits rather than data.
+        let inside = if self.quantum >= 0 { None } else { multiples(low + 1, high.saturating_sub(1)) };
+        match inside.or_else(|| multiples(low, high)) {
+            Some(multiples) => random.u64(multiples) * step,
+            None => low,
         }
     }
+}
+
+/// Which range the numbers of a bin are in.
+fn range_of(bin: usize) -> usize {
+    bin % 2 + if bin < EXACT { 2 } else { 0 }
 }
 
 impl Float {
@@ -190,14 +207,6 @@ impl Float {
     fn lowest(self, exponent: u64) -> i64 {
         exponent.max(1) as i64 - self.bias() - i64::from(self.mantissa_bits)
     }
-}
-
-/// The range without the lower bits of its ends, which would be numbers of the source.
-fn outwards(float: Float, low: u64, high: u64) -> (u64, u64) {
-    let mask = (1_u64 << float.mantissa_bits.saturating_sub(RANGE_BITS)) - 1;
-    // Ends such as 1 are limits rather than data.
-    let high = if high & mask == 0 { high } else { high | mask };
-    (low & !mask, high)
 }
 
 #[cfg(test)]
@@ -280,43 +289,89 @@ mod tests {
                     assert!(same().next().is_some(), "{} {word:x} {source:x?}", kind.element_type);
                     let is_number = |class: (u8, bool)| matches!(class.0, 1 | 4);
                     if is_number(class) {
-                        let of_sign = source.iter().filter(|it| {
-                            let other = self::class(kind, **it);
-                            is_number(other) && other.1 == class.1
-                        });
+                        let of_sign = source.iter().filter(|it| self::class(kind, **it) == class);
                         let magnitudes = of_sign.map(|it| magnitude(*it));
                         let (low, high) = (magnitudes.clone().min(), magnitudes.max());
-                        let (low, high) = match kind.form {
-                            Form::Integer => (low.unwrap(), high.unwrap()),
-                            Form::Float(float) => outwards(float, low.unwrap(), high.unwrap()),
-                        };
-                        assert!((low..=high).contains(&magnitude(*word)), "{} {word:x}", kind.element_type);
+                        let range = low.unwrap()..=high.unwrap();
+                        assert!(range.contains(&magnitude(*word)), "{} {word:x}", kind.element_type);
                     }
                 }
+                let specials = |words: &[u64]| {
+                    let mut classes: Vec<_> = words.iter().map(|word| class(kind, *word)).collect();
+                    // Of normal numbers there are about as many.
+                    classes.retain(|class| class.0 != 1);
+                    classes.sort_unstable();
+                    classes
+                };
+                assert_eq!(specials(&result), specials(&source), "{}", kind.element_type);
                 assert_eq!(result, replaced(kind, &source, 5));
             }
         }
     }
 
     #[test]
-    fn proportions_are_kept_and_places_are_not() {
+    fn counts_of_special_values_are_kept_and_places_are_not() {
         let source: Vec<f32> = (0..4000)
             .map(|index| match index {
                 0..1000 => 0.0,
-                1000..1100 => f32::NAN,
-                1100..1200 => f32::NEG_INFINITY,
+                1000 => f32::NAN,
+                1001..1004 => f32::NEG_INFINITY,
+                1004..1006 => f32::INFINITY,
+                1006..1200 => -0.0,
                 1200..1300 => f32::from_bits(77),
-                _ => 0.3 + index as f32 / 1e5,
+                1300..1303 => -f32::from_bits(5),
+                _ if index % 2 == 0 => 0.3 + index as f32 / 1e5,
+                _ => -21.5 + index as f32 / 1e5,
             })
             .collect();
+        let specials = |numbers: &[f32]| {
+            let special = |it: &&f32| !it.is_normal();
+            let of = |it: &f32| (it.classify(), it.is_sign_negative());
+            let mut counts = std::collections::BTreeMap::new();
+            for it in numbers.iter().filter(special).map(of) {
+                *counts.entry(format!("{it:?}")).or_insert(0) += 1;
+            }
+            counts
+        };
         let result = f32s(&source);
-        let count = |of: fn(&&f32) -> bool| result.iter().filter(of).count();
-        assert!((900..1100).contains(&count(|it| **it == 0.0)));
-        assert!((70..130).contains(&count(|it| it.is_nan() && it.to_bits() == 0x7FC0_0000)));
-        assert!((70..130).contains(&count(|it| **it == f32::NEG_INFINITY)));
-        assert!((70..130).contains(&count(|it| it.is_subnormal())));
-        assert!(result[1300..].contains(&0.0), "zeros are elsewhere");
-        assert!(result.iter().all(|it| !it.is_normal() || (0.25..0.375).contains(it)));
+        assert_eq!(specials(&result), specials(&source));
+        assert!(result.iter().all(|it| !it.is_nan() || it.to_bits() == 0x7FC0_0000));
+        let is_zero = |it: &f32| it.to_bits() == 0;
+        assert!(
+            result[1300..].iter().any(is_zero) && !result[..1000].iter().all(is_zero),
+            "zeros are elsewhere"
+        );
+        let ends = |sign: f32| {
+            let of_sign =
+                source.iter().filter(|it| it.is_normal()).map(|it| it * sign).filter(|it| *it > 0.0);
+            of_sign.clone().fold(f32::MAX, f32::min)..=of_sign.fold(0.0, f32::max)
+        };
+        let (positive, negative) = (ends(1.0), ends(-1.0));
+        let normal = || result.iter().filter(|it| it.is_normal());
+        assert!(normal().all(|it| positive.contains(it) || negative.contains(&-it)));
+        assert!(normal().filter(|it| **it > 0.0).count() > 1000);
+    }
+
+    #[test]
+    fn nothing_is_beyond_the_smallest_and_the_largest_number() {
+        let source: Vec<f32> = (0..3000).map(|index| (index as f32 / 71.0).sin() * 20.9 - 0.68).collect();
+        let ends = |numbers: &[f32]| {
+            let ends =
+                numbers.iter().fold((f32::MAX, f32::MIN), |(low, high), it| (low.min(*it), high.max(*it)));
+            let of_sign = |sign: f32| {
+                numbers.iter().map(|it| it * sign).filter(|it| *it > 0.0).fold(f32::MAX, f32::min)
+            };
+            (ends, of_sign(1.0), of_sign(-1.0))
+        };
+        let ((low, high), positive, negative) = ends(&source);
+        for seed in 0..200 {
+            let words: Vec<u64> = source.iter().map(|it| u64::from(it.to_bits())).collect();
+            let result = replaced(CANDIDATES[0], &words, seed);
+            let result: Vec<f32> = result.into_iter().map(|word| f32::from_bits(word as u32)).collect();
+            let (range, least_positive, least_negative) = ends(&result);
+            assert!(low < range.0 && range.1 < high, "{range:?}");
+            assert!(positive < least_positive && negative < least_negative);
+        }
     }
 
     #[test]
@@ -327,7 +382,7 @@ mod tests {
         let same = f32s(&source).into_iter().filter(|it| kept.contains(&it.to_bits())).count();
         // By chance.
         assert!(same < 200, "{same}");
-        assert_ne!(f32s(&[0.7])[0], 0.7);
+        assert_eq!(f32s(&[0.7]), [0.7], "its range has no other");
         assert_ne!(f32s(&source)[..100], source[..100]);
     }
 

@@ -51,6 +51,38 @@ struct Crash {
     function: Option<String>,
 }
 
+/// The time of a capture: the 95 % interval of the median.
+struct Measured {
+    low: Duration,
+    high: Duration,
+}
+
+impl Measured {
+    /// Why it is not slow enough, and what to do.
+    fn why_not(&self, threshold: Duration) -> (String, String) {
+        let [low, high, required] = [self.low, self.high, threshold].map(report::time);
+        if self.high.is_zero() {
+            return (
+                "it has no dispatch of such a function".into(),
+                "`rehal kernels` lists the functions: --function=GLOB".into(),
+            );
+        }
+        if self.high >= threshold {
+            return (
+                format!(
+                    "it takes {low} to {high} (95 % interval of the median), which cannot be told from {required}"
+                ),
+                "give a time below: --slower_than=TIME; --function measures dispatches without the time of the host"
+                    .into(),
+            );
+        }
+        (
+            format!("it takes {low}, and at least {required} is required"),
+            "give less than what it takes: --slower_than=TIME".into(),
+        )
+    }
+}
+
 /// Runs the checks.
 pub(super) struct Checks {
     /// `argv[0]`.
@@ -67,7 +99,7 @@ pub(super) struct Checks {
     /// What the first check of a command printed.
     printed: OnceLock<String>,
     /// What the first check of slowness measured.
-    measured: OnceLock<Option<Duration>>,
+    measured: OnceLock<Option<Measured>>,
     pub timeout_count: std::sync::atomic::AtomicU64,
 }
 
@@ -134,16 +166,8 @@ impl Checks {
         let (Subject::Slow(threshold), Some(measured)) = (&self.subject, self.measured.get()) else {
             return None;
         };
-        let required = report::time(*threshold);
         Some(match measured {
-            Some(time) if time.is_zero() => (
-                "it has no dispatch of such a function".into(),
-                "`rehal kernels` lists the functions: --function=GLOB".into(),
-            ),
-            Some(time) => (
-                format!("it takes {}, and at least {required} is required", report::time(*time)),
-                "give less than what it takes: --slower_than=TIME".into(),
-            ),
+            Some(measured) => measured.why_not(*threshold),
             None => (
                 "its time could not be measured".into(),
                 "replay the capture with `rehal run`, or give it more time: --check_timeout=10m".into(),
@@ -267,8 +291,15 @@ impl ReduceHost for Checks {
             Subject::Slow(threshold) => {
                 let ended = self.child(&Request::Time, capture)?;
                 let times = child::times_of(&ended.stdout).filter(|times| !times.is_empty());
-                let low = times.map(|times| child::duration(stats::bootstrap(&times, stats::median).low));
-                let _ = self.measured.set(low);
+                let interval = times.map(|times| stats::bootstrap(&times, stats::median));
+                let low = interval.map(|it| child::duration(it.low));
+                let measured = interval
+                    .map(|it| Measured { low: child::duration(it.low), high: child::duration(it.high) });
+                if self.measured.set(measured).is_ok() && child::is_of_host(&ended.stdout) {
+                    output::note(
+                        "note: the device reports no times of dispatches: those of the host contain their submission",
+                    );
+                }
                 low.is_some_and(|low| low >= *threshold)
             }
         };
@@ -333,5 +364,22 @@ fn exited(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
         (_, signal) => format!("was ended by signal {}", signal.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_within_the_interval_cannot_be_told() {
+        let of = |low, high| Measured { low: Duration::from_micros(low), high: Duration::from_micros(high) };
+        let why = |measured: Measured| measured.why_not(Duration::from_micros(100)).0;
+        assert_eq!(
+            why(of(90, 110)),
+            "it takes 90.0 us to 110.0 us (95 % interval of the median), which cannot be told from 100.0 us"
+        );
+        assert_eq!(why(of(80, 99)), "it takes 80.0 us, and at least 100.0 us is required");
+        assert_eq!(why(of(0, 0)), "it has no dispatch of such a function");
     }
 }

@@ -1,6 +1,6 @@
 //! Ready checks in processes of their own, which have the flags of the tool: a crash ends only them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
-    Kernels, Ledger, Observer, Operation, Range, Replay, SliceOptions, SlicedDispatch, Substitution,
-    VerifyOptions, WrongResult, build_kernel, has_wrong_result, substitute_sources, wrong_result,
+    KernelTimes, Kernels, Ledger, Observer, Operation, Range, Replay, SliceOptions, SlicedDispatch,
+    Substitution, VerifyOptions, WrongResult, build_kernel, has_wrong_result, substitute_sources,
+    wrong_result,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +35,11 @@ pub(super) const INTERESTING: u8 = 0;
 /// It does not.
 pub(super) const NOT_INTERESTING: u8 = 3;
 
-/// Number of replays of which the time is measured.
+/// Number of replays of which the time is measured, at least and at most.
 const SAMPLES: usize = 9;
+const MAX_SAMPLES: usize = 99;
+/// More than the least number are measured within this time: those of short work depend on chance.
+const SAMPLING: Duration = Duration::from_millis(50);
 
 /// What a process does with a capture.
 pub(super) enum Request {
@@ -146,8 +150,8 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
         }
         Request::HasWrong(wrong) => set(has_wrong_result(&replay, &wrong, observers)?),
         Request::Time => {
-            let times = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
-            output::print(&format!("\n{}\n", json!({ "times": times })))?;
+            let (times, of_host) = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
+            output::print(&format!("\n{}\n", json!({ "times": times, "of_host": of_host })))?;
         }
     }
     Ok(())
@@ -206,16 +210,19 @@ pub(super) fn located(path: &Path) -> Option<SlicedDispatch> {
     })
 }
 
-/// Times in nanoseconds: of replays, or of the slowest dispatch of the functions that match.
-fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) -> Result<Vec<f64>> {
+/// Times in nanoseconds: of replays, or of the slowest dispatch of the functions that match, and whether these are the host's since
+/// the device reports none.
+fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) -> Result<(Vec<f64>, bool)> {
     let reports = RefCell::new(reports);
+    let is_of_host = Cell::new(false);
     let once = || -> Result<f64> {
         if let Some(function) = &function {
             let mut options = KernelOptions::default();
             options.function = Some(function.clone());
-            let kernels = Kernels::of_replay(replay, &options)?.kernels;
+            let kernels = Kernels::timed(replay, &options)?;
+            is_of_host.set(is_of_host.get() || kernels.times == Some(KernelTimes::Host));
             let mean = |it: &rehal_session::Kernel| it.time_ns.unwrap_or(0) as f64 / it.count.max(1) as f64;
-            return Ok(kernels.iter().map(mean).fold(0.0, f64::max));
+            return Ok(kernels.kernels.iter().map(mean).fold(0.0, f64::max));
         }
         let begun = Instant::now();
         replay.run(&mut [&mut **reports.borrow_mut()])?;
@@ -223,7 +230,12 @@ fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) 
     };
     // Caches are filled, and pages are mapped.
     once()?;
-    (0..SAMPLES).map(|_| once()).collect()
+    let begun = Instant::now();
+    let mut times = Vec::with_capacity(MAX_SAMPLES);
+    while times.len() < SAMPLES || (times.len() < MAX_SAMPLES && begun.elapsed() < SAMPLING) {
+        times.push(once()?);
+    }
+    Ok((times, is_of_host.get()))
 }
 
 /// What a process printed in its last line.
@@ -305,6 +317,11 @@ pub(super) fn wrong_of(value: &Value) -> Option<WrongResult> {
 /// The times that a process measured, in nanoseconds.
 pub(super) fn times_of(stdout: &[u8]) -> Option<Vec<f64>> {
     answer(stdout)?["times"].as_array()?.iter().map(Value::as_f64).collect()
+}
+
+/// Whether the times of dispatches are those of the host.
+pub(super) fn is_of_host(stdout: &[u8]) -> bool {
+    answer(stdout).is_some_and(|answer| answer["of_host"] == true)
 }
 
 /// A time in nanoseconds.

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::kernel_recording;
+
 /// How much of what a process prints is kept: its end.
 const KEPT_BYTES: usize = 16 << 10;
 /// How long what a process prints is awaited after it has ended.
@@ -59,8 +61,14 @@ impl CheckCommand {
         Ok(Self::Words(words))
     }
 
-    /// The command for a capture.
+    /// The command for a capture. It does not record kernels: the second one would find the records of the first, and fail.
     pub(super) fn on(&self, capture: &Path) -> Result<Command> {
+        let mut command = self.with(capture)?;
+        command.env_remove(kernel_recording::VARIABLE);
+        Ok(command)
+    }
+
+    fn with(&self, capture: &Path) -> Result<Command> {
         Ok(match self {
             Self::Words(words) => {
                 let mut words = words.iter().map(|word| replaced(word, capture.as_os_str()));
