@@ -280,6 +280,7 @@ struct Session<'i> {
 impl Session<'_> {
     fn one(&self, comparer: &KernelComparer, candidate: &Candidate) -> Result<Report> {
         let replacement = candidate.build(&self.function)?;
+        verify::note_unused_tolerances(&comparison.verification);
         let mut steps = Steps(CrashReports::install());
         let comparison = comparer.compare(&replacement, &self.options, &mut [&mut steps])?;
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);

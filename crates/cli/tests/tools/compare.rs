@@ -177,7 +177,16 @@ fn a_wrong_kernel_is_not_timed() {
     let tolerance = "--tolerance=*:f32:abs=1000";
     let ran = compare(&[&with(&source), "--element_type=f32", tolerance, "--cache=warm"]);
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
-    assert!(ran.stdout.contains("of them within the tolerance"), "{ran:?}");
+    assert!(ran.stdout.contains("of them within the tolerance") && ran.stderr.is_empty(), "{ran:?}");
+    // The name of the function says the type too.
+    let ran = compare(&[&with(&source), tolerance, "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    let inferred = format!("\n         tolerated as f32: {ADD} (as the function's name says)\n");
+    assert!(ran.stdout.contains(&inferred) && ran.stderr.is_empty(), "{ran:?}");
+    // Others are named.
+    let ran = compare(&[&with(&source), "--tolerance=*:f16:abs=1000"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.starts_with("warning: --tolerance=*:f16:... applied to nothing: "), "{ran:?}");
 }
 
 /// What it computes is right, with these bytes next to its bindings and in its output.

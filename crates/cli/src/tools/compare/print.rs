@@ -63,6 +63,7 @@ fn check(text: &mut String, comparison: &Comparison) {
                 plural(verified.read_count, "host read")
             ),
         );
+        verify::inferred_types(verified).for_each(|it| line(text, "", &it));
     }
 }
 
