@@ -54,9 +54,43 @@ mod system {
     }
 }
 
+/// The number of ticks by which the counter advances at a time: it may count a slower clock in ticks of a faster one, as those of AMD
+/// processors do. `None` if it is not [usable](is_usable).
+pub fn step_ticks() -> Option<u64> {
+    /// So many readings differ by a common multiple of the step once in a lifetime.
+    const READINGS: usize = 1000;
+    if !is_usable() {
+        return None;
+    }
+    let readings: Vec<u64> = (0..READINGS).map(|_| completed_ticks()).collect();
+    Some(common_step(&readings))
+}
+
+/// The greatest common divisor of the differences of readings, at least 1.
+fn common_step(readings: &[u64]) -> u64 {
+    let differences = readings.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    differences.fold(0, greatest_common_divisor).max(1)
+}
+
+/// Of two numbers, or the other one if one is 0.
+pub fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_may_advance_by_several_ticks_at_a_time() {
+        assert_eq!(common_step(&[u64::MAX - 25, 26, 26, 130, 156]), 26);
+        assert_eq!(common_step(&[5, 57, 110]), 1);
+        assert_eq!(common_step(&[7, 7]), 1);
+        assert_eq!(step_ticks().is_some(), is_usable());
+    }
 
     #[test]
     fn it_counts() {

@@ -83,11 +83,27 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A name without characters that would break a line or control a terminal.
+/// A name without characters that would break a line, control a terminal, or make text look like other text.
 pub(crate) fn escaped(name: &str) -> String {
-    name.chars()
-        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
-        .collect()
+    name.chars().flat_map(|it| if is_shown(it) { vec![it] } else { it.escape_default().collect() }).collect()
+}
+
+/// Whether a character is shown as itself, and does not change how others are: no control character, none that orders text from right
+/// to left (Unicode Standard Annex 9), no separator of lines, and none without a width.
+fn is_shown(character: char) -> bool {
+    !(character.is_control()
+        || matches!(
+            character,
+            '\u{AD}'
+                | '\u{61C}'
+                | '\u{180E}'
+                | '\u{200B}'..='\u{200F}'
+                | '\u{2028}'..='\u{202E}'
+                | '\u{2060}'..='\u{206F}'
+                | '\u{FEFF}'
+                | '\u{FFF9}'..='\u{FFFB}'
+                | '\u{E0000}'..='\u{E007F}'
+        ))
 }
 
 /// A number of things, such as `2 dispatches`.
@@ -102,6 +118,13 @@ pub(crate) fn plural(count: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_cannot_control_a_terminal_or_reorder_text() {
+        let name = "a\n\u{1b}[31m\u{202e}b\u{2066}c\u{200b}\u{feff}\u{2028}";
+        assert_eq!(escaped(name), "a\\n\\u{1b}[31m\\u{202e}b\\u{2066}c\\u{200b}\\u{feff}\\u{2028}");
+        assert_eq!(escaped("größe_0_\u{5d0}'\\\""), "größe_0_\u{5d0}'\\\"");
+    }
 
     #[test]
     fn nouns_follow_their_number() {

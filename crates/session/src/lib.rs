@@ -137,9 +137,9 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
-    HistogramBin, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary, OutOfBoundsWrite,
-    Outcome, Place, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifySides, type_in_name,
-    verify_against, verify_elements, verify_lockstep, watch_memory,
+    HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
+    OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Verification, VerifyOptions,
+    VerifySides, type_in_name, verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{
     KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,

@@ -51,6 +51,8 @@ pub struct CompareOptions {
     pub seed: u64,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
+    /// Is called once it is known what a replacement computes, before it is timed.
+    pub on_timing: Option<fn()>,
 }
 
 impl Default for CompareOptions {
@@ -62,6 +64,7 @@ impl Default for CompareOptions {
             max_time: Duration::from_secs(60),
             seed: 0,
             times_wrong: false,
+            on_timing: None,
         }
     }
 }
@@ -167,8 +170,8 @@ impl KernelComparer {
     }
 
     /// Replays the capture with the captured kernel.
-    pub fn replay_captured(&self) -> Result<()> {
-        self.captured.run(&mut [])
+    pub fn replay_captured(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        self.captured.run(observers)
     }
 
     /// Compares a replacement of the function: its signature, then what it computes, then its time. `observers` see the
@@ -224,6 +227,9 @@ impl KernelComparer {
         }
         if comparison.is_right() || options.times_wrong {
             let slices = self.slices()?;
+            if let Some(on_timing) = options.on_timing {
+                on_timing();
+            }
             timing::time(subject, slices, &replaying, options, &mut comparison)?;
             if comparison.is_right() {
                 comparison.after_timing = Some(self.verify_slices(slices, &replaying, &options.verify)?);

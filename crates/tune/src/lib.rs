@@ -65,6 +65,6 @@ pub use reduce::{
 };
 pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
 pub use verify::{
-    Difference, DispatchPlace, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Verification, VerifyOptions,
-    VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
+    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, TypeSource,
+    Verification, VerifyOptions, VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
 };

@@ -93,13 +93,33 @@ pub(crate) fn element_type_of(rules: &[ElementTypeRule], function: Option<&[u8]>
     rules.iter().rev().find(matches).map(|rule| rule.element_type)
 }
 
+/// The element type that the tolerances of a function name, if the name of the function ends with none: of those that name the function
+/// by more than `*`, which says nothing about it. `None` if they name several.
+pub(crate) fn type_in_tolerances(tolerances: &[Tolerance], function: &str) -> Option<ElementType> {
+    if !types_in_name(function).is_empty() {
+        return None;
+    }
+    let names = |it: &&Tolerance| {
+        it.function.bytes().any(|byte| byte != b'*')
+            && glob::matches_bytes(it.function.as_bytes(), function.as_bytes())
+    };
+    let mut types = tolerances.iter().filter(names).map(|it| it.element_type);
+    let first = types.next()?;
+    types.all(|it| it == first).then_some(first)
+}
+
+/// The element types with which the name of a function ends.
+fn types_in_name(function: &str) -> Vec<ElementType> {
+    let Some((_, last)) = function.rsplit_once('_') else { return Vec::new() };
+    last.split('x').map(str::parse::<ElementType>).collect::<Result<_, _>>().unwrap_or_default()
+}
+
 /// The element type with which the name of a function ends, as the compiler ends those of most kernels: `f32` of `add_4_f32` and of
 /// `matmul_4x4x4_f32xf32xf32`. `None` if it ends with types that differ, or with one whose elements are not 1, 2, 4 or 8 bytes.
 pub fn type_in_name(function: &str) -> Option<ElementType> {
-    let (_, last) = function.rsplit_once('_')?;
-    let mut types = last.split('x').map(str::parse::<ElementType>);
-    let first = types.next()?.ok()?;
-    let is_one = types.all(|other| other.is_ok_and(|it| it == first));
+    let types = types_in_name(function);
+    let first = *types.first()?;
+    let is_one = types.iter().all(|it| *it == first);
     (is_one && matches!(first.bits(), 8 | 16 | 32 | 64)).then_some(first)
 }
 
@@ -171,6 +191,16 @@ mod tests {
                 && ElementTypeRule::parse("i24").is_err()
                 && ElementTypeRule::parse("x:y").is_err()
         );
+    }
+
+    #[test]
+    fn tolerances_tell_the_type_of_functions_that_they_name() {
+        let tolerances = ["*:i8:abs=1", "add*:f32:ulp=1", "add_2:f16:ulp=1", "**:i8:abs=1", "mul*:f32:ulp=1"]
+            .map(|text| Tolerance::parse(text).unwrap());
+        let of = |function: &str| type_in_tolerances(&tolerances, function).map(|it| it.to_string());
+        assert_eq!([of("add_1"), of("mul")], [Some("f32".into()), Some("f32".into())]);
+        // Named by none, by two, or with a type of its own.
+        assert_eq!([of("sub"), of("add_2"), of("mul_4_i32"), of("mul_4_f32xi8")], [None, None, None, None]);
     }
 
     #[test]

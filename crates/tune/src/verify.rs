@@ -94,9 +94,34 @@ pub struct Verification {
     pub inconclusive: Vec<String>,
     /// Number of reasons that are not in [`Verification::inconclusive`].
     pub omitted_reasons: u64,
-    /// The tolerances that nothing was compared with, although functions or host reads match: they have elements of other types,
-    /// or of unknown ones. After a verification that did not stop, also those that no function matches.
+    /// The tolerances that nothing was compared with: no function of the capture matches, or those that were compared, and host reads,
+    /// have elements of other types, or of unknown ones.
     pub unused_tolerances: Vec<Tolerance>,
+    /// The functions that something was tolerated of by an element type that is not stated, each once.
+    pub inferred_types: Vec<InferredType>,
+}
+
+/// From where an element type is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeSource {
+    /// A rule or the ledger states it; or there is none.
+    Stated,
+    /// The name of the function ends with it.
+    Name,
+    /// A tolerance that names the function has it.
+    Tolerance,
+}
+
+/// The element type of what a function writes, which is not stated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InferredType {
+    /// The name of the function.
+    pub function: String,
+    /// The type.
+    pub element_type: ElementType,
+    /// From where it is known.
+    pub source: TypeSource,
 }
 
 /// The outcome of a verification.
@@ -154,8 +179,8 @@ pub struct Difference {
     pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
-    /// The element type is that with which the name of the function ends: nothing states one.
-    pub is_type_inferred: bool,
+    /// From where the element type is known.
+    pub type_source: TypeSource,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
     /// Number of bytes that were written and should not have been. Their expected contents are those before the dispatch.

@@ -17,6 +17,7 @@ use rehal_session::{
 
 use self::candidates::Candidate;
 use self::report::{Outcome, Report};
+use self::workers::Limits;
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{
@@ -184,6 +185,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(path) = workers::candidate() {
         workers::end_with_parent()?;
         let candidate = Candidate { path };
+        let mut session = session;
+        session.options.on_timing = Some(workers::announce_timing);
         let compared = comparer(invocation, &session.function).and_then(|it| session.one(&it, &candidate));
         let report = compared.unwrap_or_else(|error| Report::failed(&candidate, &error));
         return output::print(&report.to_line());
@@ -197,19 +200,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let comparer = comparer(invocation, &session.function)?;
     let watches = flags.get(&WATCH);
-    let reports = match &candidates[..] {
-        [only] if !watches => vec![session.one(&comparer, only)?],
-        several => {
-            let limit = session.limit(&comparer)?;
-            // Its memory is not needed meanwhile.
-            drop(comparer);
-            if watches {
-                record()?;
-                return session.watch(limit);
-            }
-            session.each(several, limit)?
-        }
-    };
+    let limits = session.limits(&comparer)?;
+    // Its memory is not needed meanwhile.
+    drop(comparer);
+    if watches {
+        record()?;
+        return session.watch(&limits);
+    }
+    let reports = session.each(&candidates, &limits)?;
     output::print(&session.text(&reports))?;
     invocation.set_status(report::status(&reports));
     record()
@@ -282,25 +280,24 @@ impl Session<'_> {
         let replacement = candidate.build(&self.function)?;
         let mut steps = Steps(CrashReports::install());
         let comparison = comparer.compare(&replacement, &self.options, &mut [&mut steps])?;
+        verify::note_unused_tolerances(&comparison.verification);
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
         Ok(Report::compared(candidate, &comparison, text))
     }
 
-    /// How long the comparison of one of several replacements may take. Those that take hundreds of times as long as the captured kernel
-    /// are still compared.
-    fn limit(&self, comparer: &KernelComparer) -> Result<Duration> {
+    /// How long the comparison of a replacement may take. Those that take hundreds of times as long as the captured kernel are still
+    /// compared. A captured kernel that crashes ends the tool here, so that later crashes are those of replacements.
+    fn limits(&self, comparer: &KernelComparer) -> Result<Limits> {
         /// For compilers, and for what a process begins with.
         const BASE: Duration = Duration::from_secs(30);
         let begun = Instant::now();
-        comparer.replay_captured()?;
-        let replay = begun.elapsed();
-        Ok(BASE
-            .saturating_add(self.options.max_time.saturating_mul(5))
-            .saturating_add(replay.saturating_mul(1000)))
+        comparer.replay_captured(&mut [&mut Steps(CrashReports::install())])?;
+        let check = BASE.saturating_add(begun.elapsed().saturating_mul(1000));
+        Ok(Limits { check, all: check.saturating_add(self.options.max_time.saturating_mul(5)) })
     }
 
-    /// Compares replacements, each in a process of its own, for `limit` at most.
-    fn each(&self, candidates: &[Candidate], limit: Duration) -> Result<Vec<Report>> {
+    /// Compares replacements, each in a process of its own, for some time at most.
+    fn each(&self, candidates: &[Candidate], limits: &Limits) -> Result<Vec<Report>> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
@@ -310,7 +307,7 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let report = workers::compare(self.invocation, candidate, limit)?;
+            let report = workers::compare(self.invocation, candidate, limits)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -325,23 +322,23 @@ impl Session<'_> {
             (Format::Json, _) => print::json(&self.function, reports),
             (Format::Text, [only]) => match only.outcome {
                 Outcome::Right | Outcome::Wrong => only.text.clone(),
-                Outcome::Crashed | Outcome::TimedOut | Outcome::Failed => {
-                    format!("{}  {}\n", only.name, only.summary)
-                }
+                Outcome::Crashed | Outcome::TimedOut => format!("{}  {}\n", only.name, only.summary),
+                // What it failed with is on standard error.
+                Outcome::Failed => String::new(),
             },
             (Format::Text, all) => print::table(&self.function, all),
         }
     }
 
     /// Compares again and again, until standard output is closed.
-    fn watch(&self, limit: Duration) -> Result<()> {
+    fn watch(&self, limits: &Limits) -> Result<()> {
         /// How often files are looked at.
         const INTERVAL: Duration = Duration::from_millis(100);
         let reader_left = ReaderLeft::default();
         while !reader_left.get() {
             // Before they are read: what is saved meanwhile is compared next.
             let seen = candidates::states(&self.with);
-            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limit)) {
+            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limits)) {
                 Ok(reports) => {
                     let text = self.text(&reports);
                     output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;

@@ -142,7 +142,6 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let devices = devices::options(flags)?;
     let other = other(flags, &devices)?;
-    check_tolerances(flags, &other)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);
     options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
@@ -222,30 +221,20 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
     }
 }
 
-/// Refuses tolerances that can apply to nothing: only ledgers have element types of their own.
-fn check_tolerances(flags: &Flags, other: &Other) -> Result<()> {
-    let has_types = matches!(other, Other::Ledger(_)) || !flags.list(&ledger_flags::ELEMENT_TYPE).is_empty();
-    match flags.list(&TOLERANCE).first() {
-        Some(tolerance) if !has_types => {
-            let element_type = tolerance.element_type;
-            let message =
-                format!("--tolerance applies to elements of type {element_type}, and no types are known");
-            Err(Error::invalid_argument(message)
-                .advise(format!("name the type of what functions write: --element_type={element_type}")))
-        }
-        _ => Ok(()),
+/// Warns of tolerances that applied to nothing.
+pub(super) fn note_unused_tolerances(outcome: &Verification) {
+    for Tolerance { function, element_type, .. } in &outcome.unused_tolerances {
+        output::note(&format!(
+            "warning: --tolerance={}:{element_type}:... applied to nothing: of the functions that match, and of host reads, none \
+             is known to have elements of type {element_type}; see --element_type and rehal kernels",
+            output::escaped(function)
+        ));
     }
 }
 
 /// Notes what an exit status does not say.
 fn add_notes(outcome: &Verification) {
-    for Tolerance { function, element_type, .. } in &outcome.unused_tolerances {
-        output::note(&format!(
-            "note: --tolerance={}:{element_type}:... applied to nothing: of the functions that match, and of host reads, none \
-             is known to have elements of type {element_type}; see --element_type and rehal kernels",
-            output::escaped(function)
-        ));
-    }
+    note_unused_tolerances(outcome);
     if let Some(remedy) = outcome.remedy() {
         output::note(&format!("  try: {}", advice::in_flags(&remedy)));
     }
@@ -293,6 +282,11 @@ fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, side: Side) -
         replay.check_executables()?;
     }
     Ok(replay)
+}
+
+/// From where types are known that something was tolerated by.
+pub(super) fn inferred_types(outcome: &Verification) -> impl Iterator<Item = String> {
+    text::inferred(outcome)
 }
 
 /// The report as text, also of `rehal compare`.

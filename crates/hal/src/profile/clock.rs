@@ -3,6 +3,7 @@
 //! the system for the time only about every 0.2 ms, to relate the counter to it.
 
 use std::cell::Cell;
+use std::sync::LazyLock;
 
 use rehal_base::counter;
 
@@ -25,6 +26,38 @@ pub fn event_ns() -> i64 {
 #[inline]
 pub fn completed_ns() -> i64 {
     time_at(counter::completed_ticks())
+}
+
+/// The steps in which the times of events advance, in nanoseconds: whole ones, unless the counter or the system's clock has larger
+/// steps. A span is wrong by less than a step.
+pub fn resolution_ns() -> f64 {
+    static RESOLUTION_NS: LazyLock<f64> = LazyLock::new(|| {
+        let ns = counter::step_ticks().map_or_else(system_step_ns, |step| step as f64 * ns_per_tick());
+        ns.max(1.0)
+    });
+    *RESOLUTION_NS
+}
+
+/// The rate of the counter.
+fn ns_per_tick() -> f64 {
+    /// In which each reading is exact to 0.01 %.
+    const MEASURED_NS: i64 = 1_000_000;
+    let read = || (counter::completed_ticks(), now_ns());
+    let begun = read();
+    loop {
+        let (ticks, ns) = read();
+        if ns - begun.1 >= MEASURED_NS {
+            return (ns - begun.1) as f64 / ticks.wrapping_sub(begun.0).max(1) as f64;
+        }
+    }
+}
+
+/// The smallest step of the system's clock, which may be as long as to ask for the time.
+fn system_step_ns() -> f64 {
+    const READINGS: usize = 1000;
+    let readings: Vec<i64> = (0..READINGS).map(|_| now_ns()).collect();
+    let steps = readings.windows(2).map(|pair| pair[1] - pair[0]);
+    steps.filter(|step| *step > 0).min().unwrap_or(1) as f64
 }
 
 thread_local! {
@@ -113,6 +146,15 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_resolution_is_that_of_the_counter() {
+        let ns = resolution_ns();
+        assert!((1.0..1e6).contains(&ns), "{ns}");
+        if let Some(step) = counter::step_ticks() {
+            assert!((ns - (step as f64 * ns_per_tick()).max(1.0)).abs() < 0.05 * ns, "{ns} of {step} ticks");
+        }
+    }
 
     #[test]
     fn events_have_the_time_of_the_system() {

@@ -1,10 +1,13 @@
 //! The statistics of pairs of times: when to stop, and what they say.
 
+mod coarse;
+
 use std::time::Duration;
 
 use rehal_bench::Conditions;
 use rehal_bench::stats::{self, Interval, MIN_INTERVAL_SAMPLES};
 
+use self::coarse::{Steps, is_coarse, limited_mean, undisturbed_mean};
 use super::{CacheState, ComparedShape};
 
 /// The times of the captured kernel and of the replacement, one directly after the other.
@@ -69,6 +72,13 @@ pub struct Timing {
     pub batch_count: u64,
     /// Whether times are those that the devices report, without the time of submission.
     pub is_device_time: bool,
+    /// The steps in which the clock of the times advances, in nanoseconds.
+    pub resolution_ns: f64,
+    /// Whether times are means of pairs instead of the shortest, since the kernels take so few steps of the clock that the shortest
+    /// times of different kernels are the same.
+    pub is_averaged: bool,
+    /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the ratio.
+    pub clock_error: f64,
     /// Whether inputs differed from one repetition to the next. Otherwise a replacement that compares them with the last ones, and
     /// writes what it wrote for them, is not found.
     pub is_varied: bool,
@@ -86,17 +96,25 @@ pub struct Timing {
 pub struct ShapeTiming {
     /// The dispatches.
     pub shape: ComparedShape,
-    /// Time of a dispatch of the captured kernel in nanoseconds: the median over batches of the shortest.
+    /// Time of a dispatch of the captured kernel in nanoseconds: the median over batches of the shortest, or of their means
+    /// ([`Timing::is_averaged`]).
     pub captured_ns: f64,
     /// Time of a dispatch of the replacement in nanoseconds, likewise.
     pub replaced_ns: f64,
-    /// The mean over batches of the ratio of the shortest times.
+    /// The mean over batches of the ratio of these times.
     pub ratio: f64,
     /// Its interval, at 99 %.
     pub interval: Option<Interval>,
 }
 
 impl Timing {
+    /// Number of pairs with which the steps of the clock would allow for the precision, if those that were measured do not.
+    pub fn wanted_pairs(&self) -> Option<u64> {
+        let precision = 2.0 * self.margin;
+        let times = (self.clock_error / precision).powi(2);
+        (self.clock_error > precision).then(|| (self.pair_count as f64 * times).ceil() as u64)
+    }
+
     /// Whether the replacement is faster.
     pub fn verdict(&self) -> TimingVerdict {
         match (self.interval, verdict_of(self.interval, self.margin)) {
@@ -152,13 +170,16 @@ pub(super) struct ShapeBatch {
 /// weigh the same).
 ///
 /// The ratio of a batch is that of the shortest times of both sides. What else the machine does only lengthens a dispatch, on some
-/// machines most of them, and by more than kernels differ: there the medians need a hundred times as many pairs.
+/// machines most of them, and by more than kernels differ: there the medians need a hundred times as many pairs. Only of kernels that
+/// take few steps of the clock, it is that of [means](coarse). No interval is narrower than these steps allow.
 pub(super) struct Sampler<'s> {
     shapes: &'s [ComparedShape],
     precision: f64,
+    /// The steps of the clock.
+    resolution_ns: f64,
     /// The logarithm of the ratio of all dispatches, by batch.
     batches: Vec<f64>,
-    /// The same from the medians of pairs.
+    /// The same from the medians of pairs, or from the means of all.
     medians: Vec<f64>,
     /// The logarithm of the ratio of all dispatches of pairs, and of other dispatches, of the first batches.
     few: Vec<f64>,
@@ -175,14 +196,58 @@ struct Samples {
     captured_ns: Vec<f64>,
     replaced_ns: Vec<f64>,
     pair_count: u64,
+    /// Whether times are means, as the first batch decides.
+    is_averaged: bool,
+    /// The number of times of both sides that means are of.
+    averaged: [u64; 2],
+}
+
+impl Samples {
+    /// Adds a batch. Returns the times of both sides, and their ratio from the medians of pairs.
+    fn add(&mut self, pairs: &[Pair], resolution_ns: f64, precision: f64) -> ([f64; 2], f64) {
+        let captured = || pairs.iter().map(|pair| pair.captured_ns);
+        let replaced = || pairs.iter().map(|pair| pair.replaced_ns);
+        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)];
+        if self.ratios.is_empty() {
+            self.is_averaged = is_coarse(shortest[0].min(shortest[1]), resolution_ns, precision);
+        }
+        let (times, median) = if self.is_averaged {
+            let (captured_ns, captured_count) = undisturbed_mean(captured(), resolution_ns);
+            let (replaced_ns, replaced_count) = undisturbed_mean(replaced(), resolution_ns);
+            self.averaged[0] += captured_count as u64;
+            self.averaged[1] += replaced_count as u64;
+            // Medians are whole steps too.
+            let median = limited_mean(replaced(), resolution_ns) / limited_mean(captured(), resolution_ns);
+            ([captured_ns, replaced_ns], median)
+        } else {
+            let ratios: Vec<f64> = pairs.iter().map(|pair| pair.replaced_ns / pair.captured_ns).collect();
+            (shortest, stats::median(&ratios))
+        };
+        self.ratios.push((times[1] / times[0]).ln());
+        self.captured_ns.push(times[0]);
+        self.replaced_ns.push(times[1]);
+        self.pair_count += pairs.len() as u64;
+        (times, median)
+    }
+
+    /// Adds what the clock leaves open of a shape that counts so often.
+    fn add_steps(&self, steps: &mut Steps, resolution_ns: f64, weight: f64) {
+        let times = [stats::mean(&self.captured_ns), stats::mean(&self.replaced_ns)];
+        match self.is_averaged {
+            true => steps.add_means(times, self.averaged, resolution_ns, weight),
+            false => steps.add_shortest(times, resolution_ns, weight),
+        }
+    }
 }
 
 impl<'s> Sampler<'s> {
-    pub(super) fn new(shapes: &'s [ComparedShape], precision: f64) -> Self {
+    /// Of times by a clock that advances in steps of `resolution_ns`.
+    pub(super) fn new(shapes: &'s [ComparedShape], precision: f64, resolution_ns: f64) -> Self {
         let samples = shapes.iter().map(|_| Samples::default()).collect();
         Self {
             shapes,
             precision,
+            resolution_ns,
             batches: Vec::new(),
             medians: Vec::new(),
             few: Vec::new(),
@@ -190,6 +255,11 @@ impl<'s> Sampler<'s> {
             interval: None,
             next_look: MIN_BATCHES,
         }
+    }
+
+    /// Some clocks are only known by the times that they have measured.
+    pub(super) fn know_resolution(&mut self, resolution_ns: f64) {
+        self.resolution_ns = self.resolution_ns.max(resolution_ns);
     }
 
     #[cfg(test)]
@@ -205,17 +275,10 @@ impl<'s> Sampler<'s> {
         for ((ShapeBatch { pairs, .. }, samples), shape) in
             batch.iter().zip(&mut self.samples).zip(self.shapes)
         {
-            let shortest = |of: fn(&Pair) -> f64| pairs.iter().map(of).fold(f64::INFINITY, f64::min);
-            let (captured_ns, replaced_ns) =
-                (shortest(|pair| pair.captured_ns), shortest(|pair| pair.replaced_ns));
-            let ratios: Vec<f64> = pairs.iter().map(|pair| pair.replaced_ns / pair.captured_ns).collect();
-            samples.ratios.push((replaced_ns / captured_ns).ln());
-            samples.captured_ns.push(captured_ns);
-            samples.replaced_ns.push(replaced_ns);
-            samples.pair_count += pairs.len() as u64;
+            let ([captured_ns, replaced_ns], median) = samples.add(pairs, self.resolution_ns, self.precision);
             captured_total += captured_ns * shape.count as f64;
             replaced_total += replaced_ns * shape.count as f64;
-            median_total += captured_ns * stats::median(&ratios) * shape.count as f64;
+            median_total += captured_ns * median * shape.count as f64;
         }
         self.batches.push((replaced_total / captured_total).ln());
         self.medians.push((median_total / captured_total).ln());
@@ -254,18 +317,37 @@ impl<'s> Sampler<'s> {
         for of in [|it: &ShapeBatch| &it.others[..], |it: &ShapeBatch| &it.pairs[..]] as [fn(&_) -> &_; 2] {
             let count = batch.iter().map(|it| of(it).len()).min().unwrap_or(0);
             self.few.extend((0..count).map(|index| {
-                let (mut captured_ns, mut replaced_ns) = (0.0, 0.0);
+                let (mut captured_ns, mut replaced_ns, mut step_ns) = (0.0, 0.0, 0.0);
                 for (it, shape) in batch.iter().zip(self.shapes) {
                     captured_ns += of(it)[index].captured_ns * shape.count as f64;
                     replaced_ns += of(it)[index].replaced_ns * shape.count as f64;
+                    step_ns += self.resolution_ns * shape.count as f64;
                 }
-                (replaced_ns / captured_ns).ln()
+                // Not more than a step of the clock tells.
+                ((replaced_ns + step_ns) / (captured_ns + step_ns)).ln()
             }));
         }
     }
 
     fn look(&mut self) {
-        self.interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
+        let mut interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
+        // By a coarse clock, what is disturbed cannot be told from what takes a step more: whether it counts or not must not matter.
+        if self.samples.iter().any(|it| it.is_averaged)
+            && let (Some(undisturbed), Some(all)) = (interval, interval_of(&self.medians))
+        {
+            let (low, high) = (undisturbed.low.min(all.low), undisturbed.high.max(all.high));
+            interval = Some(Interval { low, high });
+        }
+        self.interval = interval.map(|it| widened(it, ratio_of(&self.batches), self.steps()));
+    }
+
+    /// What the clock leaves open.
+    fn steps(&self) -> Steps {
+        let mut steps = Steps::default();
+        for (samples, shape) in self.samples.iter().zip(self.shapes) {
+            samples.add_steps(&mut steps, self.resolution_ns, shape.count as f64);
+        }
+        steps
     }
 
     /// The interval with too few batches for a usual one: that of single dispatches, if one kernel takes many times as long, else that
@@ -287,13 +369,20 @@ impl<'s> Sampler<'s> {
     /// What the batches say, of which there is at least one.
     pub(super) fn finish(mut self, cache: CacheState, stopped: Stopped) -> Timing {
         self.look();
-        let of_shape = |(samples, shape): (&Samples, &ComparedShape)| ShapeTiming {
-            shape: shape.clone(),
-            captured_ns: stats::median(&samples.captured_ns),
-            replaced_ns: stats::median(&samples.replaced_ns),
-            ratio: ratio_of(&samples.ratios),
-            interval: interval_of(&samples.ratios),
+        let resolution_ns = self.resolution_ns;
+        let of_shape = |(samples, shape): (&Samples, &ComparedShape)| {
+            let mut steps = Steps::default();
+            samples.add_steps(&mut steps, resolution_ns, 1.0);
+            let ratio = ratio_of(&samples.ratios);
+            ShapeTiming {
+                shape: shape.clone(),
+                captured_ns: stats::median(&samples.captured_ns),
+                replaced_ns: stats::median(&samples.replaced_ns),
+                ratio,
+                interval: interval_of(&samples.ratios).map(|it| widened(it, ratio, steps)),
+            }
         };
+        let steps = self.steps();
         Timing {
             cache,
             ratio: ratio_of(&self.batches),
@@ -305,6 +394,9 @@ impl<'s> Sampler<'s> {
             pair_count: self.samples.iter().map(|it| it.pair_count).sum(),
             batch_count: self.batches.len() as u64,
             is_device_time: false,
+            resolution_ns,
+            is_averaged: self.samples.iter().any(|it| it.is_averaged),
+            clock_error: steps.deviation() + steps.difference(),
             is_varied: false,
             stopped,
             elapsed: Duration::ZERO,
@@ -331,6 +423,14 @@ fn clipped(logarithms: &[f64]) -> Vec<f64> {
         return logarithms.to_vec();
     }
     logarithms.iter().map(|it| it.clamp(median - limit, median + limit)).collect()
+}
+
+/// An interval that is not narrower than the steps of the clock allow: batches whose times are the same steps do not differ.
+fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
+    let (deviation, difference) = (steps.deviation(), steps.difference());
+    let low = interval.low.min(ratio * (-deviation).exp()) * (-difference).exp();
+    let high = interval.high.max(ratio * deviation.exp()) * difference.exp();
+    Interval { low, high }
 }
 
 /// The interval of a ratio, from the logarithms of batches.

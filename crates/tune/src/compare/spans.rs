@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rehal_base::counter::greatest_common_divisor;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
     KeptEvents, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledOperation, QueueEvent, WorkerSpan,
+    ProfiledOperation, QueueEvent, WorkerSpan, resolution_ns,
 };
 use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
 
@@ -34,6 +35,12 @@ impl DispatchSpans {
         let mut spans: Vec<_> = self.profiled.iter().flat_map(Profiled::take).collect();
         spans.sort_unstable();
         spans
+    }
+
+    /// The steps in which the clocks of the spans advance, in nanoseconds: of several clocks, the largest. That of a device with a clock
+    /// of its own is known from the spans it has reported.
+    pub fn resolution_ns(&self) -> f64 {
+        self.profiled.iter().map(Profiled::resolution_ns).fold(resolution_ns(), f64::max)
     }
 
     /// Ends the profiles; returns the spans since the last call of [`DispatchSpans::take`].
@@ -71,6 +78,12 @@ impl Profiled {
         })
     }
 
+    fn resolution_ns(&self) -> f64 {
+        let reported = self.spans.reported.lock();
+        let rate = reported.clocks.map_or(0.0, |(first, last)| ns_per_tick(first, last));
+        reported.step_ticks as f64 * rate
+    }
+
     fn take(&self) -> Vec<(i64, i64)> {
         // Without what is still to be reported, the host's clock measures.
         if self.has_ticks && self.device.flush_profiling().is_err() {
@@ -98,6 +111,17 @@ fn host(first: ClockSample, last: ClockSample, tick: u64) -> i64 {
     i64::try_from(middle(first) + since).unwrap_or(i64::MAX)
 }
 
+/// Nanoseconds of a tick of the device, between two samples of both clocks; 0 if they are the same.
+fn ns_per_tick(first: ClockSample, last: ClockSample) -> f64 {
+    match last.device_tick.saturating_sub(first.device_tick) {
+        0 => 0.0,
+        ticks => {
+            host(first, last, last.device_tick).saturating_sub(host(first, last, first.device_tick)) as f64
+                / ticks as f64
+        }
+    }
+}
+
 #[derive(Default)]
 struct Spans {
     reported: Mutex<Reported>,
@@ -112,6 +136,8 @@ struct Reported {
     spans: Vec<(i64, i64)>,
     /// In ticks of the device.
     ticks: Vec<(u64, u64)>,
+    /// By how many ticks the clock of the device advances at a time: the lengths of all spans are multiples of it.
+    step_ticks: u64,
     /// The first and the last sample of the clocks.
     clocks: Option<(ClockSample, ClockSample)>,
 }
@@ -163,7 +189,10 @@ impl ProfileSink for Spans {
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 
     fn dispatch_event(&self, event: &DispatchEvent) {
-        self.reported.lock().ticks.push((event.start_tick, event.end_tick));
+        let mut reported = self.reported.lock();
+        let length = event.end_tick.saturating_sub(event.start_tick);
+        reported.step_ticks = greatest_common_divisor(reported.step_ticks, length);
+        reported.ticks.push((event.start_tick, event.end_tick));
     }
 
     fn clock_sample(&self, sample: &ClockSample) {
@@ -186,6 +215,8 @@ mod tests {
         };
         let (first, last) = (sample(1_000, 50_000), sample(2_000, 90_000));
         assert_eq!([1_000, 1_250, 2_000].map(|tick| host(first, last, tick)), [50_000, 60_000, 90_000]);
+        assert_eq!(ns_per_tick(first, last), 40.0);
+        assert_eq!(ns_per_tick(first, first), 0.0);
         // Samples of the same moment have no rate.
         assert_eq!(host(first, first, 1_500), 50_000);
     }

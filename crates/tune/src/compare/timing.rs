@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, HostMemory, Result};
 use rehal_bench::Monitor;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
@@ -51,7 +51,7 @@ pub(super) fn time(
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
         };
-        let mut sampler = Sampler::new(&shapes, options.precision);
+        let mut sampler = Sampler::new(&shapes, options.precision, bench.spans.resolution_ns());
         let mut monitor = Monitor::begin();
         let stopped = loop {
             let batch = match bench.batch(slices, sampler.has_few())? {
@@ -65,6 +65,7 @@ pub(super) fn time(
                 }
             };
             monitor.sample();
+            sampler.know_resolution(bench.spans.resolution_ns());
             if let Some(stopped) = sampler.add(&batch, begun.elapsed() >= share / LATE) {
                 break stopped;
             }
@@ -153,6 +154,7 @@ impl Bench<'_> {
         may_end: bool,
     ) -> Result<Batch> {
         let begun = Instant::now();
+        let _displacing = self.displace()?;
         let replays = self.replays(slice, placed)?;
         let (sides, first) = self.sides(&replays, placed)?;
         let mut sides = sides.map(|it| VariedSide::new(it, slice.index_limit));
@@ -181,7 +183,8 @@ impl Bench<'_> {
             }
         }
         // Who takes many times as long remembers nothing.
-        let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * it.captured_ns);
+        let step_ns = self.spans.resolution_ns();
+        let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * (it.captured_ns + step_ns));
         let failed = if is_far { None } else { self.check(&mut sides, pairs.len(), slice.index_limit)? };
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
     }
@@ -290,6 +293,29 @@ impl Bench<'_> {
         slice.replay(&self.subject.devices, &ReplayOptions { cold_scope, ..options.clone() })
     }
 
+    /// Makes the placement of the next batch another one: drops the executables that devices keep, which would be used again, and
+    /// allocates memory of random sizes, which must be kept until the batch ends. Otherwise allocations would be where those of the
+    /// last batch were, and all batches would have the placement of this process.
+    fn displace(&mut self) -> Result<Vec<HostMemory>> {
+        const MAX_BLOCKS: usize = 16;
+        /// Sizes are from 64 bytes to some pages, on a logarithmic scale.
+        const SIZE_BITS: std::ops::Range<u32> = 6..18;
+        for device in self.subject.devices.devices() {
+            device.trim()?;
+        }
+        let random = &mut self.random;
+        let count = random.usize(MAX_BLOCKS / 2..MAX_BLOCKS);
+        let mut block = || {
+            let bits = random.u32(SIZE_BITS);
+            HostMemory::allocate(random.u64(1 << bits..2 << bits))
+        };
+        let mut blocks = (0..count).map(|_| block()).collect::<Result<Vec<_>>>()?;
+        // What is freed again leaves gaps.
+        random.shuffle(&mut blocks);
+        blocks.truncate(count / 2);
+        Ok(blocks)
+    }
+
     /// Prepares both sides, in the order in which they are placed in memory.
     fn replays(&self, slice: &ShapeSlice, placed: [usize; 2]) -> Result<[Replay; 2]> {
         let prepare = |side: usize| {
@@ -311,7 +337,7 @@ impl Bench<'_> {
         let mut times = [0.0; 2];
         let mut begin = |side: usize| {
             self.spans.take();
-            let mut timer = Timer::default();
+            let mut timer = Timer::new(self.random.fork());
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
             times[side] = self.time_of(&timer);
             Ok::<_, Error>(begun)
@@ -330,7 +356,7 @@ impl Bench<'_> {
     /// from none.
     fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
         self.spans.take();
-        let mut timer = Timer::default();
+        let mut timer = Timer::new(self.random.fork());
         let is_varied = side.repeat(variant, &mut [&mut timer])?;
         Ok((self.time_of(&timer), is_varied))
     }
@@ -340,9 +366,8 @@ impl Bench<'_> {
         let spans = self.spans.take();
         self.is_device_time = !spans.is_empty();
         let device_ns: i64 = spans.iter().map(|(start, end)| end.saturating_sub(*start)).sum();
-        let time_ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
-        // A clock may not advance during a very short kernel.
-        time_ns.max(1.0)
+        // It may be 0, if the clock does not advance during a very short kernel.
+        if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 }
     }
 }
 
@@ -360,15 +385,31 @@ fn captured_differs() -> Error {
     .advise("its workgroups may race: time it on a device that runs them one after another")
 }
 
-/// The time of the scope, for devices that do not report spans.
-#[derive(Default)]
+/// The time of the scope, for devices that do not report spans. It delays the scope.
 struct Timer {
+    random: fastrand::Rng,
     begun: Option<Instant>,
     elapsed: Duration,
 }
 
+impl Timer {
+    fn new(random: fastrand::Rng) -> Self {
+        Self { random, begun: None, elapsed: Duration::ZERO }
+    }
+
+    /// Waits for up to some steps of a clock, so that the kernel begins anywhere between two of them: their mean is right then.
+    fn delay(&mut self) {
+        /// Each is a cycle or two.
+        const MAX_TURNS: u32 = 1 << 9;
+        for turn in 0..self.random.u32(..MAX_TURNS) {
+            std::hint::black_box(turn);
+        }
+    }
+}
+
 impl Observer for Timer {
     fn scope_begin(&mut self, _scope: &Scope<'_>) -> Result<()> {
+        self.delay();
         self.begun = Some(Instant::now());
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! What both kinds of verification share: the verdict on a range, and the outcome so far.
 
+use std::collections::BTreeSet;
+
 use rehal_base::{ElementType, Range, Result, glob};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_replay::Plan;
 
-use super::{Difference, Place, Verification, VerifyOptions};
+use super::{Difference, InferredType, Place, TypeSource, Verification, VerifyOptions};
 use crate::elements::Comparison;
 use crate::number_summary::Summing;
-use crate::tolerance::{element_type_of, tolerance_of, type_in_name};
+use crate::tolerance::{element_type_of, tolerance_of, type_in_name, type_in_tolerances};
 use crate::written::part;
 use crate::{NumberSummary, Tolerance};
 
@@ -89,18 +91,28 @@ impl<'o> Judge<'o> {
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
     }
 
-    /// The element type with which the name of the function ends, if whole elements fit.
-    fn inferred_type(target: &Target<'_>) -> Option<ElementType> {
+    /// The element type of a range, and from where it is known: one that is not stated only if whole elements fit.
+    fn typed(&self, target: &Target<'_>) -> (Option<ElementType>, TypeSource) {
+        if let Some(stated) = self.element_type(target) {
+            return (Some(stated), TypeSource::Stated);
+        }
         let fits = |it: &ElementType| {
             it.whole_bytes().is_some_and(|bytes| target.range.length.is_multiple_of(bytes))
         };
-        type_in_name(target.place.function()?).filter(fits)
+        let function = target.place.function();
+        let of_name = || function.and_then(type_in_name).filter(fits);
+        let of_tolerance =
+            || function.and_then(|it| type_in_tolerances(&self.options.tolerances, it)).filter(fits);
+        match (of_name(), of_tolerance()) {
+            (Some(it), _) => (Some(it), TypeSource::Name),
+            (None, Some(it)) => (Some(it), TypeSource::Tolerance),
+            (None, None) => (None, TypeSource::Stated),
+        }
     }
 
-    fn tolerance(&mut self, target: &Target<'_>) -> Option<&'o Tolerance> {
+    fn tolerance(&mut self, target: &Target<'_>, element_type: Option<ElementType>) -> Option<&'o Tolerance> {
         // The program reads what functions wrote, so that tolerances of all functions are those of host reads.
         let function = target.place.function().unwrap_or("*");
-        let element_type = self.element_type(target);
         for (it, used) in self.options.tolerances.iter().zip(&mut self.uses) {
             if glob::matches_bytes(it.function.as_bytes(), function.as_bytes()) {
                 let is_type = element_type == Some(it.element_type);
@@ -112,9 +124,8 @@ impl<'o> Judge<'o> {
 
     /// Judges a range; `actual` are all its bytes.
     pub(super) fn judge(&mut self, target: &Target<'_>, evidence: &Evidence<'_>, actual: &[u8]) -> Verdict {
-        let tolerance = self.tolerance(target);
-        let stated = self.element_type(target);
-        let element_type = stated.or_else(|| Self::inferred_type(target));
+        let (element_type, type_source) = self.typed(target);
+        let tolerance = self.tolerance(target, element_type);
         let is_same = evidence.known.iter().all(|it| it.expected == it.actual);
         if is_same && evidence.digests.is_empty() {
             return Verdict::Same;
@@ -134,6 +145,9 @@ impl<'o> Judge<'o> {
             let digested = &mut self.outcome.digested_bytes;
             *digested = target.range.length.max(*digested);
         }
+        if elements.tolerated_count != 0 {
+            self.note_inferred(target, element_type, type_source);
+        }
         if elements.different_count == 0 && evidence.digests.is_empty() {
             return Verdict::Tolerated;
         }
@@ -143,7 +157,8 @@ impl<'o> Judge<'o> {
         if self.outcome.differences.len() >= self.options.max_differences {
             self.outcome.omitted_differences += 1;
         } else {
-            let is_known = stated.is_some() || evidence.expected_bytes.is_some();
+            let is_stated = element_type.is_some() && type_source == TypeSource::Stated;
+            let is_known = is_stated || evidence.expected_bytes.is_some();
             let numbers = |bytes: &[u8]| {
                 let mut summing = Summing::of(element_type.filter(|_| is_known)?)?;
                 evidence.summarized.iter().for_each(|it| summing.add(part(bytes, *it)));
@@ -158,7 +173,7 @@ impl<'o> Judge<'o> {
                 different: different.range(),
                 digest_bytes: digests.0,
                 element_type,
-                is_type_inferred: element_type.is_some() && stated.is_none(),
+                type_source,
                 elements: (elements.different_count != 0).then_some(elements),
                 unexpected_bytes: evidence.unexpected_bytes,
                 expected: evidence.expected.or_else(|| numbers(evidence.expected_bytes?)),
@@ -166,6 +181,15 @@ impl<'o> Judge<'o> {
             });
         }
         Verdict::Different
+    }
+
+    /// Notes that something is tolerated by a type that nothing states.
+    fn note_inferred(&mut self, target: &Target<'_>, element_type: Option<ElementType>, source: TypeSource) {
+        let (Some(element_type), Some(function)) = (element_type, target.place.function()) else { return };
+        let known = &mut self.outcome.inferred_types;
+        if source != TypeSource::Stated && !known.iter().any(|it| it.function == function) {
+            known.push(InferredType { function: function.to_owned(), element_type, source });
+        }
     }
 
     /// Counts a dispatch or host read with the verdict on all of it.
@@ -221,12 +245,30 @@ impl<'o> Judge<'o> {
                 (None, true) => {}
             }
         }
-        let least = if self.is_stopped { Use::OtherTypes } else { Use::Nothing };
-        let unused = |used: &Use| (least..Use::Elements).contains(used);
-        let tolerances = self.options.tolerances.iter().zip(&self.uses);
-        let unused = tolerances.filter(|(_, used)| unused(used)).map(|(it, _)| it.clone());
-        self.outcome.unused_tolerances = unused.collect();
+        self.outcome.unused_tolerances = self.unused_tolerances(plan)?;
         Ok(())
+    }
+
+    fn unused_tolerances(&self, plan: &Plan) -> Result<Vec<Tolerance>> {
+        let mut later: BTreeSet<Vec<u8>> = BTreeSet::new();
+        if self.is_stopped && self.uses.contains(&Use::Nothing) {
+            // What was not compared may match.
+            plan.dispatches(|dispatch| {
+                if !later.contains(dispatch.name) {
+                    later.insert(dispatch.name.to_vec());
+                }
+                Ok(())
+            })?;
+        }
+        let matches =
+            |it: &Tolerance| later.iter().any(|name| glob::matches_bytes(it.function.as_bytes(), name));
+        let is_unused = |it: &Tolerance, used: Use| match used {
+            Use::Elements => false,
+            Use::OtherTypes => true,
+            Use::Nothing => !matches(it),
+        };
+        let tolerances = self.options.tolerances.iter().zip(&self.uses);
+        Ok(tolerances.filter(|(it, used)| is_unused(it, **used)).map(|(it, _)| it.clone()).collect())
     }
 }
 

@@ -63,6 +63,7 @@ fn check(text: &mut String, comparison: &Comparison) {
                 plural(verified.read_count, "host read")
             ),
         );
+        verify::inferred_types(verified).for_each(|it| line(text, "", &it));
     }
 }
 
@@ -106,6 +107,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
             timing.elapsed.as_secs_f64()
         ),
     );
+    add_clock(text, timing, options);
     let contradiction = if timing.is_contradicted() { ", which says the opposite" } else { "" };
     let medians = match timing.median_interval {
         Some(Interval { low, high }) => format!(" ({low:.4} to {high:.4}){contradiction}"),
@@ -114,7 +116,18 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     line(
         text,
         "",
-        &format!("from the shortest time of each batch; from medians {:.4}{medians}", timing.median_ratio),
+        &match timing.is_averaged {
+            false => format!(
+                "from the shortest time of each batch; from medians {:.4}{medians}",
+                timing.median_ratio
+            ),
+            true => {
+                format!(
+                    "from the mean of undisturbed times; from that of all {:.4}{medians}",
+                    timing.median_ratio
+                )
+            }
+        },
     );
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
@@ -130,6 +143,36 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
         line(text, "", &format!("warning: {warning}"));
+    }
+}
+
+/// What the steps of the clock mean for times that take few of them.
+fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
+    if !timing.is_averaged {
+        return;
+    }
+    let shortest =
+        timing.shapes.iter().map(|it| it.captured_ns.min(it.replaced_ns)).fold(f64::INFINITY, f64::min);
+    line(
+        text,
+        "",
+        &format!(
+            "the clock advances in steps of {}, {:.1} % of a dispatch: times are means, and so few pairs leave {:.2} %",
+            time(timing.resolution_ns),
+            100.0 * timing.resolution_ns / shortest,
+            100.0 * timing.clock_error
+        ),
+    );
+    if let Some(pairs) = timing.wanted_pairs() {
+        let precision = options.precision * 100.0;
+        line(
+            text,
+            "",
+            &format!(
+                "warning: with this clock, a precision of {precision} % needs at least {}",
+                plural(pairs, "pair")
+            ),
+        );
     }
 }
 
@@ -234,6 +277,10 @@ fn timing(it: &Timing) -> Value {
         "median_ratio_interval": interval(it.median_interval),
         "pair_count": it.pair_count,
         "batch_count": it.batch_count,
+        "resolution_ns": it.resolution_ns,
+        "statistic": if it.is_averaged { "mean" } else { "shortest" },
+        "clock_error": it.clock_error,
+        "wanted_pair_count": it.wanted_pairs(),
         "timed_by": if it.is_device_time { "device" } else { "host" },
         "varied_inputs": it.is_varied,
         "stopped": match it.stopped {

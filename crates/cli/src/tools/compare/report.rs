@@ -80,9 +80,10 @@ impl Report {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
     }
 
-    /// A replacement that was ended after `limit`.
-    pub(super) fn timed_out(candidate: &Candidate, limit: Duration) -> Self {
-        let how = format!("ended after {:.0} s, in which it should have been compared", limit.as_secs_f64());
+    /// A replacement that was ended after `limit`, while it was checked or timed.
+    pub(super) fn timed_out(candidate: &Candidate, limit: Duration, is_timing: bool) -> Self {
+        let what = if is_timing { "compared" } else { "checked" };
+        let how = format!("ended after {:.0} s, in which it should have been {what}", limit.as_secs_f64());
         Self::without_result(Outcome::TimedOut, candidate, &how, how.clone())
     }
 
@@ -133,7 +134,7 @@ impl Report {
 pub(super) fn status(reports: &[Report]) -> u8 {
     /// No replacement could be compared, or it cannot be told whether it is slower.
     const FAILED: u8 = 1;
-    /// No replacement is right.
+    /// No replacement is right: one is wrong or crashes.
     const WRONG: u8 = 2;
     /// The replacements that are right are slower.
     const SLOWER: u8 = 3;
@@ -144,7 +145,7 @@ pub(super) fn status(reports: &[Report]) -> u8 {
         _ if right.contains(&Some(false)) => 0,
         _ if right.contains(&None) => FAILED,
         false => SLOWER,
-        true if has(Outcome::Wrong) => WRONG,
+        true if has(Outcome::Wrong) || has(Outcome::Crashed) => WRONG,
         true => FAILED,
     }
 }
@@ -188,7 +189,7 @@ mod tests {
         sorted.reverse();
         sorted.sort_by(Report::rank);
         assert_eq!(sorted.each_ref(), ranked);
-        for (from, expected) in [(0, 0), (1, 1), (2, 3), (3, 2), (4, 1), (5, 1)] {
+        for (from, expected) in [(0, 0), (1, 1), (2, 3), (3, 2), (4, 2), (5, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");
         }
     }

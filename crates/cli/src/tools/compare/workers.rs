@@ -8,10 +8,12 @@ use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 use rehal_session::CrashReports;
 
 use super::candidates::Candidate;
+use super::print;
 use super::report::Report;
 use crate::{Invocation, output};
 
@@ -34,8 +36,24 @@ pub(super) fn end_with_parent() -> Result<()> {
     spawned.map(drop).map_err(|error| Error::io("starting a thread", &error))
 }
 
-/// Compares a replacement in a process with the same flags, which is ended after `limit`. What its kernel prints is printed here.
-pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limit: Duration) -> Result<Report> {
+/// A line of a process that has checked what its replacement computes, and now times it.
+const TIMING: &str = "rehal compare: timing";
+
+/// How long a comparison may take.
+pub(super) struct Limits {
+    /// Until it is known what the replacement computes.
+    pub check: Duration,
+    /// As a whole.
+    pub all: Duration,
+}
+
+/// Tells the process that started this one that the replacement is now timed. A failure is found when the result is printed.
+pub(super) fn announce_timing() {
+    let _ = output::print(&format!("\n{TIMING}\n"));
+}
+
+/// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
+pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &Limits) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
     let mut child = Command::new(env::current_exe().map_err(cannot)?)
         .arg0(&invocation.program)
@@ -48,15 +66,22 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limit: Dur
         .map_err(cannot)?;
     // It is closed once the process has ended: until then, it shows that this one has not.
     let alive = child.stdin.take();
-    let ended = wait(child, limit).map_err(cannot)?;
+    let name = print::name(candidate);
+    let ended = wait(child, limits, &name).map_err(cannot)?;
     drop(alive);
-    let Some(ended) = ended else { return Ok(Report::timed_out(candidate, limit)) };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(is_timing) => {
+            let limit = if is_timing { limits.all } else { limits.check };
+            return Ok(Report::timed_out(candidate, limit, is_timing));
+        }
+    };
     let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
     let lines = ended.stdout.strip_suffix(b"\n").unwrap_or(&ended.stdout);
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let report = Report::from_line(&lines[start..]);
     let by_kernel = if report.is_some() { &ended.stdout[..start] } else { &ended.stdout };
-    output::print(&String::from_utf8_lossy(by_kernel))?;
+    output::print(&String::from_utf8_lossy(by_kernel).replacen(&format!("\n{TIMING}\n"), "", 1))?;
     match report {
         Some(report) if ended.status.success() => {
             eprint(&printed);
@@ -66,40 +91,93 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limit: Dur
     }
 }
 
-/// Waits for a process and what it prints; ends it after `limit` and returns `None`.
-fn wait(mut child: Child, limit: Duration) -> io::Result<Option<Output>> {
+/// Waits for a process and what it prints, and says if its checks take long. Ends it after the limits and returns whether it was
+/// timing.
+fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Result<Output, bool>> {
     /// How often it is looked at.
     const INTERVAL: Duration = Duration::from_millis(5);
+    /// When it is said that it is being checked, if it still is.
+    const NOTICE: Duration = Duration::from_secs(5);
     let begun = Instant::now();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (printed, mut is_noticed) = (Printed::default(), false);
     thread::scope(|scope| {
-        let stdout = scope.spawn(|| read(stdout));
-        let stderr = scope.spawn(|| read(stderr));
-        let status = loop {
-            match child.try_wait()? {
-                Some(status) => break Some(status),
-                None if begun.elapsed() >= limit => {
-                    child.kill()?;
-                    child.wait()?;
-                    break None;
-                }
-                None => thread::sleep(INTERVAL),
+        let stdout = scope.spawn(|| printed.read(stdout));
+        let stderr = scope.spawn(|| {
+            let printed = Printed::default();
+            printed.read(stderr).map(|()| printed.take())
+        });
+        let ended = loop {
+            if let Some(status) = child.try_wait()? {
+                break Ok(status);
             }
+            let (elapsed, is_timing) = (begun.elapsed(), printed.is_timing());
+            if elapsed >= if is_timing { limits.all } else { limits.check } {
+                child.kill()?;
+                child.wait()?;
+                break Err(is_timing);
+            }
+            if elapsed >= NOTICE && !is_timing && !is_noticed {
+                is_noticed = true;
+                let limit = limits.check.as_secs_f64();
+                output::note(&format!("{name} is still being checked, and is ended after {limit:.0} s"));
+            }
+            thread::sleep(INTERVAL);
         };
-        let joined = |it: thread::ScopedJoinHandle<'_, io::Result<Vec<u8>>>| {
-            it.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
-        };
-        let (stdout, stderr) = (joined(stdout)?, joined(stderr)?);
-        Ok(status.map(|status| Output { status, stdout, stderr }))
+        joined(stdout)?;
+        let stderr = joined(stderr)?;
+        Ok(ended.map(|status| Output { status, stdout: printed.take(), stderr }))
     })
 }
 
-fn read(from: Option<impl Read>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(mut from) = from {
-        from.read_to_end(&mut bytes)?;
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+}
+
+/// What a process has printed so far.
+#[derive(Default)]
+struct Printed(Mutex<Text>);
+
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    /// Whether [`TIMING`] is one of its lines.
+    is_timing: bool,
+}
+
+impl Printed {
+    fn read(&self, from: Option<impl Read>) -> io::Result<()> {
+        let Some(mut from) = from else { return Ok(()) };
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.0.lock().add(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
-    Ok(bytes)
+
+    fn is_timing(&self) -> bool {
+        self.0.lock().is_timing
+    }
+
+    /// What was printed; nothing is left.
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().bytes)
+    }
+}
+
+impl Text {
+    fn add(&mut self, bytes: &[u8]) {
+        // The line may have begun before.
+        let start = self.bytes.len().saturating_sub(TIMING.len() + 1);
+        self.bytes.extend_from_slice(bytes);
+        let line = format!("\n{TIMING}\n");
+        let is_it = |it: &[u8]| it == line.as_bytes();
+        self.is_timing |= self.bytes[start..].windows(TIMING.len() + 2).any(is_it);
+    }
 }
 
 fn eprint(text: &str) {
@@ -130,10 +208,15 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
+        let limits =
+            |check, all| Limits { check: Duration::from_millis(check), all: Duration::from_millis(all) };
         let begun = Instant::now();
-        assert!(wait(spawn("exec sleep 600"), Duration::from_millis(50)).unwrap().is_none());
+        let (few, many) = (50, 600_000);
+        assert_eq!(wait(spawn("exec sleep 600"), &limits(few, many), "").unwrap().err(), Some(false));
+        let timing = format!("echo; echo {TIMING}; exec sleep 600");
+        assert_eq!(wait(spawn(&timing), &limits(10_000, 10_000), "").unwrap().err(), Some(true));
         assert!(begun.elapsed() < Duration::from_secs(300));
-        let ended = wait(spawn("echo out; echo err >&2; exit 3"), Duration::from_secs(600)).unwrap().unwrap();
+        let ended = wait(spawn("echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap().unwrap();
         assert_eq!(
             (ended.status.code(), &ended.stdout[..], &ended.stderr[..]),
             (Some(3), &b"out\n"[..], &b"err\n"[..])

@@ -1,7 +1,8 @@
 //! The report as a JSON object.
 
 use rehal_session::{
-    Difference, ElementDifferences, NumberSummary, OutOfBoundsWrite, Outcome, Place, Tolerance, Verification,
+    Difference, ElementDifferences, NumberSummary, OutOfBoundsWrite, Outcome, Place, Tolerance, TypeSource,
+    Verification,
 };
 use serde_json::{Value, json};
 
@@ -25,6 +26,11 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "inconclusive": outcome.inconclusive,
         "omitted_reasons": outcome.omitted_reasons,
         "unused_tolerances": outcome.unused_tolerances.iter().map(tolerance).collect::<Vec<_>>(),
+        "inferred_types": outcome.inferred_types.iter().map(|it| json!({
+            "function": it.function,
+            "element_type": it.element_type.to_string(),
+            "source": source(it.source),
+        })).collect::<Vec<_>>(),
         "unwritten_read_bytes": outcome.unwritten_read_bytes,
         "first_unwritten_read": outcome.first_unwritten_read.as_ref().map(|place| place.record),
         "out_of_bounds_write_count": outcome.out_of_bounds_write_count,
@@ -35,6 +41,14 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "is_with_captured": outcome.is_with_captured,
         "is_unreproduced": outcome.is_unreproduced,
     })
+}
+
+fn source(source: TypeSource) -> &'static str {
+    match source {
+        TypeSource::Stated => "stated",
+        TypeSource::Name => "name",
+        TypeSource::Tolerance => "tolerance",
+    }
 }
 
 fn tolerance(it: &Tolerance) -> Value {
@@ -88,7 +102,8 @@ fn difference(it: &Difference) -> Value {
         "digest_length": it.digest_bytes.map(|bytes| bytes.length),
         "unexpected_bytes": it.unexpected_bytes,
         "element_type": it.element_type.map(|element_type| element_type.to_string()),
-        "is_type_inferred": it.is_type_inferred,
+        "is_type_inferred": it.type_source != TypeSource::Stated,
+        "type_source": it.element_type.map(|_| source(it.type_source)),
         "elements": it.elements.as_ref().map(elements),
         "expected": it.expected.map(numbers),
         "actual": it.actual.map(numbers),

@@ -1,7 +1,8 @@
 //! The report as text.
 
 use rehal_session::{
-    Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place, Verification,
+    Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place, TypeSource,
+    Verification,
 };
 
 use super::hex;
@@ -21,6 +22,9 @@ pub(super) fn text(outcome: &Verification) -> String {
         Outcome::Inconclusive => format!("inconclusive: {} compared\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
+    for it in inferred(outcome) {
+        text.push_str(&format!("  {it}\n"));
+    }
     if outcome.is_with_captured {
         text.push_str("expected: a replay with the captured executables, which agrees with the ledger\n");
     }
@@ -37,6 +41,23 @@ pub(super) fn text(outcome: &Verification) -> String {
     }
     add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
+}
+
+/// From where the types are known that something was tolerated by, a line each.
+pub(super) fn inferred(outcome: &Verification) -> impl Iterator<Item = String> {
+    outcome.inferred_types.iter().map(|it| {
+        let source = source(it.source).unwrap_or("as stated");
+        format!("tolerated as {}: {} ({source})", it.element_type, escaped(&it.function))
+    })
+}
+
+/// From where a type is known that is not stated.
+fn source(source: TypeSource) -> Option<&'static str> {
+    match source {
+        TypeSource::Stated => None,
+        TypeSource::Name => Some("as the function's name says"),
+        TypeSource::Tolerance => Some("as the tolerance says"),
+    }
 }
 
 /// The first difference: where it is, and the first element, if it is known.
@@ -198,8 +219,8 @@ fn add(text: &mut String, difference: &Difference) {
     match &difference.elements {
         Some(elements) => {
             let mut element_type = difference.element_type.map_or("byte".into(), |it| it.to_string());
-            if difference.is_type_inferred {
-                element_type.push_str(" (as the function's name says)");
+            if let Some(source) = source(difference.type_source) {
+                element_type.push_str(&format!(" ({source})"));
             }
             add_elements(text, elements, &element_type);
             if let Some(bytes) = difference.digest_bytes {

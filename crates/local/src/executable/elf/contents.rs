@@ -27,7 +27,8 @@ pub fn function_contents(bytes: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
         return None;
     }
     let image = Image::parse(bytes).ok()?;
-    let code = Code::read(&image)?;
+    // Without debug symbols, the compiler writes no list of functions.
+    let code = Code::read(&image).or_else(|| Code::followed(&image))?;
     let objects = Objects::of(&code)?;
     let mut left = MAX_BYTES;
     let contents = |start: &u64| {
@@ -240,6 +241,16 @@ mod tests {
         function_contents(bytes).unwrap().into_iter().map(Option::unwrap).collect()
     }
 
+    /// Such an image as the compiler makes without debug symbols: nothing lists its functions.
+    fn unlisted(mut bytes: Vec<u8>) -> Vec<u8> {
+        const NAME: &[u8] = b".eh_frame\0";
+        let at = bytes.windows(NAME.len()).rposition(|it| it == NAME).unwrap();
+        bytes[at + 1] = b'x';
+        let image = Image::parse(&bytes).unwrap();
+        assert!(Code::read(&image).is_none() && Code::followed(&image).is_some());
+        bytes
+    }
+
     /// The functions whose contents differ.
     fn differing(before: &[u8], after: &[u8]) -> Vec<usize> {
         let (before, after) = (all(before), all(after));
@@ -249,18 +260,47 @@ mod tests {
 
     #[test]
     fn an_instruction_belongs_to_its_function() {
-        let bytes = captured("mlp.mlp.local-sync.ireereplay");
-        let image = Image::parse(&bytes).unwrap();
-        let starts = Code::read(&image).unwrap().exports;
+        let listed = captured("mlp.mlp.local-sync.ireereplay");
+        let starts = Code::read(&Image::parse(&listed).unwrap()).unwrap().exports;
         assert_eq!(starts.len(), 5);
-        for (ordinal, start) in starts.iter().enumerate() {
-            let mut changed = bytes.clone();
-            let at = file_offset(image.segments(), *start, 1).unwrap() as usize;
-            // Another register is pushed.
-            assert_eq!(changed[at], 0x55);
-            changed[at] = 0x56;
-            assert_eq!(differing(&bytes, &changed), [ordinal]);
+        for bytes in [unlisted(listed.clone()), listed] {
+            let image = Image::parse(&bytes).unwrap();
+            for (ordinal, start) in starts.iter().enumerate() {
+                let mut changed = bytes.clone();
+                let at = file_offset(image.segments(), *start, 1).unwrap() as usize;
+                // Another register is pushed.
+                assert_eq!(changed[at], 0x55);
+                changed[at] = 0x56;
+                assert_eq!(differing(&bytes, &changed), [ordinal]);
+            }
         }
+    }
+
+    /// The functions of images of the compiler are those that `.eh_frame` lists.
+    #[test]
+    fn functions_are_found_by_following_the_code() {
+        let mut compared = 0;
+        for entry in std::fs::read_dir(testing::fixtures().join("captures")).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            let is_image = |it: &[u8]| it == b"\x7FELF\x02\x01";
+            if !bytes.windows(6).any(is_image) {
+                continue;
+            }
+            let bytes = captured(path.file_name().unwrap().to_str().unwrap());
+            let Ok(image) = Image::parse(&bytes) else { continue };
+            let Some(listed) = Code::read(&image) else { continue };
+            let followed = Code::followed(&image).unwrap();
+            assert_eq!(followed.exports, listed.exports, "{}", path.display());
+            for (start, end) in &followed.functions {
+                let listed_end = listed.functions[start];
+                assert!(*end <= listed_end && listed_end - end < 16, "{start:#x} of {}", path.display());
+            }
+            let missing = followed.exports.iter().filter(|it| !followed.functions.contains_key(it)).count();
+            assert_eq!(missing, 0, "{}", path.display());
+            compared += 1;
+        }
+        assert!(compared > 5, "{compared} images");
     }
 
     #[test]
@@ -290,9 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn images_without_ranges_of_functions_have_no_contents() {
+    fn what_is_not_certain_has_no_contents() {
         let read = |name: &str| std::fs::read(testing::fixtures().join("cts").join(name)).unwrap();
-        assert_eq!(function_contents(&read("entry_points.embedded.elf")), None);
+        // Without debug symbols.
+        assert_eq!(all(&read("entry_points.embedded.elf")).len(), 3);
         assert_eq!(function_contents(b""), None);
         // No instruction.
         let bytes = captured("mlp.mlp.local-sync.ireereplay");
@@ -302,5 +343,31 @@ mod tests {
         changed[file_offset(image.segments(), start, 1).unwrap() as usize] = 0x06;
         let contents = function_contents(&changed).unwrap();
         assert_eq!(contents.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true, true]);
+        // Nor is anything known of a function that another one calls in its middle, and of that one.
+        let mut bytes = unlisted(bytes);
+        let image = Image::parse(&bytes).unwrap();
+        let exports = Code::followed(&image).unwrap().exports;
+        let at = file_offset(image.segments(), exports[0], 1).unwrap() as usize;
+        let middle = exports[2] + 1;
+        bytes[at] = 0xE8;
+        bytes[at + 1..at + 5].copy_from_slice(&(middle.wrapping_sub(exports[0] + 5) as u32).to_le_bytes());
+        let contents = function_contents(&bytes).unwrap();
+        assert!(contents[2].is_none() && contents[1].is_some() && contents[4].is_some());
+    }
+
+    #[test]
+    fn hostile_images_without_lists_of_functions_are_refused_or_followed() {
+        let bytes = unlisted(captured("mlp.mlp.local-sync.ireereplay"));
+        let mut random = fastrand::Rng::with_seed(12);
+        let mut followed = 0;
+        for _ in 0..500 {
+            let mut changed = bytes.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..changed.len());
+                changed[at] = random.u8(..);
+            }
+            followed += usize::from(function_contents(&changed).is_some());
+        }
+        assert!((1..500).contains(&followed), "{followed}");
     }
 }

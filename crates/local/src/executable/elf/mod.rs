@@ -23,6 +23,7 @@ mod image;
 mod module;
 mod property;
 mod reader;
+mod recover;
 mod relocate;
 mod strip;
 

@@ -14,6 +14,7 @@ use super::constants::*;
 use super::header::{self, MAGIC};
 use super::image::{Image, file_offset};
 use super::reader::{Reader, u16_at, u32_at, u64_at};
+use super::recover::{Recovered, recover};
 use super::relocate::{self, Value};
 use crate::executable::abi::ExportTable;
 use crate::platform::PAGE_BYTES;
@@ -68,13 +69,33 @@ pub(super) struct Code<'i, 'a> {
 impl<'i, 'a> Code<'i, 'a> {
     pub fn read(image: &'i Image<'a>) -> Option<Self> {
         let functions = functions(image)?;
+        let starts = functions.keys().copied().collect();
+        Self::of(image, functions, &starts, pointers(image)?)
+    }
+
+    /// The same of an image that does not list its functions: those of which all code is known by following it.
+    pub fn followed(image: &'i Image<'a>) -> Option<Self> {
         let pointers = pointers(image)?;
+        let symbols =
+            (1..image.dynamic.symbol_count()).filter_map(|it| Some(image.dynamic.symbol(it)?.value));
+        let roots = pointers.values().copied().chain(symbols);
+        let Recovered { starts, functions } = recover(image, roots)?;
+        Self::of(image, functions, &starts, pointers)
+    }
+
+    /// `starts` are those of all functions.
+    fn of(
+        image: &'i Image<'a>,
+        functions: BTreeMap<u64, u64>,
+        starts: &BTreeSet<u64>,
+        pointers: BTreeMap<u64, u64>,
+    ) -> Option<Self> {
         let mut tables = pointers.iter().filter_map(|(at, table)| {
             let count = word(image, at.checked_sub(COUNT_OFFSET)?)?;
             let end = table.checked_add(u64::from(count) * 8).filter(|_| count != 0)?;
             let exports: Vec<u64> = (*table..end)
                 .step_by(8)
-                .map_while(|slot| pointers.get(&slot).copied().filter(|it| functions.contains_key(it)))
+                .map_while(|slot| pointers.get(&slot).copied().filter(|it| starts.contains(it)))
                 .collect();
             (exports.len() == count as usize).then_some((*table, exports))
         });

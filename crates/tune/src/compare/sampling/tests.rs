@@ -54,12 +54,18 @@ struct Machine {
     /// Dispatches until a burst ends.
     burst: u32,
     frequency: f64,
+    /// Steps of the clock.
+    resolution_ns: f64,
 }
 
 impl Machine {
     fn new(seed: u64, noise: Noise) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        Self { random, noise, wandered: 0.0, burst: 0, frequency: 1.0 }
+        Self { random, noise, wandered: 0.0, burst: 0, frequency: 1.0, resolution_ns: 1.0 }
+    }
+
+    fn with_clock(resolution_ns: f64, seed: u64, noise: Noise) -> Self {
+        Self { resolution_ns, ..Self::new(seed, noise) }
     }
 
     fn normal(&mut self) -> f64 {
@@ -84,22 +90,28 @@ impl Machine {
             self.frequency = 1.0 - self.random.f64() / 3.0;
         }
         let speed = self.frequency * self.wandered.exp();
-        // As clocks do, it counts nanoseconds.
-        (mean_ns * ((repetition * self.normal()).exp() + disturbed) / speed).round()
+        // The clock advances while it runs, and the kernel begins anywhere between two steps.
+        let time_ns = mean_ns * ((repetition * self.normal()).exp() + disturbed) / speed;
+        (time_ns / self.resolution_ns + self.random.f64()).floor() * self.resolution_ns
     }
 
     /// Samples a replacement that takes `factor` times as long, for at most that many batches of that many pairs.
     fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Timing {
+        self.compare_times([50_000.0, 8_000.0], factor, pairs, batches)
+    }
+
+    /// The same with two shapes that take this long.
+    fn compare_times(&mut self, times: [f64; 2], factor: f64, pairs: usize, batches: usize) -> Timing {
         let Noise { placement, same_placement, drift, .. } = self.noise;
         let shapes = [shape(1), shape(10)];
-        let mut sampler = Sampler::new(&shapes, 0.01);
+        let mut sampler = Sampler::new(&shapes, 0.01, self.resolution_ns);
         let mut stopped = None;
         let fresh = (1.0 - same_placement * same_placement).sqrt();
         let mut placed = [0.0; 4].map(|_: f64| placement * self.normal());
         while sampler.batch_count() < batches && stopped.is_none() {
             let slower = (1.0 + drift).powi(sampler.batch_count() as i32);
             placed = placed.map(|it| same_placement * it + fresh * placement * self.normal());
-            let batch = [(50_000.0, 0), (8_000.0, 2)].map(|(mean_ns, side)| {
+            let batch = [(times[0], 0), (times[1], 2)].map(|(mean_ns, side)| {
                 let pair = |_| {
                     let first = self.random.bool();
                     let mut times = [0.0; 2];
@@ -176,6 +188,62 @@ fn the_interval_contains_the_ratio() {
     }
 }
 
+/// Kernels of 30 to 300 ns, by a clock that advances in steps of 1 or 10 ns.
+const SHORT: [f64; 5] = [30.0, 33.0, 47.3, 120.0, 300.0];
+
+#[test]
+fn a_short_kernel_is_rarely_different_from_itself_by_a_coarse_clock() {
+    for resolution_ns in [1.0, 10.0] {
+        for (number, noise) in (0..).zip([SILENT, QUIET, PLACED, NOISY, LOADED]) {
+            let is_different = |run: &usize| {
+                let seed = 1000 * number + *run as u64;
+                let mut machine = Machine::with_clock(resolution_ns, seed, noise);
+                let time_ns = SHORT[run % SHORT.len()];
+                let mut verdict = || machine.compare_times([time_ns; 2], 1.0, 100, 60).verdict();
+                (0..2).any(|_| verdict() != TimingVerdict::NoDifference)
+            };
+            let count = (0..60).filter(is_different).count();
+            assert!(count <= 3, "{noise:?} in steps of {resolution_ns} ns: {count} of 60");
+        }
+    }
+}
+
+/// So do those of repeated comparisons: they are not disjoint.
+#[test]
+fn the_interval_contains_the_ratio_by_a_coarse_clock() {
+    for resolution_ns in [1.0, 10.0] {
+        for (noise, at_least) in [(SILENT, 96), (QUIET, 96), (PLACED, 94), (NOISY, 94)] {
+            let contains = |run: &usize| {
+                let mut machine = Machine::with_clock(resolution_ns, *run as u64, noise);
+                let factor = [1.02, 1.22, 1.0 / 1.3, 1.7][run % 4];
+                let timing = machine.compare_times([SHORT[run % SHORT.len()]; 2], factor, 100, 60);
+                let Interval { low, high } = timing.interval.unwrap();
+                assert!(low < high, "{timing:?}");
+                low <= factor && factor <= high
+            };
+            let count = (0..100).filter(contains).count();
+            assert!(count >= at_least, "{noise:?} in steps of {resolution_ns} ns: {count} of 100");
+        }
+    }
+}
+
+/// What the steps of the clock leave open is known, and how many pairs would be enough.
+#[test]
+fn too_few_pairs_of_a_coarse_clock_are_reported() {
+    let of =
+        |pairs, batches| Machine::with_clock(10.0, 1, SILENT).compare_times([30.0; 2], 1.2, pairs, batches);
+    let few = of(10, 16);
+    assert_eq!((few.stopped, few.is_averaged, few.resolution_ns), (Stopped::OutOfTime, true, 10.0));
+    assert!(few.clock_error > 0.01 && few.wanted_pairs().unwrap() > 2 * few.pair_count, "{few:?}");
+    let Interval { low, high } = few.interval.unwrap();
+    assert!(high / low >= 1.0 + 2.0 * few.clock_error, "{few:?}");
+    let enough = of(100, 200);
+    assert_eq!((enough.stopped, enough.wanted_pairs()), (Stopped::Precise, None), "{enough:?}");
+    // Long kernels have no need of it.
+    let long = Machine::with_clock(10.0, 1, QUIET).compare_times([50_000.0; 2], 1.2, 10, 16);
+    assert!(!long.is_averaged && long.clock_error < 0.001, "{long:?}");
+}
+
 #[test]
 fn sampling_stops_once_the_interval_is_narrow() {
     let quiet = Machine::new(1, QUIET).compare(1.0);
@@ -206,7 +274,7 @@ fn differences_below_half_the_precision_are_not_told() {
 #[test]
 fn shapes_weigh_by_their_time() {
     let shapes = [shape(1), shape(3)];
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     for _ in 0..8 {
         sampler.add(&[batch(&[(100.0, 200.0)]), batch(&[(100.0, 100.0)])], false);
     }
@@ -224,7 +292,7 @@ fn shapes_weigh_by_their_time() {
 fn a_few_interrupted_batches_do_not_decide() {
     let mut machine = Machine::new(5, QUIET);
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     for number in 0..60 {
         let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
         match number % 6 {
@@ -248,7 +316,7 @@ fn the_shortest_times_decide_on_a_machine_that_is_shared() {
         _ => mean_ns * (1.5 + random.f64()),
     };
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     let mut stopped = None;
     while stopped.is_none() && sampler.batch_count() < 200 {
         let pairs = [(); 10].map(|()| (disturbed(1_000_000.0), disturbed(1_020_000.0)));
@@ -265,7 +333,7 @@ fn the_shortest_times_decide_on_a_machine_that_is_shared() {
 #[test]
 fn medians_that_say_the_opposite_make_no_verdict() {
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     for _ in 0..8 {
         sampler.add(&[batch(&[(1000.0, 900.0), (1000.0, 1200.0), (1000.0, 1200.0)])], false);
     }
@@ -281,7 +349,7 @@ fn medians_that_say_the_opposite_make_no_verdict() {
 #[test]
 fn batches_that_are_mostly_the_same_still_have_an_interval() {
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     for number in 0..8 {
         let replaced_ns = if number < 5 { 41.0 } else { 39.0 };
         sampler.add(&[batch(&[(40.0, replaced_ns)])], false);
@@ -297,7 +365,7 @@ fn batches_that_are_mostly_the_same_still_have_an_interval() {
 fn few_pairs_tell_little() {
     let shapes = [shape(1)];
     let of = |times: &[(f64, f64)]| {
-        let mut sampler = Sampler::new(&shapes, 0.01);
+        let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
         for times in times {
             assert_eq!(sampler.add(&[batch(&[*times])], false), None);
         }
@@ -324,9 +392,9 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
     let shapes = [shape(1)];
     let others = batch(&[(1.2, 900.0), (1.1, 800.0)]).pairs;
     let batch = ShapeBatch { others, ..batch(&[(1.0, 850.0)]) };
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     assert_eq!(sampler.add(std::slice::from_ref(&batch), false), None);
-    let mut sampler = Sampler::new(&shapes, 0.01);
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
     assert_eq!(sampler.add(&[batch], true), Some(Stopped::FarSlower));
     let timing = sampler.finish(CacheState::Warm, Stopped::FarSlower);
     assert_eq!(

@@ -1,0 +1,85 @@
+//! Times of a few steps of the clock.
+//!
+//! A clock that advances in steps makes most times of a short kernel equal: one that takes 34 ns takes 30 or 40 by a clock with steps of
+//! 10 ns, and the shortest is 30 for all kernels from 30 to 40 ns, however often it is repeated. But if the kernel begins anywhere
+//! within a step, with the same probability, then 40 % of its times are 40 ns, and their mean is 34 ns (time interval averaging, as
+//! frequency counters do it). Timing delays each dispatch by a random time for that.
+
+use rehal_bench::stats;
+
+/// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, is as good as one without steps.
+const NEGLIGIBLE: f64 = 1.0 / 16.0;
+
+/// Quantile of the normal distribution for intervals of 99 %.
+const NORMAL_99: f64 = 2.576;
+
+/// Whether the steps of the clock decide on the shortest time.
+pub(super) fn is_coarse(shortest_ns: f64, resolution_ns: f64, precision: f64) -> bool {
+    resolution_ns > NEGLIGIBLE * precision * shortest_ns
+}
+
+/// The mean of the times that nothing has disturbed, and their number: of those that are near the shortest, where near is as far as the
+/// lower quartile spreads. One beside the shortest may be a step longer, or two.
+pub(super) fn undisturbed_mean(times: impl Iterator<Item = f64>, resolution_ns: f64) -> (f64, usize) {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    let Some(shortest) = times.first() else { return (0.0, 0) };
+    let quartile = times[times.len() / 4];
+    let limit = shortest + 2.0 * resolution_ns + 2.0 * (quartile - shortest);
+    let kept = times.partition_point(|it| *it <= limit);
+    // All may be 0 if the kernel takes much less than a step.
+    let least = resolution_ns / (2 * kept) as f64;
+    (stats::mean(&times[..kept]).max(least), kept)
+}
+
+/// The mean of all times, where those of twice the median count as that.
+pub(super) fn limited_mean(times: impl Iterator<Item = f64>, resolution_ns: f64) -> f64 {
+    let times: Vec<f64> = times.collect();
+    let limit = 2.0 * stats::median(&times) + resolution_ns;
+    let limited: Vec<f64> = times.iter().map(|it| it.min(limit)).collect();
+    stats::mean(&limited).max(resolution_ns / (2 * times.len().max(1)) as f64)
+}
+
+/// How far the logarithm of the ratio of two sums of times may be from the true one because the clock advances in steps: the sums of the
+/// captured kernel and of the replacement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Steps([Sum; 2]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    time_ns: f64,
+    /// The variance of its means, in ns^2.
+    variance: f64,
+    /// The largest difference of its shortest times, in ns.
+    difference_ns: f64,
+}
+
+impl Steps {
+    /// Adds times that are means of `counts`: the difference of a time from its true one has a standard deviation of at most half a
+    /// step, wherever between two steps it is.
+    pub(super) fn add_means(&mut self, times: [f64; 2], counts: [u64; 2], resolution_ns: f64, weight: f64) {
+        for ((sum, time_ns), count) in self.0.iter_mut().zip(times).zip(counts) {
+            sum.time_ns += weight * time_ns;
+            sum.variance += (weight * resolution_ns / 2.0).powi(2) / count.max(1) as f64;
+        }
+    }
+
+    /// Adds shortest times. They are wrong by less than a step.
+    pub(super) fn add_shortest(&mut self, times: [f64; 2], resolution_ns: f64, weight: f64) {
+        for (sum, time_ns) in self.0.iter_mut().zip(times) {
+            sum.time_ns += weight * time_ns;
+            sum.difference_ns += weight * resolution_ns;
+        }
+    }
+
+    /// The half of an interval of 99 %, if batches did not differ: of the means.
+    pub(super) fn deviation(&self) -> f64 {
+        let of = |sum: &Sum| sum.variance / sum.time_ns.powi(2).max(f64::MIN_POSITIVE);
+        NORMAL_99 * self.0.iter().map(of).sum::<f64>().sqrt()
+    }
+
+    /// The largest difference that repetitions do not average out: of the shortest times.
+    pub(super) fn difference(&self) -> f64 {
+        self.0.iter().map(|sum| sum.difference_ns / sum.time_ns.max(f64::MIN_POSITIVE)).sum()
+    }
+}
