@@ -144,6 +144,7 @@ impl LocalDevice {
     }
 
     /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of `created` began.
+    #[inline]
     fn profiled(
         &self,
         submission: &Submission<Live<'_>>,
@@ -151,9 +152,21 @@ impl LocalDevice {
         is_ready: bool,
         begun_ns: Option<i64>,
     ) -> Result<Option<ProfiledSubmission>> {
-        if !self.profiler.is_active() {
-            return Ok(None);
+        match self.profiler.is_active() {
+            true => self.reported(submission, created, is_ready, begun_ns),
+            false => Ok(None),
         }
+    }
+
+    /// Apart from its caller, which most often does not call it.
+    #[inline(never)]
+    fn reported(
+        &self,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+        is_ready: bool,
+        begun_ns: Option<i64>,
+    ) -> Result<Option<ProfiledSubmission>> {
         // There is nothing left to execute of these.
         let executed_count = match submission.op {
             QueueOp::Alloca { .. } => Some(1),

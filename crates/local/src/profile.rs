@@ -111,13 +111,26 @@ fn is_executed<N: Names>(op: &QueueOp<N>) -> bool {
     )
 }
 
-/// Runs one operation, and reports its span.
+/// Runs one operation, and reports its span if it is profiled.
+#[inline]
 pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     profiled: Option<Profiled<'_>>,
 ) -> Result<()> {
-    let Some(profiled) = profiled else { return run(op, names, None) };
+    match profiled {
+        None => run(op, names, None),
+        Some(profiled) => run_reported(op, names, profiled),
+    }
+}
+
+/// Apart from its caller, which most often does not call it.
+#[inline(never)]
+fn run_reported<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profiled: Profiled<'_>,
+) -> Result<()> {
     let profile = profiled.submission;
     if !profile.reports_spans() && profiled.thread.is_none() {
         let outcome = run(op, names, Some(profiled));
@@ -345,7 +358,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         _ => None,
     };
-    profile.executed(HostExecution {
+    profile.executed(&HostExecution {
         operation,
         command_index,
         dispatch,

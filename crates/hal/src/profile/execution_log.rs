@@ -47,9 +47,8 @@ fn has_command_buffer(kind: QueueOpKind, command_index: Option<u32>) -> bool {
 }
 
 impl ExecutionLog {
-    /// Adds an event. Inlined, so that the fields go from registers into the log: to load what was just stored in other pieces, as a
-    /// copy does, takes longer than the rest.
-    #[inline(always)]
+    /// Adds an event.
+    #[inline]
     pub fn push(&mut self, event: &HostExecution) {
         let mut flags = if event.was_deferred { WAS_DEFERRED } else { 0 };
         if let Some(dispatch) = event.dispatch {

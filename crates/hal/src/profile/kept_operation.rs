@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<KeptOperation>() == 32);
 
 impl KeptOperation {
     /// An operation whose object is a command buffer or an allocation.
-    #[inline(always)]
+    #[inline]
     pub fn new(operation: &ProfiledOperation, has_command_buffer: bool, flags: u8) -> Self {
         Self {
             submission_id: operation.submission_id,

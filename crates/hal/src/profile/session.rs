@@ -288,7 +288,7 @@ impl Active {
         self.unchecked += 1;
     }
 
-    #[inline(always)]
+    #[inline]
     fn keep_execution(&mut self, event: &HostExecution) {
         self.kept.executions.push(event);
         self.unchecked += 1;
@@ -403,14 +403,8 @@ impl ProfileSession {
         });
     }
 
-    /// Reports an execution to the sink of a session that has ended meanwhile.
-    #[cold]
-    fn executed_late(&self, event: HostExecution) {
-        self.sink().host_execution(&event);
-    }
-
     /// Calls `keep` with what the session keeps its events in. Returns `None` if it has ended.
-    #[inline(always)]
+    #[inline]
     fn with_active<T>(&self, keep: impl FnOnce(&mut Active) -> T) -> Option<T> {
         let mut lock = self.active.lock();
         let active = lock.as_mut().filter(|active| std::ptr::eq(&raw const *active.session, self))?;
@@ -533,10 +527,10 @@ impl ProfiledSubmission {
     }
 
     /// Reports what the host has executed of the submission.
-    #[inline(always)]
-    pub fn executed(&self, event: HostExecution) {
-        if self.session.with_active(|active| active.keep_execution(&event)).is_none() {
-            self.session.executed_late(event);
+    #[inline]
+    pub fn executed(&self, event: &HostExecution) {
+        if self.session.with_active(|active| active.keep_execution(event)).is_none() {
+            self.session.sink().host_execution(event);
         }
     }
 
@@ -743,7 +737,7 @@ impl DeferredEvent {
 }
 
 /// A submission, as events name it.
-#[inline(always)]
+#[inline]
 fn operation(
     submission: &Submission<Live<'_>>,
     created: Option<&Buffer>,
