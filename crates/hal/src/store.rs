@@ -124,10 +124,27 @@ pub struct Store {
 }
 
 impl Store {
-    /// The capacity in bytes of what may be large: data, and references to buffers.
+    /// The capacity of all lists in bytes.
     pub fn capacity_bytes(&self) -> usize {
-        let references = self.lists.buffer_refs.capacity() + self.buffers.capacity();
-        self.bytes.capacity() + references * size_of::<BufferRef<u32>>()
+        fn bytes<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
+        let StoredLists { buffer_refs, timepoints, events, memory_barriers, buffer_barriers } = &self.lists;
+        bytes(buffer_refs)
+            + bytes(timepoints)
+            + bytes(events)
+            + bytes(memory_barriers)
+            + bytes(buffer_barriers)
+            + bytes(&self.bytes)
+            + bytes(&self.buffers)
+            + bytes(&self.semaphores)
+            + bytes(&self.executables)
+            + bytes(&self.command_buffers)
+            + bytes(&self.files)
+            + bytes(&self.events)
+            + bytes(&self.channels)
+            + bytes(&self.host_calls)
+            + bytes(&self.devices)
     }
 
     /// Drops everything but keeps the capacity.

@@ -15,7 +15,7 @@
 mod lock;
 
 pub use lock::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
-pub use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use loom::thread;
 pub use loom::thread_local;
 

@@ -355,6 +355,7 @@ impl DeviceBackend for LocalDevice {
         let outcome = match &self.executor {
             Executor::Sync => {
                 let promise = Promise::new(submission.signals);
+                let _abort = guard::AbortScope::enter(false);
                 let profile = profile.as_ref().map(Profiled::by_caller);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())
             }

@@ -233,6 +233,7 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
 pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), slots: &NoSlots };
     let _record = guard::RecordScope::enter(kept.note());
+    let _abort = guard::AbortScope::enter(false);
     // Waiters get a failure from the signals; there is no other receiver.
     let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile().map(Profiled::by_caller), ());
 }

@@ -605,6 +605,9 @@ fn child() {
     let mut options = options(2);
     options.abort_on_failure = case != "crash";
     let device = LocalTask::create(options).unwrap();
+    if case == "crash of another device" {
+        return crash_another_device(&device);
+    }
     let (executable, done, target) = (library(&device), semaphore(&device), buffer(&device, 4));
     guard::install();
     guard::set_context(31, 7536);
@@ -613,6 +616,20 @@ fn child() {
     let crashes = dispatch(&executable, function, [2, 1, 1], &[], bindings);
     device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
     guard::set_context(32, 8000);
+    let outcome = wait(&done, 1);
+    panic!("the process did not exit: {outcome:?}");
+}
+
+/// A thread that executes work of a device makes that of a synchronous one ready, which crashes.
+fn crash_another_device(device: &Device) {
+    let other = LocalSync::create(Default::default());
+    let (executable, gate, done) = (library(&other), semaphore(device), semaphore(&other));
+    guard::install();
+    let crashes = dispatch(&executable, "wild", [1, 1, 1], &[], &[]);
+    other.queue(QUEUE_AFFINITY_ANY).wait(&[gate.at(1)]).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
+    // Brief, so that this thread executes it.
+    let target = buffer(device, 4);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[gate.at(1)]).fill(&target, &[1], 0).unwrap();
     let outcome = wait(&done, 1);
     panic!("the process did not exit: {outcome:?}");
 }
@@ -638,6 +655,13 @@ fn a_crash_aborts_after_the_report_if_requested() {
     assert_eq!(output.status.signal(), Some(6), "{text}");
     assert!(text.contains("function 'wild' (10) of executable 4 ('test_library'), workgroup ["), "{text}");
     assert_eq!(text.matches("crashed with").count(), 1, "{text}");
+}
+
+#[test]
+fn a_crash_of_another_device_does_not_abort() {
+    let output = run_child("crash of another device");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
 }
 
 #[test]

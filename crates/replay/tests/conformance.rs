@@ -269,10 +269,13 @@ const FAILS_ON_WORKERS: &[(&str, Option<&str>)] = &[
     ("bindings/range_beyond_the_entry_fails", BEYOND_A_BINDING),
     ("bindings/empty_entry_that_is_used_fails", Some("the binding table has no buffer in slot")),
     PAYLOAD_DECREASES,
-    ("transient/commands_after_dealloca_fail", Some("the buffer is used after its dealloca")),
-    // The call of a transfer on a queue, or the command, reports what needs no binding table.
-    ("*/queue*/*_refused", None),
+    ("transient/commands_after_dealloca_fail", AFTER_DEALLOCA),
+    ("transient/use_after_dealloca_fails", AFTER_DEALLOCA),
+    ("queue/dealloca/*fail*", None),
+    ("queue/dealloca/*", AFTER_DEALLOCA),
+    // The call reports it, which knows both ranges.
     ("copy/direct/overlap_is_refused", None),
+    ("copy/queue*/overlap_is_refused", None),
     ("fill/*/unaligned_ranges_are_refused", Some("is not aligned to its pattern")),
     ("update/*/wrong_lengths_are_refused", Some("an update of")),
     ("copy/*/different_lengths_are_refused", Some("copy lengths differ")),
@@ -284,6 +287,7 @@ const FAILS_ON_VULKAN: &[(&str, Option<&str>)] = &[PAYLOAD_DECREASES];
 
 const PAYLOAD_DECREASES: (&str, Option<&str>) =
     ("ordering/a_queue_never_moves_a_timeline_back", Some("payload of semaphore 3 must increase"));
+const AFTER_DEALLOCA: Option<&str> = Some("the buffer is used after its dealloca");
 const BEYOND_A_BINDING: Option<&str> = Some("exceed a binding of");
 const KERNEL_FAILS: Option<&str> = Some("function 'fails' failed in workgroup");
 

@@ -110,20 +110,22 @@ impl Drop for RecordScope {
     }
 }
 
-/// While it lives, a kernel that crashes on the calling thread aborts the process after the report, instead of ending it with
-/// [`EXIT_STATUS`].
+/// While it lives, it is that of the device whose work the calling thread executes: whether a kernel that crashes aborts the process
+/// after the report, instead of ending it with [`EXIT_STATUS`]. Work may make that of another device ready, on the same thread.
 pub(crate) struct AbortScope {
     previous: bool,
 }
 
 impl AbortScope {
-    /// For work of a device that is to abort on failure.
-    pub(crate) fn enter() -> Self {
-        Self { previous: ABORTS.replace(true) }
+    /// For work of a device that aborts on failure, or does not.
+    #[inline]
+    pub(crate) fn enter(aborts: bool) -> Self {
+        Self { previous: ABORTS.replace(aborts) }
     }
 }
 
 impl Drop for AbortScope {
+    #[inline]
     fn drop(&mut self) {
         ABORTS.set(self.previous);
     }

@@ -16,7 +16,7 @@ mod workers;
 
 mod sync {
     pub(super) use rehal_interleave::thread::{self, JoinHandle};
-    pub(super) use rehal_interleave::{AtomicU64, Condvar, Mutex, Ordering, explore_bounded};
+    pub(super) use rehal_interleave::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, explore_bounded};
 
     pub(super) fn spawn(
         _name: String,

@@ -3,7 +3,7 @@
 //! Its files import them only from here: `models` compiles them a second time with the model checker's instead.
 
 use std::io;
-pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use std::thread::{self, JoinHandle};
 
 pub(super) use parking_lot::{Condvar, Mutex};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::permits::Permits;
-use super::sync::{AtomicU64, Condvar, JoinHandle, Mutex, Ordering, spawn, thread};
+use super::sync::{AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, Ordering, spawn, thread};
 
 /// What workers run.
 pub(crate) trait Job: Send + Sync + Sized + 'static {
@@ -68,8 +68,8 @@ struct Shared<J> {
     changed: Condvar,
     /// The number of jobs in the queue, for workers that spin.
     queued: AtomicU64,
-    /// Not 0 once the pool is being dropped, for the same.
-    ends: AtomicU64,
+    /// Whether the pool is being dropped, for the same.
+    ends: AtomicBool,
     permits: Permits,
     workers: usize,
     /// The workers that a helping thread steals from: all.
@@ -124,7 +124,7 @@ impl<J: Job> Pool<J> {
             queue,
             changed: Condvar::new(),
             queued: AtomicU64::new(0),
-            ends: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
             permits: Permits::new(places.len()),
             workers: places.len(),
             victims_of_helper: (0..places.len()).collect(),
@@ -378,8 +378,7 @@ impl<J: Job> PoolHandle<J> {
     /// Spins until there may be a job, until the pool is dropped, or for at most the time configured.
     fn spin(&self) {
         let start = Instant::now();
-        let is_idle =
-            || self.0.queued.load(Ordering::Relaxed) == 0 && self.0.ends.load(Ordering::Relaxed) == 0;
+        let is_idle = || self.0.queued.load(Ordering::Relaxed) == 0 && !self.0.ends.load(Ordering::Relaxed);
         while is_idle() && start.elapsed() < self.0.spin {
             std::hint::spin_loop();
         }
@@ -389,7 +388,7 @@ impl<J: Job> PoolHandle<J> {
         let mut queue = self.0.queue.lock();
         queue.is_closed = true;
         queue.idle = 0;
-        self.0.ends.store(1, Ordering::Relaxed);
+        self.0.ends.store(true, Ordering::Relaxed);
         drop(queue);
         self.0.changed.notify_all();
     }

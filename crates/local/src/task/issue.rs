@@ -147,7 +147,7 @@ impl Issue {
                 return false;
             }
             let _record = guard::RecordScope::enter(content.kept.note());
-            let _abort = content.aborts.then(guard::AbortScope::enter);
+            let _abort = guard::AbortScope::enter(content.aborts);
             if matches!(
                 content.kept.op(),
                 QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. }

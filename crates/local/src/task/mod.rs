@@ -155,14 +155,14 @@ impl TaskExecutor {
         profile: Option<ProfiledSubmission>,
     ) -> Result<()> {
         if let Some(permit) = self.inline(&submission.op, &LiveNames) {
-            let _abort = self.aborts.then(guard::AbortScope::enter);
+            let _abort = guard::AbortScope::enter(self.aborts);
             let promise = Promise::new(submission.signals);
             let outcome =
                 run_and_settle(&submission.op, &LiveNames, promise, self.profiled(profile.as_ref()), permit);
             let outcome = outcome.inspect_err(|error| self.abort_if_asked(error));
-            // Whether the call reports a kernel's failure must not depend on where the kernel runs: the signals do.
-            let is_reported = !submission.signals.is_empty()
-                && matches!(submission.op, QueueOp::Dispatch(_) | QueueOp::Execute { .. });
+            // Whether the call reports a failure must not depend on where the work runs: the signals do. A dealloca never runs elsewhere.
+            let is_reported =
+                !submission.signals.is_empty() && !matches!(submission.op, QueueOp::Dealloca { .. });
             return if is_reported { Ok(()) } else { outcome };
         }
         if let Some(profile) = &profile {
@@ -179,7 +179,7 @@ impl TaskExecutor {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
         if let Some(permit) = self.inline(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
-            let _abort = self.aborts.then(guard::AbortScope::enter);
+            let _abort = guard::AbortScope::enter(self.aborts);
             let outcome =
                 run_and_settle(kept.op(), &names, kept.promise(), self.profiled(kept.profile()), permit);
             // Waiters get a failure from the signals; there is no other receiver.

@@ -12,7 +12,7 @@ mod stream;
 
 mod sync {
     pub(super) use rehal_interleave::{
-        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore_bounded, thread,
+        AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore_bounded, thread,
     };
 }
 

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 use super::RecordOptions;
 use super::behind::Behind;
 use super::sync::thread::{Builder, JoinHandle};
-use super::sync::{AtomicU64, Condvar, Mutex, Ordering};
+use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use crate::encode::{Call, Put};
 
 /// The destination of a capture: a file or memory.
@@ -30,8 +30,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
 pub(super) struct Stream {
     pub options: RecordOptions,
     next_id: AtomicU64,
-    /// Not 0 once the program has a part that the capture lacks: see [`Stream::host_takes_part`].
-    host_part: AtomicU64,
+    /// Whether the program has a part that the capture lacks: see [`Stream::host_takes_part`].
+    host_part: AtomicBool,
     log: Mutex<Option<Log>>,
     ending: Arc<Ending>,
     flusher: Mutex<Option<JoinHandle<()>>>,
@@ -62,7 +62,7 @@ impl Stream {
         let this = Arc::new(Self {
             options,
             next_id: AtomicU64::new(1),
-            host_part: AtomicU64::new(0),
+            host_part: AtomicBool::new(false),
             log: Mutex::new(Some(Log { writer })),
             ending: ending.clone(),
             flusher: Mutex::new(None),
@@ -88,12 +88,12 @@ impl Stream {
 
     /// Notes that the host fails a semaphore, or is called by a queue: work may then fail without a cause in the capture.
     pub fn host_takes_part(&self) {
-        self.host_part.store(1, Ordering::Release);
+        self.host_part.store(true, Ordering::Release);
     }
 
     /// Whether it has.
     pub fn has_host_part(&self) -> bool {
-        self.host_part.load(Ordering::Acquire) != 0
+        self.host_part.load(Ordering::Acquire)
     }
 
     /// Appends records atomically: those of one call are contiguous. Does nothing once the capture is closed.
