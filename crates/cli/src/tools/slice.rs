@@ -195,9 +195,9 @@ fn unchecked(slice: &Slice, keeps_touched: bool) -> String {
     let written: usize = slice.reads.iter().map(|read| read.bytes.len()).sum();
     let pages = if keeps_touched { ", and pages that it does not access" } else { "" };
     format!(
-        "note: the slice is not checked, and has {bytes} bytes, all that is bound to the dispatch, whether it reads them or not: also \
+        "note: the slice is not checked, and has {bytes} bytes, all that is bound to the dispatch, whether it reads them or not. Those include \
          what was in the {written} bytes that it writes, except zeros{pages}. The dispatch took more than 0.1 s and more than a quarter \
-         of the replay, and is not performed a second time; --check=always performs it by itself, checks it, and leaves these bytes out"
+         of the replay, and is not repeated. --check=always performs it by itself, checks it, and leaves these bytes out"
     )
 }
 

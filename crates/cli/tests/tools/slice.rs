@@ -113,7 +113,7 @@ fn parameters_stay_in_their_file_on_request() {
     assert!(stderr.contains("--keep_references needs --export"), "{stderr}");
 }
 
-/// A dispatch that takes almost all of a replay is not performed a second time, so what it does not read is unknown.
+/// A dispatch that takes almost all of a replay is not repeated, so what it does not read is unknown.
 #[test]
 fn a_slice_that_is_not_checked_says_what_it_contains() {
     let scratch = Scratch::new();
@@ -148,7 +148,8 @@ fn a_slice_that_is_not_checked_says_what_it_contains() {
         "{note}"
     );
     assert!(
-        note.contains(", and pages that it does not access. ") && note.contains("; --check=always "),
+        note.contains(", and pages that it does not access. ")
+            && note.contains(" and is not repeated. --check=always "),
         "{note}"
     );
     assert!(!cut(&["--keep=bound"]).2.contains("pages"));

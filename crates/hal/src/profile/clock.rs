@@ -32,24 +32,48 @@ pub fn completed_ns() -> i64 {
 /// steps. A span is wrong by less than a step.
 pub fn resolution_ns() -> f64 {
     static RESOLUTION_NS: LazyLock<f64> = LazyLock::new(|| {
-        let ns = counter::step_ticks().map_or_else(system_step_ns, |step| step as f64 * ns_per_tick());
-        ns.max(1.0)
+        let ns = counter::step_ticks().and_then(|step| Some(step as f64 * ns_per_tick()?));
+        ns.unwrap_or_else(system_step_ns).max(1.0)
     });
     *RESOLUTION_NS
 }
 
-/// The rate of the counter.
-fn ns_per_tick() -> f64 {
-    /// In which each reading is exact to 0.01 %.
+/// The rate of the counter, unless the system's clock takes so long to read that no event uses the counter.
+fn ns_per_tick() -> Option<f64> {
+    rate(std::iter::repeat_with(read_clocks))
+}
+
+/// The rate of the counter from readings of it and of the system's clock. `None` if the value of the counter is unknown in too many.
+fn rate(mut readings: impl Iterator<Item = (Option<u64>, i64)>) -> Option<f64> {
+    /// Two readings are wrong by [`MAX_READING_TICKS`] together at most: less than 0.1 % of this.
     const MEASURED_NS: i64 = 1_000_000;
-    let read = || (counter::completed_ticks(), now_ns());
-    let begun = read();
+    /// An interrupted thread discards a few.
+    const MAX_DISCARDED: usize = 1000;
+    let mut discarded = 0;
+    let mut next = || {
+        loop {
+            match readings.next()? {
+                (Some(ticks), ns) => return Some((ticks, ns)),
+                (None, _) if discarded == MAX_DISCARDED => return None,
+                (None, _) => discarded += 1,
+            }
+        }
+    };
+    let begun = next()?;
     loop {
-        let (ticks, ns) = read();
+        let (ticks, ns) = next()?;
         if ns - begun.1 >= MEASURED_NS {
-            return (ns - begun.1) as f64 / ticks.wrapping_sub(begun.0).max(1) as f64;
+            return Some((ns - begun.1) as f64 / ticks.wrapping_sub(begun.0).max(1) as f64);
         }
     }
+}
+
+/// The system's time and the value of the counter that belongs to it: `None` if the thread was interrupted, so that it is unknown.
+fn read_clocks() -> (Option<u64>, i64) {
+    let before = counter::completed_ticks();
+    let ns = now_ns();
+    let took = counter::completed_ticks().wrapping_sub(before);
+    ((took < MAX_READING_TICKS).then(|| before.wrapping_add(took / 2)), ns)
 }
 
 /// The smallest step of the system's clock, which may be as long as to ask for the time.
@@ -75,11 +99,7 @@ fn renew(line: &Cell<Line>) -> i64 {
     if !counter::is_usable() {
         return now_ns();
     }
-    let before = counter::completed_ticks();
-    let ns = now_ns();
-    let took = counter::completed_ticks().wrapping_sub(before);
-    // If the thread was interrupted, it is unknown which value of the counter belongs to the time.
-    let ticks = (took < MAX_READING_TICKS).then(|| before.wrapping_add(took / 2));
+    let (ticks, ns) = read_clocks();
     let renewed = line.get().renewed(ticks, ns);
     line.set(renewed);
     renewed.start_ns
@@ -151,9 +171,32 @@ mod tests {
     fn the_resolution_is_that_of_the_counter() {
         let ns = resolution_ns();
         assert!((1.0..1e6).contains(&ns), "{ns}");
-        if let Some(step) = counter::step_ticks() {
-            assert!((ns - (step as f64 * ns_per_tick()).max(1.0)).abs() < 0.05 * ns, "{ns} of {step} ticks");
-        }
+    }
+
+    /// Readings of a counter with 2 ticks per nanosecond, each 1 us after the one before.
+    fn readings() -> impl Iterator<Item = (Option<u64>, i64)> {
+        (0..).map(|us: i64| (Some((us as u64 * 2000).wrapping_sub(1 << 20)), 1_000_000_000 + us * 1000))
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_readings_that_are_known() {
+        assert_eq!(rate(readings()), Some(0.5));
+        // The first ones are interrupted, and so are those after a millisecond.
+        let is_interrupted = |index: usize| index < 20 || (1000..1040).contains(&index);
+        let interrupted = readings().enumerate().map(|(index, (ticks, ns))| match is_interrupted(index) {
+            true => (None, ns + 5_000_000),
+            false => (ticks, ns),
+        });
+        assert_eq!(rate(interrupted), Some(0.5));
+        // The thread does not run for a while between two readings.
+        let stopped = readings().enumerate().filter(|(index, _)| !(500..90_000).contains(index));
+        assert_eq!(rate(stopped.map(|(_, reading)| reading)), Some(0.5));
+    }
+
+    #[test]
+    fn a_clock_that_is_slow_to_read_has_no_rate() {
+        assert_eq!(rate(readings().map(|(_, ns)| (None, ns))), None);
+        assert_eq!(rate(std::iter::empty()), None);
     }
 
     #[test]

@@ -203,9 +203,8 @@ pub trait ProfileSink: Send + Sync {
     /// The ordinal of the capture's record that a submission replays, unless one of its events has it.
     fn replayed(&self, operation: &ProfiledOperation, record: u64);
 
-    /// The clocks of the device and of the host at one moment. A device that times work reports it at the begin and end of a
-    /// session, when it is flushed, and when it is asked for
-    /// one ([`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock)).
+    /// The clocks of the device and of the host at one moment. A device that times work reports them at the begin and end of a
+    /// session, at each flush, and on request: see [`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock).
     fn clock_sample(&self, sample: &ClockSample);
 }
 

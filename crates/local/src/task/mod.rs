@@ -195,7 +195,7 @@ impl TaskExecutor {
 
     /// A semaphore whose waiting threads help to run what signals it.
     pub(crate) fn create_semaphore(&self, initial_value: u64) -> Semaphore {
-        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.confinement))
+        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.workers, self.confinement))
     }
 
     /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One without work, such as a

@@ -13,8 +13,8 @@ pub(super) struct WorkersId(u64);
 enum Role {
     /// A thread of the program.
     Program,
-    /// One that executes while it waits.
-    Helper,
+    /// One that executes work of these workers while it waits.
+    Helper(WorkersId),
     Worker(WorkersId, u32),
 }
 
@@ -34,19 +34,19 @@ impl WorkersId {
         ROLE.set(Role::Worker(self, index as u32));
     }
 
-    /// What the calling thread is to a device of these workers: a worker of others is a thread that submits to it.
+    /// What the calling thread is to a device of these workers: a worker or helper of others is a thread that submits to it.
     pub(super) fn this_thread(self) -> ProfiledThread {
         match ROLE.get() {
             Role::Worker(workers, index) if workers == self => ProfiledThread::Worker(index),
-            Role::Helper => ProfiledThread::Waiting,
-            Role::Program | Role::Worker(..) => ProfiledThread::Submitting,
+            Role::Helper(workers) if workers == self => ProfiledThread::Waiting,
+            Role::Program | Role::Helper(_) | Role::Worker(..) => ProfiledThread::Submitting,
         }
     }
-}
 
-/// The calling thread helps until the result is dropped.
-pub(super) fn help() -> impl Drop {
-    Helping(ROLE.replace(Role::Helper))
+    /// The calling thread helps these workers until the result is dropped.
+    pub(super) fn help(self) -> impl Drop {
+        Helping(ROLE.replace(Role::Helper(self)))
+    }
 }
 
 struct Helping(Role);
@@ -69,8 +69,8 @@ mod tests {
         let seen = || [own.this_thread(), other.this_thread()];
         assert_eq!(seen(), [ProfiledThread::Worker(3), ProfiledThread::Submitting]);
         {
-            let _helping = help();
-            assert_eq!(seen(), [ProfiledThread::Waiting; 2]);
+            let _helping = other.help();
+            assert_eq!(seen(), [ProfiledThread::Submitting, ProfiledThread::Waiting]);
         }
         assert_eq!(seen(), [ProfiledThread::Worker(3), ProfiledThread::Submitting]);
     }

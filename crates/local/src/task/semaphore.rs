@@ -6,7 +6,7 @@ use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
 use super::confinement::Confinement;
 use super::issue::Issue;
-use super::role;
+use super::role::WorkersId;
 use crate::pool::{Help, PoolHandle};
 
 /// A semaphore whose waiting threads help the workers.
@@ -16,6 +16,7 @@ use crate::pool::{Help, PoolHandle};
 pub(super) struct TaskSemaphore {
     timeline: Timeline,
     pool: PoolHandle<Issue>,
+    workers: WorkersId,
     confinement: Confinement,
 }
 
@@ -26,9 +27,14 @@ const COMPLETION: Duration = Duration::from_micros(10);
 const RETRY: Duration = Duration::from_millis(1);
 
 impl TaskSemaphore {
-    /// A semaphore at `initial_value` of devices that run on `pool`.
-    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>, confinement: Confinement) -> Self {
-        Self { timeline: Timeline::new(initial_value), pool, confinement }
+    /// A semaphore at `initial_value` of devices that run on `pool`, which is that of `workers`.
+    pub(super) fn new(
+        initial_value: u64,
+        pool: PoolHandle<Issue>,
+        workers: WorkersId,
+        confinement: Confinement,
+    ) -> Self {
+        Self { timeline: Timeline::new(initial_value), pool, workers, confinement }
     }
 
     /// Polls for as long as it takes to complete a submission whose last tiles ran on another thread.
@@ -62,7 +68,7 @@ impl SemaphoreBackend for TaskSemaphore {
         // A workgroup may take longer than any timeout.
         if timeout.is_none() && self.confinement.admits_this_thread() {
             let leaves = || !self.is_before(value);
-            let _helping = role::help();
+            let _helping = self.workers.help();
             while self.is_before(value) {
                 match self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
                     Help::Ran => self.poll(value),

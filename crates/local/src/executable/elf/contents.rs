@@ -7,6 +7,7 @@ use iced_x86::{Code as Mnemonic, Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::MAGIC;
 use super::image::{Image, file_offset};
+use super::recover::after;
 use super::strip::{Code, sections, word};
 
 /// Maximum number of bytes of the contents of all functions of an image.
@@ -71,7 +72,7 @@ impl Objects {
 
     /// The end of what begins at an address: the next that something refers to.
     fn end(&self, start: u64) -> Option<u64> {
-        self.bounds.range(start + 1..).next().copied()
+        after(&self.bounds, start)
     }
 }
 
