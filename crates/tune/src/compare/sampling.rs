@@ -207,7 +207,9 @@ impl Samples {
     fn add(&mut self, pairs: &[Pair], resolution_ns: f64, precision: f64) -> ([f64; 2], f64) {
         let captured = || pairs.iter().map(|pair| pair.captured_ns);
         let replaced = || pairs.iter().map(|pair| pair.replaced_ns);
-        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)];
+        // A clock that did not advance says that a time was below a step.
+        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)]
+            .map(|ns| ns.max(resolution_ns / 2.0));
         if self.ratios.is_empty() {
             self.is_averaged = is_coarse(shortest[0].min(shortest[1]), resolution_ns, precision);
         }
@@ -257,9 +259,9 @@ impl<'s> Sampler<'s> {
         }
     }
 
-    /// Some clocks are only known by the times that they have measured.
+    /// Some clocks are only known by the times that they have measured: the more, the shorter the steps that they may have.
     pub(super) fn know_resolution(&mut self, resolution_ns: f64) {
-        self.resolution_ns = self.resolution_ns.max(resolution_ns);
+        self.resolution_ns = resolution_ns;
     }
 
     #[cfg(test)]

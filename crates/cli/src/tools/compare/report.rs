@@ -80,6 +80,12 @@ impl Report {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
     }
 
+    /// A replacement whose process ended without a result and without a crash: the same.
+    pub(super) fn ended(candidate: &Candidate, how: &str, printed: String) -> Self {
+        let text = if printed.trim().is_empty() { how.to_owned() } else { printed };
+        Self::without_result(Outcome::Failed, candidate, how, text)
+    }
+
     /// A replacement that was ended after `limit`, while it was checked or timed.
     pub(super) fn timed_out(candidate: &Candidate, limit: Duration, is_timing: bool) -> Self {
         let what = if is_timing { "compared" } else { "checked" };

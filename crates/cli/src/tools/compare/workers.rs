@@ -87,7 +87,10 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &L
             eprint(&printed);
             Ok(report)
         }
-        _ => Ok(Report::crashed(candidate, &how(ended.status, &printed), printed)),
+        _ if has_crashed(ended.status) => {
+            Ok(Report::crashed(candidate, &how(ended.status, &printed), printed))
+        }
+        _ => Ok(Report::ended(candidate, &how(ended.status, &printed), printed)),
     }
 }
 
@@ -126,6 +129,9 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Result<Outp
         };
         joined(stdout)?;
         let stderr = joined(stderr)?;
+        if ended.is_err() {
+            eprint(&String::from_utf8_lossy(&stderr));
+        }
         Ok(ended.map(|status| Output { status, stdout: printed.take(), stderr }))
     })
 }
@@ -133,6 +139,9 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Result<Outp
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
+
+/// Of what a process prints, at least the last so many bytes are kept: the result is its last line.
+const KEPT_BYTES: usize = 4 << 20;
 
 /// What a process has printed so far.
 #[derive(Default)]
@@ -172,8 +181,12 @@ impl Printed {
 impl Text {
     fn add(&mut self, bytes: &[u8]) {
         // The line may have begun before.
-        let start = self.bytes.len().saturating_sub(TIMING.len() + 1);
+        let mut start = self.bytes.len().saturating_sub(TIMING.len() + 1);
         self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > 2 * KEPT_BYTES {
+            self.bytes.drain(..self.bytes.len() - KEPT_BYTES);
+            start = self.bytes.len().saturating_sub(bytes.len() + TIMING.len() + 1);
+        }
         let line = format!("\n{TIMING}\n");
         let is_it = |it: &[u8]| it == line.as_bytes();
         self.is_timing |= self.bytes[start..].windows(TIMING.len() + 2).any(is_it);
@@ -186,10 +199,21 @@ fn eprint(text: &str) {
     }
 }
 
+/// Whether a process that has no result was ended by the replacement: it crashed, or it left with a status of its own. Otherwise it was
+/// killed, or failed with the status of errors, as the crash guard does if the code is for another machine.
+fn has_crashed(status: ExitStatus) -> bool {
+    const ERROR: i32 = 1;
+    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code != ERROR,
+        (_, signal) => signal.is_some_and(|signal| FAULTS.contains(&signal)),
+    }
+}
+
 /// How a process ended that has no result.
 fn how(status: ExitStatus, printed: &str) -> String {
-    let reported = status.code() == Some(CrashReports::EXIT_STATUS);
-    match printed.lines().find(|line| reported && !line.is_empty()) {
+    let is_reported = matches!(status.code(), Some(1 | CrashReports::EXIT_STATUS));
+    match printed.lines().find(|line| is_reported && !line.is_empty()) {
         Some(line) => line.to_owned(),
         None => match (status.code(), status.signal()) {
             (Some(code), _) => format!("its process ended with status {code}"),
@@ -201,6 +225,28 @@ fn how(status: ExitStatus, printed: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_and_kills_are_no_crashes() {
+        let ended = |script: &str| Command::new("sh").args(["-c", script]).status().unwrap();
+        for script in ["exit 86", "exit 5", "exit 0", "kill -SEGV $$", "kill -ABRT $$"] {
+            assert!(has_crashed(ended(script)), "{script}");
+        }
+        for script in ["exit 1", "kill -KILL $$", "kill -TERM $$"] {
+            assert!(!has_crashed(ended(script)), "{script}");
+        }
+        assert_eq!(how(ended("exit 1"), "\nINCOMPATIBLE; why\n"), "INCOMPATIBLE; why");
+        assert_eq!(how(ended("kill -KILL $$"), "anything"), "its process was ended by signal 9");
+    }
+
+    #[test]
+    fn of_endless_output_the_end_is_kept() {
+        let mut text = Text::default();
+        text.add(format!("x\n{TIMING}\n").as_bytes());
+        (0..40).for_each(|_| text.add(&[b'y'; 1 << 20]));
+        text.add(b"\nlast");
+        assert!(text.is_timing && text.bytes.ends_with(b"\nlast") && text.bytes.len() <= 2 * KEPT_BYTES);
+    }
 
     #[test]
     fn a_process_that_does_not_end_is_ended() {
