@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_and_kills_are_no_crashes() {
+    fn errors_and_kills_are_not_crashes() {
         let ended = |script: &str| Command::new("sh").args(["-c", script]).status().unwrap();
         for script in ["exit 86", "exit 5", "exit 0", "kill -SEGV $$", "kill -ABRT $$"] {
             assert!(has_crashed(ended(script)), "{script}");
