@@ -284,9 +284,13 @@ fn calibrated_sample(core: &Core, clock: &ash::ext::calibrated_timestamps::Devic
     })
 }
 
-/// A timestamp, which is written between two readings of the host's clock; `None` if it is not written for `longest`.
+/// A timestamp, which is written between two readings of the host's clock; `None` if it is not written for `longest`, or if the last one
+/// still is not: while the device is busy for long, one is in flight.
 fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
     let gpu = core.gpu();
+    if longest.is_some() && core.has_late_sample() {
+        return Ok(None);
+    }
     let mut recorder = core.recorders().take_recorder(gpu.families()[0])?;
     recorder.begin(Repeats::Never)?;
     recorder.begin_timestamps(1)?;
@@ -305,6 +309,7 @@ fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<Clo
     let rest = || longest.map(|longest| longest.saturating_sub(begin.elapsed()));
     while !core.wait(&work, rest()) {
         if rest().is_some_and(|rest| rest.is_zero()) {
+            core.keep_late_sample(sampled);
             return Ok(None);
         }
     }
@@ -317,7 +322,10 @@ fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<Clo
     };
     let tick = match received {
         Ok(tick) => tick?,
-        Err(RecvTimeoutError::Timeout) => return Ok(None),
+        Err(RecvTimeoutError::Timeout) => {
+            core.keep_late_sample(sampled);
+            return Ok(None);
+        }
         Err(RecvTimeoutError::Disconnected) => {
             return Err(Error::new(StatusCode::Internal, "a clock sample was dropped"));
         }

@@ -21,7 +21,7 @@ mod waker;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Core {
     /// Whether Vulkan has reported that the device is lost: nothing executes then.
     is_gone: AtomicBool,
     ticks: Ticks,
+    /// Receives a clock sample that was late: none is issued behind it.
+    late_sample: Mutex<Option<Receiver<Result<u64>>>>,
     faults: Faults,
     /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
     turnstile: Mutex<()>,
@@ -224,6 +226,7 @@ impl Core {
             timeout,
             is_gone: AtomicBool::new(false),
             ticks: Ticks::new(gpu),
+            late_sample: Mutex::default(),
             faults: Faults::default(),
             turnstile: Mutex::default(),
         }))
@@ -262,6 +265,21 @@ impl Core {
     /// The timestamps of the device.
     pub(crate) fn ticks(&self) -> &Ticks {
         &self.ticks
+    }
+
+    /// Whether a clock sample that was late still is not settled.
+    pub(crate) fn has_late_sample(&self) -> bool {
+        let mut late = self.late_sample.lock();
+        let is_late = late.as_ref().is_some_and(|it| matches!(it.try_recv(), Err(TryRecvError::Empty)));
+        if !is_late {
+            *late = None;
+        }
+        is_late
+    }
+
+    /// Keeps what receives a clock sample that is late.
+    pub(crate) fn keep_late_sample(&self, sample: Receiver<Result<u64>>) {
+        *self.late_sample.lock() = Some(sample);
     }
 
     /// The number of lanes: the first is for all work, the second, if there is one, for transfers.

@@ -417,6 +417,11 @@ fn a_timestamp_that_waits_for_work_is_not_a_sample() {
     let begin = Instant::now();
     assert_eq!(sample(Duration::from_millis(1)), None);
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    // Another is not issued behind it.
+    let issued = || fixture.core.state.lock().entries.len();
+    let before = issued();
+    (0..10).for_each(|_| assert_eq!(sample(Duration::from_millis(1)), None));
+    assert!(issued() <= before, "{} after {before}", issued());
     // The device may be lost by a loop that does not end.
     if busy.wait(1, LONG).is_ok() {
         let found = sample(Duration::from_secs(60)).unwrap();
