@@ -60,7 +60,8 @@ pub struct Timing {
     pub interval: Option<Interval>,
     /// A difference of the ratio from 1 that is not told, as a fraction: half the precision.
     pub margin: f64,
-    /// The same from the medians of pairs, which include what disturbs most dispatches.
+    /// The same from the medians of pairs, which include what disturbs most dispatches; by a coarse clock ([`Timing::is_averaged`]) from
+    /// the means of all, in which those of twice the median count as that.
     pub median_ratio: f64,
     /// Its interval.
     pub median_interval: Option<Interval>,
@@ -333,7 +334,8 @@ impl<'s> Sampler<'s> {
 
     fn look(&mut self) {
         let mut interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
-        // By a coarse clock, what is disturbed cannot be told from what takes a step more: whether it counts or not must not matter.
+        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the interval covers both results:
+        // with such times and without.
         if self.samples.iter().any(|it| it.is_averaged)
             && let (Some(undisturbed), Some(all)) = (interval, interval_of(&self.medians))
         {

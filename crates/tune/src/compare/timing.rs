@@ -337,7 +337,7 @@ impl Bench<'_> {
         let mut times = [0.0; 2];
         let mut begin = |side: usize| {
             self.spans.take();
-            let mut timer = Timer::new(self.random.fork());
+            let mut timer = Timer::new(self.random.fork(), self.spans.resolution_ns());
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
             times[side] = self.time_of(&timer);
             Ok::<_, Error>(begun)
@@ -356,7 +356,7 @@ impl Bench<'_> {
     /// from none.
     fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
         self.spans.take();
-        let mut timer = Timer::new(self.random.fork());
+        let mut timer = Timer::new(self.random.fork(), self.spans.resolution_ns());
         let is_varied = side.repeat(variant, &mut [&mut timer])?;
         Ok((self.time_of(&timer), is_varied))
     }
@@ -388,20 +388,25 @@ fn captured_differs() -> Error {
 /// The time of the scope, for devices that do not report spans. It delays the scope.
 struct Timer {
     random: fastrand::Rng,
+    /// The longest delay, in turns of a loop.
+    max_turns: u32,
     begun: Option<Instant>,
     elapsed: Duration,
 }
 
 impl Timer {
-    fn new(random: fastrand::Rng) -> Self {
-        Self { random, begun: None, elapsed: Duration::ZERO }
+    /// For a clock with steps of `resolution_ns`.
+    fn new(random: fastrand::Rng, resolution_ns: f64) -> Self {
+        /// Each turn is a cycle or two: several steps of the clock, but at most about a millisecond.
+        const TURNS_PER_NS: f64 = 8.0;
+        const TURNS: std::ops::RangeInclusive<f64> = 512.0..=1_048_576.0;
+        let turns = (TURNS_PER_NS * resolution_ns).clamp(*TURNS.start(), *TURNS.end());
+        Self { random, max_turns: turns as u32, begun: None, elapsed: Duration::ZERO }
     }
 
-    /// Waits for up to some steps of a clock, so that the kernel begins anywhere between two of them: their mean is right then.
+    /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their mean is right then.
     fn delay(&mut self) {
-        /// Each is a cycle or two.
-        const MAX_TURNS: u32 = 1 << 9;
-        for turn in 0..self.random.u32(..MAX_TURNS) {
+        for turn in 0..self.random.u32(..self.max_turns) {
             std::hint::black_box(turn);
         }
     }

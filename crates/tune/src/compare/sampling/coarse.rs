@@ -7,8 +7,9 @@
 
 use rehal_bench::stats;
 
-/// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, is as good as one without steps.
-const NEGLIGIBLE: f64 = 1.0 / 16.0;
+/// If steps of the clock are at most this part of the precision, as a fraction of a kernel's time, the shortest times tell more than
+/// means: they vary less, and an interval that is wider by the steps still has the precision.
+const NEGLIGIBLE: f64 = 1.0 / 4.0;
 
 /// Quantile of the normal distribution for intervals of 99 %.
 const NORMAL_99: f64 = 2.576;
