@@ -289,7 +289,11 @@ fn calibrated_sample(core: &Core, clock: &ash::ext::calibrated_timestamps::Devic
 fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
     let gpu = core.gpu();
     if longest.is_some() && core.has_late_sample() {
-        return Ok(None);
+        // It may be complete by now.
+        core.settle();
+        if core.has_late_sample() {
+            return Ok(None);
+        }
     }
     let mut recorder = core.recorders().take_recorder(gpu.families()[0])?;
     recorder.begin(Repeats::Never)?;
