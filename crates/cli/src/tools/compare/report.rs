@@ -16,11 +16,11 @@ use crate::advice;
 pub(super) enum Outcome {
     Right,
     Wrong,
-    /// It crashed.
+    /// It ended its process by a signal.
     Crashed,
     /// It was ended, because it took too long.
     TimedOut,
-    /// It does not compile, has another signature, or fails.
+    /// It does not compile, has another signature, or fails, also if its process ends for a reason that may not be its own.
     Failed,
 }
 
@@ -78,6 +78,16 @@ impl Report {
     /// A replacement that ended its process: `how`, and what was printed on standard error.
     pub(super) fn crashed(candidate: &Candidate, how: &str, printed: String) -> Self {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
+    }
+
+    /// A replacement whose process ended without a result, for a reason that says nothing about what it computes.
+    pub(super) fn ended(candidate: &Candidate, how: &str, printed: &str) -> Self {
+        let printed = printed.trim_end();
+        let text = match printed.contains(how) {
+            true => printed.to_owned(),
+            false => format!("{}: {how}\n{printed}", print::name(candidate)).trim_end().to_owned(),
+        };
+        Self::without_result(Outcome::Failed, candidate, how, text)
     }
 
     /// A replacement that was ended after `limit`, while it was checked or timed.
