@@ -88,21 +88,25 @@ pub(crate) fn escaped(name: &str) -> String {
     name.chars().flat_map(|it| if is_shown(it) { vec![it] } else { it.escape_default().collect() }).collect()
 }
 
-/// Whether a character is shown as itself, and does not change how others are: no control character, none that orders text from right
-/// to left (Unicode Standard Annex 9), no separator of lines, and none without a width.
+/// Whether a character is shown as itself, and does not change how others are: no control character, no separator of lines, and none
+/// that Unicode calls a format character or that text is shown without (`Default_Ignorable_Code_Point`), such as those that order text
+/// from right to left (Unicode Standard Annex 9) and variation selectors. Combining marks, which scripts need, are shown.
 fn is_shown(character: char) -> bool {
     !(character.is_control()
         || matches!(
             character,
             '\u{AD}'
+                | '\u{34F}'
                 | '\u{61C}'
-                | '\u{180E}'
+                | '\u{17B4}'..='\u{17B5}'
+                | '\u{180B}'..='\u{180F}'
                 | '\u{200B}'..='\u{200F}'
                 | '\u{2028}'..='\u{202E}'
                 | '\u{2060}'..='\u{206F}'
+                | '\u{FE00}'..='\u{FE0F}'
                 | '\u{FEFF}'
                 | '\u{FFF9}'..='\u{FFFB}'
-                | '\u{E0000}'..='\u{E007F}'
+                | '\u{E0000}'..='\u{E0FFF}'
         ))
 }
 
@@ -123,6 +127,10 @@ mod tests {
     fn names_cannot_control_a_terminal_or_reorder_text() {
         let name = "a\n\u{1b}[31m\u{202e}b\u{2066}c\u{200b}\u{feff}\u{2028}";
         assert_eq!(escaped(name), "a\\n\\u{1b}[31m\\u{202e}b\\u{2066}c\\u{200b}\\u{feff}\\u{2028}");
+        let hidden = "a\u{34f}\u{17b4}\u{17b5}\u{180b}\u{fe0f}\u{e0100}";
+        assert_eq!(escaped(hidden), "a\\u{34f}\\u{17b4}\\u{17b5}\\u{180b}\\u{fe0f}\\u{e0100}");
+        // A combining mark, as in a name that is written in two characters.
+        assert_eq!(escaped("o\u{308}"), "o\u{308}");
         assert_eq!(escaped("größe_0_\u{5d0}'\\\""), "größe_0_\u{5d0}'\\\"");
     }
 
