@@ -88,8 +88,9 @@ pub(crate) fn escaped(name: &str) -> String {
     name.chars().flat_map(|it| if is_shown(it) { vec![it] } else { it.escape_default().collect() }).collect()
 }
 
-/// Whether a character is shown as itself, and does not change how others are: no control or format character, such as those that order
-/// text from right to left (Unicode Standard Annex 9), no separator of lines, and no invisible mark.
+/// Whether a character is shown as itself, and does not change how others are: no control character, no separator of lines, and none
+/// that Unicode calls a format character or that text is shown without (`Default_Ignorable_Code_Point`), such as those that order text
+/// from right to left (Unicode Standard Annex 9) and variation selectors. Combining marks, which scripts need, are shown.
 fn is_shown(character: char) -> bool {
     !(character.is_control()
         || matches!(
@@ -105,7 +106,7 @@ fn is_shown(character: char) -> bool {
                 | '\u{FE00}'..='\u{FE0F}'
                 | '\u{FEFF}'
                 | '\u{FFF9}'..='\u{FFFB}'
-                | '\u{E0000}'..='\u{E01EF}'
+                | '\u{E0000}'..='\u{E0FFF}'
         ))
 }
 
@@ -124,8 +125,12 @@ mod tests {
 
     #[test]
     fn names_cannot_control_a_terminal_or_reorder_text() {
-        let name = "a\n\u{1b}[31m\u{202e}b\u{2066}c\u{200b}\u{feff}\u{2028}\u{fe0f}";
-        assert_eq!(escaped(name), "a\\n\\u{1b}[31m\\u{202e}b\\u{2066}c\\u{200b}\\u{feff}\\u{2028}\\u{fe0f}");
+        let name = "a\n\u{1b}[31m\u{202e}b\u{2066}c\u{200b}\u{feff}\u{2028}";
+        assert_eq!(escaped(name), "a\\n\\u{1b}[31m\\u{202e}b\\u{2066}c\\u{200b}\\u{feff}\\u{2028}");
+        let hidden = "a\u{34f}\u{17b4}\u{17b5}\u{180b}\u{fe0f}\u{e0100}";
+        assert_eq!(escaped(hidden), "a\\u{34f}\\u{17b4}\\u{17b5}\\u{180b}\\u{fe0f}\\u{e0100}");
+        // A combining mark, as in a name that is written in two characters.
+        assert_eq!(escaped("o\u{308}"), "o\u{308}");
         assert_eq!(escaped("größe_0_\u{5d0}'\\\""), "größe_0_\u{5d0}'\\\"");
     }
 

@@ -38,7 +38,8 @@ pub(crate) const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
     "[GLOB:]TYPE, such as f32 or 'matmul*:f16'",
     |value| Ok(ElementTypeRule::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
     "The type of the elements that functions whose name matches GLOB write; without GLOB, of all functions and of host reads. \
-     The last one that matches counts. Elements of unknown type are bytes.",
+     The last one that matches counts. Others are bytes in a ledger; comparisons take their type from the name of the function or a \
+     tolerance, if either says.",
 );
 
 /// Flags of tools that write ledgers.

@@ -76,7 +76,7 @@ const CHECK_TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
     "TIME",
     "",
     "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    optional_time,
+    |value| optional(value, time),
     "A check that takes longer is ended, with all processes that it started, and does not pass. By default 10 times what the \
      first check takes, and at least 10s; the first may take 5m.",
 );
@@ -94,7 +94,7 @@ const MAX_TIME: Flag<Option<Duration>> = Flag::parsed(
     "TIME",
     "",
     "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    optional_time,
+    |value| optional(value, time),
     "Stops after this time.",
 );
 
@@ -134,7 +134,7 @@ const SLOWER_THAN: Flag<Option<Duration>> = Flag::parsed(
     "TIME",
     "",
     "a time from 1us to 24h, such as 100us, 500ms or 2m",
-    |value| if value.is_empty() { Ok(None) } else { short_time(value).map(Some) },
+    |value| optional(value, short_time),
     "For --check=slow: the time that a replay takes at least, or a dispatch with --function. By default half of what it takes in the \
      capture. The time of a replay contains that of the host; times of microseconds are those of dispatches.",
 );
@@ -164,8 +164,12 @@ const OUTPUTS: Group = Group { title: "Files", flags: &[&OUTPUT, &FORMAT, &repla
 /// Exit status: the result is not minimal.
 const NOT_MINIMAL: u8 = 2;
 
-fn optional_time(value: &std::ffi::OsStr) -> Result<Option<Duration>, Refusal> {
-    if value.is_empty() { Ok(None) } else { time(value).map(Some) }
+/// Reads a value that may be empty.
+fn optional<T>(
+    value: &std::ffi::OsStr,
+    read: impl Fn(&std::ffi::OsStr) -> Result<T, Refusal>,
+) -> Result<Option<T>, Refusal> {
+    if value.is_empty() { Ok(None) } else { read(value).map(Some) }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {

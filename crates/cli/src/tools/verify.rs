@@ -85,8 +85,8 @@ pub(super) const TOLERANCE: List<Tolerance> = List::parsed(
     |value| Ok(Tolerance::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
     "Elements of this type that functions whose name matches GLOB write are the same if they are within any of the limits: \
      units in the last place, absolute error, or error relative to the expected element. The last one that matches counts; \
-     one with GLOB * also applies to host reads. The type of the elements is that of --element_type, or the one with which the \
-     function's name ends; if it ends with none, a GLOB that names the function tells it.",
+     one with GLOB * also applies to host reads. Without --element_type, a function has the type that \
+     its name ends with, or else that of a GLOB of more than *.",
 );
 
 const KEEP_GOING: Flag<bool> = Flag::switch(

@@ -27,9 +27,30 @@ fn kernels_that_print_or_exit_are_compared() {
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
     assert!(ran.stdout.starts_with("printed\n"), "{ran:?}");
     let last: Vec<_> = ran.stdout.lines().rev().take(3).collect();
-    assert!(last[0].ends_with("exiting.c   crashed: its process ended with status 5"), "{ran:?}");
+    assert!(last[0].ends_with("exiting.c   failed: its process ended with status 5"), "{ran:?}");
     assert!(last[1].contains("printing.c  warm "), "{ran:?}");
     assert_eq!(last[2], format!("2 replacements of {ADD}"));
+}
+
+/// A process that ends for another reason than a crash, such as lack of memory, says nothing about what its kernel computes.
+#[test]
+fn a_process_that_is_ended_from_outside_is_an_error_and_not_a_wrong_kernel() {
+    let scratch = Scratch::new();
+    for (name, body, expected) in [
+        ("killed.c", "extern int raise(int); raise(9); binding_2[i] = 0;", "ended by signal 9, as when"),
+        (
+            "truncated.c",
+            "extern void _exit(int); extern int dprintf(int, const char *, ...); dprintf(2, \"a file was truncated\"); _exit(1); \
+             binding_2[i] = 0;",
+            "a file was truncated",
+        ),
+    ] {
+        let path = scratch.path(name);
+        kernel(&path, body);
+        let ran = compare(&[&with(&path)]);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    }
 }
 
 /// Writes a kernel in C with this body.

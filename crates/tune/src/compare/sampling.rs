@@ -7,6 +7,7 @@ use std::time::Duration;
 use rehal_bench::Conditions;
 use rehal_bench::stats::{self, Interval, MIN_INTERVAL_SAMPLES};
 
+pub(super) use self::coarse::LONGEST_STEP_NS;
 use self::coarse::{Steps, is_coarse, limited_mean, undisturbed_mean};
 use super::{CacheState, ComparedShape};
 
@@ -60,10 +61,10 @@ pub struct Timing {
     pub interval: Option<Interval>,
     /// A difference of the ratio from 1 that is not told, as a fraction: half the precision.
     pub margin: f64,
-    /// The same from the medians of pairs, which include what disturbs most dispatches; by a coarse clock ([`Timing::is_averaged`]) from
-    /// the means of all, in which those of twice the median count as that.
+    /// The same from the medians of pairs, which include what disturbs most dispatches. With a coarse clock ([`Timing::is_averaged`]),
+    /// medians are whole steps too: then it is from the means of all dispatches, where one of more than twice the median counts as that.
     pub median_ratio: f64,
-    /// Its interval.
+    /// Its interval, of either.
     pub median_interval: Option<Interval>,
     /// By shape, as they were given.
     pub shapes: Vec<ShapeTiming>,
@@ -80,6 +81,8 @@ pub struct Timing {
     pub is_averaged: bool,
     /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the ratio.
     pub clock_error: f64,
+    /// The part of it that more pairs do not reduce: the steps of shortest times.
+    pub clock_difference: f64,
     /// Whether inputs differed from one repetition to the next. Otherwise a replacement that compares them with the last ones, and
     /// writes what it wrote for them, is not found.
     pub is_varied: bool,
@@ -109,11 +112,20 @@ pub struct ShapeTiming {
 }
 
 impl Timing {
-    /// Number of pairs with which the steps of the clock would allow for the precision, if those that were measured do not.
+    /// Number of pairs with which the steps of the clock would allow for the precision, if those that were measured do not, and any
+    /// number would ([`Timing::is_precision_possible`]).
     pub fn wanted_pairs(&self) -> Option<u64> {
         let precision = 2.0 * self.margin;
-        let times = (self.clock_error / precision).powi(2);
-        (self.clock_error > precision).then(|| (self.pair_count as f64 * times).ceil() as u64)
+        let wanted = self.clock_error > precision && self.is_precision_possible();
+        // What is left for the deviation of means, which is less by the root of their number.
+        let deviation = self.clock_error - self.clock_difference;
+        let times = (deviation / (precision - self.clock_difference)).powi(2);
+        wanted.then(|| (self.pair_count as f64 * times).ceil() as u64)
+    }
+
+    /// Whether the steps of the clock allow for the precision with enough pairs.
+    pub fn is_precision_possible(&self) -> bool {
+        self.clock_difference < 2.0 * self.margin
     }
 
     /// Whether the replacement is faster.
@@ -206,6 +218,8 @@ struct Samples {
 impl Samples {
     /// Adds a batch. Returns the times of both sides, and their ratio from the medians of pairs.
     fn add(&mut self, pairs: &[Pair], resolution_ns: f64, precision: f64) -> ([f64; 2], f64) {
+        // Less than a step may be 0, which has no ratio and no logarithm.
+        let least = (resolution_ns / 2.0).max(f64::MIN_POSITIVE);
         let captured = || pairs.iter().map(|pair| pair.captured_ns);
         let replaced = || pairs.iter().map(|pair| pair.replaced_ns);
         // A clock that did not advance says that a time was below a step.
@@ -223,8 +237,9 @@ impl Samples {
             let median = limited_mean(replaced(), resolution_ns) / limited_mean(captured(), resolution_ns);
             ([captured_ns, replaced_ns], median)
         } else {
-            let ratios: Vec<f64> = pairs.iter().map(|pair| pair.replaced_ns / pair.captured_ns).collect();
-            (shortest, stats::median(&ratios))
+            let ratios: Vec<f64> =
+                pairs.iter().map(|it| it.replaced_ns.max(least) / it.captured_ns.max(least)).collect();
+            (shortest.map(|it| it.max(least)), stats::median(&ratios))
         };
         self.ratios.push((times[1] / times[0]).ln());
         self.captured_ns.push(times[0]);
@@ -260,7 +275,7 @@ impl<'s> Sampler<'s> {
         }
     }
 
-    /// Some clocks are only known by the times that they have measured: the more, the shorter the steps that they may have.
+    /// Some clocks are only known by the times that they have measured: the more, the shorter their steps turn out to be.
     pub(super) fn know_resolution(&mut self, resolution_ns: f64) {
         self.resolution_ns = resolution_ns;
     }
@@ -401,6 +416,7 @@ impl<'s> Sampler<'s> {
             resolution_ns,
             is_averaged: self.samples.iter().any(|it| it.is_averaged),
             clock_error: steps.deviation() + steps.difference(),
+            clock_difference: steps.difference(),
             is_varied: false,
             stopped,
             elapsed: Duration::ZERO,

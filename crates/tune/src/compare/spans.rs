@@ -38,9 +38,10 @@ impl DispatchSpans {
     }
 
     /// The steps in which the clocks of the spans advance, in nanoseconds: of several clocks, the largest. That of a device with a clock
-    /// of its own is known from the spans it has reported.
+    /// of its own is known from the spans it has reported; until then, and without spans, it is the host's.
     pub fn resolution_ns(&self) -> f64 {
-        self.profiled.iter().map(Profiled::resolution_ns).fold(resolution_ns(), f64::max)
+        let largest = self.profiled.iter().map(Profiled::resolution_ns).fold(0.0, f64::max);
+        if largest > 0.0 { largest } else { resolution_ns() }
     }
 
     /// Ends the profiles; returns the spans since the last call of [`DispatchSpans::take`].
@@ -78,10 +79,12 @@ impl Profiled {
         })
     }
 
+    /// 0 if it is not known.
     fn resolution_ns(&self) -> f64 {
-        let reported = self.spans.reported.lock();
-        let rate = reported.clocks.map_or(0.0, |(first, last)| ns_per_tick(first, last));
-        reported.step_ticks as f64 * rate
+        if !self.has_ticks {
+            return resolution_ns();
+        }
+        self.spans.reported.lock().step_ns()
     }
 
     fn take(&self) -> Vec<(i64, i64)> {
@@ -140,6 +143,13 @@ struct Reported {
     step_ticks: u64,
     /// The first and the last sample of the clocks.
     clocks: Option<(ClockSample, ClockSample)>,
+}
+
+impl Reported {
+    /// The steps of the device's clock; 0 if nothing says.
+    fn step_ns(&self) -> f64 {
+        self.step_ticks as f64 * self.clocks.map_or(0.0, |(first, last)| ns_per_tick(first, last))
+    }
 }
 
 impl Spans {
@@ -219,5 +229,24 @@ mod tests {
         assert_eq!(ns_per_tick(first, first), 0.0);
         // Samples of the same moment have no rate.
         assert_eq!(host(first, first, 1_500), 50_000);
+    }
+
+    /// A device's clock may have shorter steps than the host's, and its own decide.
+    #[test]
+    fn the_steps_of_a_device_are_known_from_its_spans() {
+        let spans = Spans::default();
+        let sample = |device_tick, host_ns| ClockSample {
+            device_tick,
+            host_before_ns: host_ns,
+            host_after_ns: host_ns,
+        };
+        assert_eq!(spans.reported.lock().step_ns(), 0.0);
+        spans.clock_sample(&sample(0, 0));
+        spans.clock_sample(&sample(1_000_000, 250_000));
+        for (length, expected) in [(48, 12.0), (36, 3.0), (2, 0.5)] {
+            let mut reported = spans.reported.lock();
+            reported.step_ticks = greatest_common_divisor(reported.step_ticks, length);
+            assert_eq!(reported.step_ns(), expected);
+        }
     }
 }

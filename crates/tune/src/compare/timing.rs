@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
 use rehal_bench::Monitor;
+use rehal_hal::profile::resolution_ns;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
 use super::integers::IndexLimit;
 use super::remembered;
-use super::sampling::{FAR, Pair, Sampler, ShapeBatch, Stopped};
+use super::sampling::{FAR, LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
 use super::varied::VariedSide;
@@ -51,7 +52,7 @@ pub(super) fn time(
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
         };
-        let mut sampler = Sampler::new(&shapes, options.precision, bench.spans.resolution_ns());
+        let mut sampler = Sampler::new(&shapes, options.precision, bench.resolution_ns());
         let mut monitor = Monitor::begin();
         let stopped = loop {
             let batch = match bench.batch(slices, sampler.has_few())? {
@@ -65,7 +66,7 @@ pub(super) fn time(
                 }
             };
             monitor.sample();
-            sampler.know_resolution(bench.spans.resolution_ns());
+            sampler.know_resolution(bench.resolution_ns());
             if let Some(stopped) = sampler.add(&batch, begun.elapsed() >= share / LATE) {
                 break stopped;
             }
@@ -183,7 +184,7 @@ impl Bench<'_> {
             }
         }
         // Who takes many times as long remembers nothing.
-        let step_ns = self.spans.resolution_ns();
+        let step_ns = self.resolution_ns();
         let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * (it.captured_ns + step_ns));
         let failed = if is_far { None } else { self.check(&mut sides, pairs.len(), slice.index_limit)? };
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
@@ -337,7 +338,7 @@ impl Bench<'_> {
         let mut times = [0.0; 2];
         let mut begin = |side: usize| {
             self.spans.take();
-            let mut timer = Timer::new(self.random.fork(), self.spans.resolution_ns());
+            let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
             times[side] = self.time_of(&timer);
             Ok::<_, Error>(begun)
@@ -356,9 +357,14 @@ impl Bench<'_> {
     /// from none.
     fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
         self.spans.take();
-        let mut timer = Timer::new(self.random.fork(), self.spans.resolution_ns());
+        let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
         let is_varied = side.repeat(variant, &mut [&mut timer])?;
         Ok((self.time_of(&timer), is_varied))
+    }
+
+    /// The steps of the clock of the times.
+    fn resolution_ns(&self) -> f64 {
+        if self.is_device_time { self.spans.resolution_ns() } else { resolution_ns() }
     }
 
     /// The time of a dispatch: what the device reports since the last time, else the host's.
@@ -388,25 +394,30 @@ fn captured_differs() -> Error {
 /// The time of the scope, for devices that do not report spans. It delays the scope.
 struct Timer {
     random: fastrand::Rng,
-    /// The longest delay, in turns of a loop.
-    max_turns: u32,
+    /// The steps of the clock.
+    resolution_ns: f64,
     begun: Option<Instant>,
     elapsed: Duration,
 }
 
 impl Timer {
-    /// For a clock with steps of `resolution_ns`.
     fn new(random: fastrand::Rng, resolution_ns: f64) -> Self {
-        /// Each turn is a cycle or two: several steps of the clock, but at most about a millisecond.
-        const TURNS_PER_NS: f64 = 8.0;
-        const TURNS: std::ops::RangeInclusive<f64> = 512.0..=1_048_576.0;
-        let turns = (TURNS_PER_NS * resolution_ns).clamp(*TURNS.start(), *TURNS.end());
-        Self { random, max_turns: turns as u32, begun: None, elapsed: Duration::ZERO }
+        Self { random, resolution_ns, begun: None, elapsed: Duration::ZERO }
     }
 
     /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their mean is right then.
     fn delay(&mut self) {
-        for turn in 0..self.random.u32(..self.max_turns) {
+        /// An integer, so that each place within a step is as likely as another.
+        const STEPS: f64 = 4.0;
+        /// Each is a cycle or two, and all are longer than a step of the host's clock, on which the loop before them ends.
+        const MAX_TURNS: u32 = 1 << 9;
+        let longest_ns = STEPS * self.resolution_ns.min(LONGEST_STEP_NS);
+        let wait = Duration::from_nanos((self.random.f64() * longest_ns) as u64);
+        let begun = Instant::now();
+        while begun.elapsed() < wait {
+            std::hint::spin_loop();
+        }
+        for turn in 0..self.random.u32(..MAX_TURNS) {
             std::hint::black_box(turn);
         }
     }
@@ -428,5 +439,30 @@ impl Observer for Timer {
             self.elapsed += begun.elapsed();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the kernel would begin in the same part of a step, and the mean of its times would be wrong.
+    #[test]
+    fn delays_are_as_long_as_steps_of_the_clock() {
+        let longest = |resolution_ns: f64| {
+            let of = |seed| {
+                let mut timer = Timer::new(fastrand::Rng::with_seed(seed), resolution_ns);
+                let begun = Instant::now();
+                timer.delay();
+                begun.elapsed().as_nanos() as f64
+            };
+            (0..20).map(of).fold(0.0, f64::max)
+        };
+        for resolution_ns in [52.0, 1_000.0, 100_000.0] {
+            assert!(longest(resolution_ns) > 2.0 * resolution_ns, "{resolution_ns}");
+        }
+        // A clock whose steps are longer is not averaged.
+        let begun = Instant::now();
+        assert!(longest(1e12) > LONGEST_STEP_NS && begun.elapsed() < Duration::from_secs(60));
     }
 }

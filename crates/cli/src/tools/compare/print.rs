@@ -148,6 +148,13 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
 
 /// What the steps of the clock mean for times that take few of them.
 fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
+    if !timing.is_precision_possible() {
+        let (step, precision) = (time(timing.resolution_ns), options.precision * 100.0);
+        let warning = format!(
+            "warning: the clock advances in steps of {step}, by which no number of pairs has a precision of {precision} %"
+        );
+        line(text, "", &warning);
+    }
     if !timing.is_averaged {
         return;
     }
@@ -280,6 +287,7 @@ fn timing(it: &Timing) -> Value {
         "resolution_ns": it.resolution_ns,
         "statistic": if it.is_averaged { "mean" } else { "shortest" },
         "clock_error": it.clock_error,
+        "clock_difference": it.clock_difference,
         "wanted_pair_count": it.wanted_pairs(),
         "timed_by": if it.is_device_time { "device" } else { "host" },
         "varied_inputs": it.is_varied,

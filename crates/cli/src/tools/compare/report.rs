@@ -16,11 +16,11 @@ use crate::advice;
 pub(super) enum Outcome {
     Right,
     Wrong,
-    /// It crashed.
+    /// It ended its process by a signal.
     Crashed,
     /// It was ended, because it took too long.
     TimedOut,
-    /// It does not compile, has another signature, or fails.
+    /// It does not compile, has another signature, or fails, also if its process ends for a reason that may not be its own.
     Failed,
 }
 
@@ -80,9 +80,13 @@ impl Report {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
     }
 
-    /// A replacement whose process ended without a result and without a crash: the same.
-    pub(super) fn ended(candidate: &Candidate, how: &str, printed: String) -> Self {
-        let text = if printed.trim().is_empty() { how.to_owned() } else { printed };
+    /// A replacement whose process ended without a result, for a reason that says nothing about what it computes.
+    pub(super) fn ended(candidate: &Candidate, how: &str, printed: &str) -> Self {
+        let printed = printed.trim_end();
+        let text = match printed.contains(how) {
+            true => printed.to_owned(),
+            false => format!("{}: {how}\n{printed}", print::name(candidate)).trim_end().to_owned(),
+        };
         Self::without_result(Outcome::Failed, candidate, how, text)
     }
 

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,56 +69,74 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &L
     let name = print::name(candidate);
     let ended = wait(child, limits, &name).map_err(cannot)?;
     drop(alive);
-    let ended = match ended {
-        Ok(ended) => ended,
-        Err(is_timing) => {
-            let limit = if is_timing { limits.all } else { limits.check };
-            return Ok(Report::timed_out(candidate, limit, is_timing));
-        }
-    };
-    let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
-    let lines = ended.stdout.strip_suffix(b"\n").unwrap_or(&ended.stdout);
+    let Ended { end, stdout, stderr } = ended;
+    let printed = stderr.text();
+    let lines = stdout.bytes.strip_suffix(b"\n").unwrap_or(&stdout.bytes);
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let report = Report::from_line(&lines[start..]);
-    let by_kernel = if report.is_some() { &ended.stdout[..start] } else { &ended.stdout };
+    let by_kernel = if report.is_some() { &stdout.bytes[..start] } else { &stdout.bytes };
+    if stdout.dropped > 0 {
+        output::note(&dropped(stdout.dropped, "standard output"));
+    }
     output::print(&String::from_utf8_lossy(by_kernel).replacen(&format!("\n{TIMING}\n"), "", 1))?;
-    match report {
-        Some(report) if ended.status.success() => {
+    match (end, report) {
+        (End::Exited(status), Some(report)) if status.success() => {
             eprint(&printed);
             Ok(report)
         }
-        _ if has_crashed(ended.status) => {
-            Ok(Report::crashed(candidate, &how(ended.status, &printed), printed))
+        (End::Exited(status), _) if is_crash(status) => {
+            Ok(Report::crashed(candidate, &how(status, &printed), printed))
         }
-        _ => Ok(Report::ended(candidate, &how(ended.status, &printed), printed)),
+        (End::Exited(status), _) => Ok(Report::ended(candidate, &how(status, &printed), &printed)),
+        (End::TimedOut { is_timing }, _) => {
+            eprint(&printed);
+            let limit = if is_timing { limits.all } else { limits.check };
+            Ok(Report::timed_out(candidate, limit, is_timing))
+        }
     }
 }
 
-/// Waits for a process and what it prints, and says if its checks take long. Ends it after the limits and returns whether it was
-/// timing.
-fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Result<Output, bool>> {
+/// A process that has ended, and the end of what it printed.
+struct Ended {
+    end: End,
+    stdout: Text,
+    stderr: Text,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exited(ExitStatus),
+    /// It was ended, after a limit.
+    TimedOut {
+        is_timing: bool,
+    },
+}
+
+/// Waits for a process and what it prints, and says if its checks take long. Ends it after the limits.
+fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
     /// How often it is looked at.
     const INTERVAL: Duration = Duration::from_millis(5);
     /// When it is said that it is being checked, if it still is.
     const NOTICE: Duration = Duration::from_secs(5);
     let begun = Instant::now();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (printed, mut is_noticed) = (Printed::default(), false);
+    let (printed, mut is_noticed) = (Printed::with_limit(KEPT_BYTES), false);
     thread::scope(|scope| {
         let stdout = scope.spawn(|| printed.read(stdout));
         let stderr = scope.spawn(|| {
-            let printed = Printed::default();
+            let printed = Printed::with_limit(KEPT_MESSAGES);
             printed.read(stderr).map(|()| printed.take())
         });
-        let ended = loop {
+        let end = loop {
             if let Some(status) = child.try_wait()? {
-                break Ok(status);
+                break End::Exited(status);
             }
             let (elapsed, is_timing) = (begun.elapsed(), printed.is_timing());
             if elapsed >= if is_timing { limits.all } else { limits.check } {
                 child.kill()?;
                 child.wait()?;
-                break Err(is_timing);
+                break End::TimedOut { is_timing };
             }
             if elapsed >= NOTICE && !is_timing && !is_noticed {
                 is_noticed = true;
@@ -129,10 +147,7 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Result<Outp
         };
         joined(stdout)?;
         let stderr = joined(stderr)?;
-        if ended.is_err() {
-            eprint(&String::from_utf8_lossy(&stderr));
-        }
-        Ok(ended.map(|status| Output { status, stdout: printed.take(), stderr }))
+        Ok(Ended { end, stdout: printed.take(), stderr })
     })
 }
 
@@ -140,28 +155,39 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
-/// Of what a process prints, at least the last so many bytes are kept: the result is its last line.
-const KEPT_BYTES: usize = 4 << 20;
+/// How much of standard output is kept, whose last line is the report: the more dispatches are timed, the longer it is.
+const KEPT_BYTES: usize = 16 << 20;
 
-/// What a process has printed so far.
-#[derive(Default)]
-struct Printed(Mutex<Text>);
+/// How much of standard error is kept.
+const KEPT_MESSAGES: usize = 64 << 10;
+
+/// What a process has printed so far: its end.
+struct Printed {
+    text: Mutex<Text>,
+    limit: usize,
+}
 
 #[derive(Default)]
 struct Text {
     bytes: Vec<u8>,
+    /// Number of bytes before these.
+    dropped: u64,
     /// Whether [`TIMING`] is one of its lines.
     is_timing: bool,
 }
 
 impl Printed {
+    fn with_limit(limit: usize) -> Self {
+        Self { text: Mutex::default(), limit }
+    }
+
     fn read(&self, from: Option<impl Read>) -> io::Result<()> {
         let Some(mut from) = from else { return Ok(()) };
         let mut piece = vec![0; 64 << 10];
         loop {
             match from.read(&mut piece) {
                 Ok(0) => return Ok(()),
-                Ok(count) => self.0.lock().add(&piece[..count]),
+                Ok(count) => self.text.lock().add(&piece[..count], self.limit),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -169,17 +195,19 @@ impl Printed {
     }
 
     fn is_timing(&self) -> bool {
-        self.0.lock().is_timing
+        self.text.lock().is_timing
     }
 
     /// What was printed; nothing is left.
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().bytes)
+    fn take(&self) -> Text {
+        let mut text = std::mem::take(&mut *self.text.lock());
+        text.keep(self.limit);
+        text
     }
 }
 
 impl Text {
-    fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8], limit: usize) {
         // The line may have begun before.
         let mut start = self.bytes.len().saturating_sub(TIMING.len() + 1);
         self.bytes.extend_from_slice(bytes);
@@ -190,7 +218,30 @@ impl Text {
         let line = format!("\n{TIMING}\n");
         let is_it = |it: &[u8]| it == line.as_bytes();
         self.is_timing |= self.bytes[start..].windows(TIMING.len() + 2).any(is_it);
+        if self.bytes.len() > 2 * limit {
+            self.keep(limit);
+        }
     }
+
+    /// Drops all but the last bytes.
+    fn keep(&mut self, limit: usize) {
+        let count = self.bytes.len().saturating_sub(limit);
+        self.bytes.drain(..count);
+        self.dropped += count as u64;
+    }
+
+    /// Messages, after what says that those before were dropped.
+    fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        match self.dropped {
+            0 => text.into_owned(),
+            count => format!("{}\n{text}", dropped(count, "standard error")),
+        }
+    }
+}
+
+fn dropped(count: u64, stream: &str) -> String {
+    format!("note: the first {count} bytes that the process printed on {stream} are not kept")
 }
 
 fn eprint(text: &str) {
@@ -199,26 +250,27 @@ fn eprint(text: &str) {
     }
 }
 
-/// Whether a process that has no result was ended by the replacement: it crashed, or it left with a status of its own. Otherwise it was
-/// killed, or failed with the status of errors, as the crash guard does if the code is for another machine.
-fn has_crashed(status: ExitStatus) -> bool {
-    const ERROR: i32 = 1;
-    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code != ERROR,
-        (_, signal) => signal.is_some_and(|signal| FAULTS.contains(&signal)),
-    }
+/// Whether a process ended because of what its kernel did. Others end it for lack of memory, and it ends itself if the CPU lacks an
+/// instruction or a file was truncated: that says nothing about what the kernel computes.
+fn is_crash(status: ExitStatus) -> bool {
+    /// By which the kernel ends it, and not another process.
+    const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+    status.code() == Some(CrashReports::EXIT_STATUS)
+        || status.signal().is_some_and(|signal| CRASHES.contains(&signal))
 }
 
 /// How a process ended that has no result.
 fn how(status: ExitStatus, printed: &str) -> String {
-    let is_reported = matches!(status.code(), Some(1 | CrashReports::EXIT_STATUS));
-    match printed.lines().find(|line| is_reported && !line.is_empty()) {
-        Some(line) => line.to_owned(),
-        None => match (status.code(), status.signal()) {
-            (Some(code), _) => format!("its process ended with status {code}"),
-            (_, signal) => format!("its process was ended by signal {}", signal.unwrap_or_default()),
-        },
+    let report = printed.lines().rev().find(|line| line.contains("; a kernel "));
+    let reported = status.code() == Some(CrashReports::EXIT_STATUS);
+    let line = report.or_else(|| printed.lines().find(|line| reported && !line.is_empty()));
+    match (line, status.code(), status.signal()) {
+        (Some(line), Some(_), _) => line.to_owned(),
+        (_, Some(code), _) => format!("its process ended with status {code}"),
+        (.., Some(libc::SIGKILL)) => {
+            "its process was ended by signal 9, as when the machine has no memory left".into()
+        }
+        (.., signal) => format!("its process was ended by signal {}", signal.unwrap_or_default()),
     }
 }
 
@@ -258,14 +310,47 @@ mod tests {
             |check, all| Limits { check: Duration::from_millis(check), all: Duration::from_millis(all) };
         let begun = Instant::now();
         let (few, many) = (50, 600_000);
-        assert_eq!(wait(spawn("exec sleep 600"), &limits(few, many), "").unwrap().err(), Some(false));
+        let ended = wait(spawn("echo before; exec sleep 600"), &limits(few * 20, many), "").unwrap();
+        assert_eq!(ended.end, End::TimedOut { is_timing: false });
+        assert_eq!(ended.stdout.bytes, b"before\n");
         let timing = format!("echo; echo {TIMING}; exec sleep 600");
-        assert_eq!(wait(spawn(&timing), &limits(10_000, 10_000), "").unwrap().err(), Some(true));
+        let ended = wait(spawn(&timing), &limits(10_000, 10_000), "").unwrap();
+        assert_eq!(ended.end, End::TimedOut { is_timing: true });
         assert!(begun.elapsed() < Duration::from_secs(300));
-        let ended = wait(spawn("echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap().unwrap();
-        assert_eq!(
-            (ended.status.code(), &ended.stdout[..], &ended.stderr[..]),
-            (Some(3), &b"out\n"[..], &b"err\n"[..])
-        );
+        let ended = wait(spawn("echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap();
+        assert!(matches!(ended.end, End::Exited(status) if status.code() == Some(3)), "{:?}", ended.end);
+        assert_eq!((&ended.stdout.bytes[..], &ended.stderr.bytes[..]), (&b"out\n"[..], &b"err\n"[..]));
+    }
+
+    #[test]
+    fn only_the_end_of_what_is_printed_is_kept() {
+        let printed = Printed::with_limit(100);
+        let lines: String = (0..1000).map(|number| format!("{number}\n")).collect();
+        let timing = format!("\n{TIMING}\n");
+        for bytes in [timing.as_bytes(), lines.as_bytes(), b"end\n"] {
+            printed.read(Some(bytes)).unwrap();
+            assert!(printed.text.lock().bytes.len() <= 200);
+        }
+        assert!(printed.is_timing());
+        let text = printed.take();
+        assert_eq!(text.bytes.len(), 100);
+        assert_eq!(text.dropped as usize, timing.len() + lines.len() + 4 - 100);
+        assert!(text.text().starts_with("note: the first ") && text.text().ends_with("999\nend\n"));
+    }
+
+    #[test]
+    fn only_what_a_kernel_does_is_a_crash() {
+        let ended = |raw| ExitStatus::from_raw(raw);
+        for status in [CrashReports::EXIT_STATUS << 8, libc::SIGSEGV, libc::SIGABRT | 0x80] {
+            assert!(is_crash(ended(status)), "{status}");
+        }
+        for status in [0, CrashReports::TRUNCATED_STATUS << 8, 5 << 8, libc::SIGKILL, libc::SIGTERM] {
+            assert!(!is_crash(ended(status)), "{status}");
+        }
+        let incompatible = "note: x\nINCOMPATIBLE; a kernel crashed with SIGILL: function 'f'\n  try: y\n";
+        let why = how(ended(1 << 8), incompatible);
+        assert_eq!(why, "INCOMPATIBLE; a kernel crashed with SIGILL: function 'f'");
+        assert_eq!(how(ended(1 << 8), "why\n"), "its process ended with status 1");
+        assert!(how(ended(libc::SIGKILL), "").contains("signal 9, as when"));
     }
 }

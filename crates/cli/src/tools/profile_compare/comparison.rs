@@ -24,9 +24,8 @@ pub(super) struct Side {
 pub(super) struct Comparison {
     pub before: Side,
     pub after: Side,
-    /// By how much more often functions were dispatched after: those of most of the time, or else 1. All changes are relative to
-    /// the time before, multiplied by it.
-    pub count_factor: f64,
+    /// By how much more often functions with most of the time were dispatched after; `None` if by no factor in common.
+    pub common_factor: Option<f64>,
     pub changes: Vec<Change>,
 }
 
@@ -105,19 +104,25 @@ impl Comparison {
             before.functions.iter().map(|function| (Some(function), rest.remove(&key(function)))).collect();
         let added = after.functions.iter().filter(|function| rest.contains_key(&key(function)));
         pairs.extend(added.map(|function| (None, Some(function))));
-        let count_factor = count_factor(&pairs);
+        let common_factor = common_factor(&pairs);
+        let count_factor = common_factor.unwrap_or(1.0);
         let mut changes: Vec<_> =
             pairs.into_iter().map(|(before, after)| Change::of(before, after, count_factor)).collect();
         let weight = |change: &Change| change.total_ns().abs();
         changes.sort_by(|left, right| {
             weight(right).total_cmp(&weight(left)).then_with(|| left.name.cmp(&right.name))
         });
-        Self { before, after, count_factor, changes }
+        Self { before, after, common_factor, changes }
+    }
+
+    /// The common factor, or else 1. All changes are relative to the time before, multiplied by it.
+    pub(super) fn count_factor(&self) -> f64 {
+        self.common_factor.unwrap_or(1.0)
     }
 
     /// The time of all dispatches before, as often as after.
     pub(super) fn scaled_before_ns(&self) -> f64 {
-        self.before.total_ns * self.count_factor
+        self.before.total_ns * self.count_factor()
     }
 
     /// The change of the time of all dispatches that the factor does not explain.
@@ -140,9 +145,9 @@ impl Comparison {
 /// A function of either profile, or of both.
 type Pair<'a> = (Option<&'a FunctionTimes>, Option<&'a FunctionTimes>);
 
-/// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles have; 1 if they have no ratio in
-/// common.
-fn count_factor(pairs: &[Pair<'_>]) -> f64 {
+/// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles have; `None` if they have no
+/// ratio in common.
+fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
     let total = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
     let mut ratios: Vec<_> = pairs
         .iter()
@@ -160,10 +165,10 @@ fn count_factor(pairs: &[Pair<'_>]) -> f64 {
         below += weight;
         below * 2.0 >= all
     });
-    let Some((factor, _)) = median else { return 1.0 };
+    let (factor, _) = median?;
     let is_same = |ratio: f64| (ratio / factor - 1.0).abs() <= SAME_FACTOR;
     let same: f64 = ratios.iter().filter(|(ratio, _)| is_same(*ratio)).map(|(_, weight)| weight).sum();
-    if same >= MIN_SHARE * all { *factor } else { 1.0 }
+    (same >= MIN_SHARE * all).then_some(*factor)
 }
 
 impl Change {
@@ -334,7 +339,7 @@ mod tests {
             .map(|it| if it.name == "once" { it.clone() } else { repeated(it, 2) })
             .collect();
         let comparison = Comparison::of(Side::new("a".into(), functions()), Side::new("b".into(), twice));
-        assert_eq!(comparison.count_factor, 2.0);
+        assert_eq!(comparison.common_factor, Some(2.0));
         let of = |name: &str| comparison.changes.iter().find(|it| it.name == name).unwrap();
         for name in ["a", "b"] {
             let change = of(name);
@@ -353,7 +358,7 @@ mod tests {
         let before = vec![function("more", &[10.0; 50]), function("less", &[10.0; 60])];
         let after = vec![function("more", &[8.0; 100]), function("less", &[15.0; 20])];
         let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
-        assert_eq!(comparison.count_factor, 1.0);
+        assert_eq!((comparison.common_factor, comparison.count_factor()), (None, 1.0));
         let rows: Vec<_> = comparison
             .changes
             .iter()
@@ -368,7 +373,7 @@ mod tests {
         let before = vec![function("a", &[10.0; 500]), function("b", &[10.0; 499])];
         let after = vec![function("a", &[20.0; 901]), function("b", &[20.0; 900])];
         let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
-        assert!((comparison.count_factor - 1.8).abs() < 0.01, "{}", comparison.count_factor);
+        assert!((comparison.count_factor() - 1.8).abs() < 0.01, "{}", comparison.count_factor());
         for change in &comparison.changes {
             assert!(change.added_count.abs() < 4.0 && change.count_ns.abs() < 40.0, "{}", change.added_count);
             assert!((change.total_ns() - 9_000.0).abs() < 50.0, "{}", change.total_ns());

@@ -47,24 +47,27 @@ pub(super) fn text(comparison: &Comparison) -> String {
 
 /// What was done about different numbers of dispatches.
 fn counts(comparison: &Comparison) -> String {
-    let Comparison { before, after, count_factor, .. } = comparison;
-    if *count_factor != 1.0 {
+    let Comparison { before, after, common_factor, .. } = comparison;
+    let count_factor = comparison.count_factor();
+    if count_factor != 1.0 {
         let which = match comparison.has_common_counts() {
             true => "all functions",
             false => "functions with most of the time",
         };
         return format!(
             "counts  {which} were dispatched {} times as often: the time before counts as often, {}\n",
-            factor(*count_factor),
+            factor(count_factor),
             time(comparison.scaled_before_ns())
         );
     }
-    match comparison.has_common_counts() || before.dispatch_count == 0 || after.dispatch_count == 0 {
-        true => String::new(),
-        false => {
-            "counts  some functions were dispatched more or less often: what that changed is apart\n".into()
-        }
+    if comparison.has_common_counts() || before.dispatch_count == 0 || after.dispatch_count == 0 {
+        return String::new();
     }
+    let differ = match common_factor {
+        Some(_) => "the numbers of dispatches of some functions differ",
+        None => "the numbers of dispatches differ, by no factor in common",
+    };
+    format!("counts  {differ}: what they changed is apart\n")
 }
 
 /// A factor with as many digits as it needs, up to four.
@@ -229,7 +232,7 @@ pub(super) fn json(comparison: &Comparison) -> String {
     let object = json!({
         "before": side(&comparison.before),
         "after": side(&comparison.after),
-        "count_factor": comparison.count_factor,
+        "count_factor": comparison.count_factor(),
         "change_ns": comparison.total_ns(),
         "count_change_ns": comparison.count_ns(),
         "mean_change_ns": comparison.total_ns() - comparison.count_ns(),
@@ -348,6 +351,14 @@ mod tests {
             "{apart}"
         );
         assert!(apart.contains("+500 ns (+50)") && apart.contains("-400 ns (-40)"), "{apart}");
+        // One is renamed: the others, with most of the time, were dispatched as often.
+        let renamed = |name: &str| {
+            Side::new("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])
+        };
+        let renamed = text(&Comparison::of(renamed("g"), renamed("h")));
+        let counts =
+            "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
+        assert!(renamed.contains(counts), "{renamed}");
         assert_eq!([2.0, 1.8036, 0.3333333].map(factor), ["2", "1.8036", "0.3333"]);
     }
 

@@ -7,16 +7,20 @@
 
 use rehal_bench::stats;
 
-/// If steps of the clock are at most this part of the precision, as a fraction of a kernel's time, the shortest times tell more than
-/// means: they vary less, and an interval that is wider by the steps still has the precision.
-const NEGLIGIBLE: f64 = 1.0 / 4.0;
+/// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, leaves at least half of it to what is
+/// not the clock's: the shortest times of both sides are each wrong by less than a step. The interval of the mean of all dispatches,
+/// which counts too if steps are longer, is far wider on a machine that is shared.
+const FINE: f64 = 1.0 / 4.0;
+
+/// Longer steps are not averaged, since dispatches cannot be delayed for several of them.
+pub(in crate::compare) const LONGEST_STEP_NS: f64 = 250_000.0;
 
 /// Quantile of the normal distribution for intervals of 99 %.
 const NORMAL_99: f64 = 2.576;
 
 /// Whether the steps of the clock decide on the shortest time.
 pub(super) fn is_coarse(shortest_ns: f64, resolution_ns: f64, precision: f64) -> bool {
-    resolution_ns > NEGLIGIBLE * precision * shortest_ns
+    resolution_ns > FINE * precision * shortest_ns && resolution_ns <= LONGEST_STEP_NS
 }
 
 /// The mean of the times that nothing has disturbed, and their number: of those that are near the shortest, where near is as far as the

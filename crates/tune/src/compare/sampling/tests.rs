@@ -402,3 +402,64 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
         (TimingVerdict::Slower, 1, 850.0)
     );
 }
+
+/// A step of 10 ns is far less than the precision of such times, on either side of any limit.
+#[test]
+fn a_slowdown_of_two_percent_is_found_however_many_steps_a_kernel_takes() {
+    for time_ns in [5_000.0, 15_000.0, 17_000.0] {
+        for noise in [QUIET, BURSTS, WANDERING, STEPPING] {
+            let count = |factor: f64, expected: TimingVerdict| {
+                let verdict = |seed: &u64| {
+                    let mut machine = Machine::with_clock(10.0, *seed, noise);
+                    machine.compare_times([time_ns; 2], factor, 10, 80).verdict() == expected
+                };
+                (0..30).filter(verdict).count()
+            };
+            let (slower, same) =
+                (count(1.02, TimingVerdict::Slower), count(1.0, TimingVerdict::NoDifference));
+            assert!(slower >= 28 && same >= 29, "{noise:?}, {time_ns} ns: {slower} and {same} of 30");
+        }
+    }
+}
+
+/// The greatest common divisor of few times may be several steps.
+#[test]
+fn the_steps_of_a_clock_may_turn_out_to_be_shorter() {
+    let shapes = [shape(1)];
+    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    for resolution_ns in [3_000.0, 1_000.0, 10.0] {
+        sampler.know_resolution(resolution_ns);
+        sampler.add(&[batch(&[(9_000.0, 9_000.0)])], false);
+    }
+    assert_eq!(sampler.finish(CacheState::Warm, Stopped::OutOfTime).resolution_ns, 10.0);
+}
+
+/// A clock that does not advance during a kernel, although it did in the first batch, or whose steps are too long to be averaged.
+#[test]
+fn a_time_of_zero_has_a_ratio() {
+    let shapes = [shape(1)];
+    for (resolution_ns, first) in [(10.0, 1e6), (1e6, 0.0)] {
+        let mut sampler = Sampler::new(&shapes, 0.01, resolution_ns);
+        for times in [(first, first), (0.0, first), (first, 0.0), (0.0, 0.0)] {
+            sampler.add(&[batch(&[times])], false);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        assert!(!timing.is_averaged, "{timing:?}");
+        assert!(timing.ratio.is_finite() && timing.median_ratio.is_finite(), "{timing:?}");
+        let Interval { low, high } = timing.interval.unwrap();
+        assert!(low.is_finite() && !high.is_nan(), "{timing:?}");
+        assert_ne!(timing.verdict(), TimingVerdict::Faster);
+    }
+}
+
+/// More pairs only reduce the deviation of means.
+#[test]
+fn the_wanted_pairs_are_those_of_what_averages_out() {
+    let mut timing = Machine::with_clock(10.0, 1, SILENT).compare_times([30.0; 2], 1.2, 10, 16);
+    (timing.pair_count, timing.clock_error, timing.clock_difference) = (100, 0.025, 0.005);
+    // 2 % must become 0.5 %.
+    assert_eq!(timing.wanted_pairs(), Some(1600));
+    timing.clock_difference = 0.01;
+    assert!(!timing.is_precision_possible());
+    assert_eq!(timing.wanted_pairs(), None);
+}
