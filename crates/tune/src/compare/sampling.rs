@@ -222,9 +222,7 @@ impl Samples {
         let least = (resolution_ns / 2.0).max(f64::MIN_POSITIVE);
         let captured = || pairs.iter().map(|pair| pair.captured_ns);
         let replaced = || pairs.iter().map(|pair| pair.replaced_ns);
-        // A clock that did not advance says that a time was below a step.
-        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)]
-            .map(|ns| ns.max(resolution_ns / 2.0));
+        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)];
         if self.ratios.is_empty() {
             self.is_averaged = is_coarse(shortest[0].min(shortest[1]), resolution_ns, precision);
         }
@@ -349,8 +347,7 @@ impl<'s> Sampler<'s> {
 
     fn look(&mut self) {
         let mut interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
-        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the interval covers both results:
-        // with such times and without.
+        // By a coarse clock, what is disturbed cannot be told from what takes a step more: whether it counts or not must not matter.
         if self.samples.iter().any(|it| it.is_averaged)
             && let (Some(undisturbed), Some(all)) = (interval, interval_of(&self.medians))
         {
