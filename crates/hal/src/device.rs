@@ -113,9 +113,9 @@ pub trait DeviceBackend: Send + Sync {
     /// Reports what the device has buffered of complete work. Succeeds if there is no session.
     fn flush_profiling(&self) -> Result<()>;
 
-    /// Reports a clock sample now, of a device that times work, unless one would not be exact: the clocks of a long session drift,
-    /// and a killed program has no sample at its end. Called often, and by another thread than the program's. The program does not
-    /// call it itself, so that a recorder does not record it. Succeeds if there is no session.
+    /// Reports a clock sample, if the device times work with a clock of its own and the sample would be exact: clocks drift in long
+    /// sessions, and a killed program has no sample at its end. The writer of a profile calls it, up to ten times per second and on a
+    /// thread of its own, so recorders do not record it. Succeeds if there is no session.
     fn sample_profiling_clock(&self) -> Result<()>;
 
     /// Flushes and ends the session. Succeeds if there is none.

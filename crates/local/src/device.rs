@@ -16,8 +16,7 @@ use crate::command::LocalCommands;
 use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalTaskOptions};
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
-use crate::profile;
-use crate::profile::Profiled;
+use crate::profile::{self, Profiled};
 use crate::task::{TaskExecutor, Workers};
 use crate::topology::Worker;
 
@@ -144,7 +143,6 @@ impl LocalDevice {
     }
 
     /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of `created` began.
-    #[inline]
     fn profiled(
         &self,
         submission: &Submission<Live<'_>>,
@@ -152,21 +150,9 @@ impl LocalDevice {
         is_ready: bool,
         begun_ns: Option<i64>,
     ) -> Result<Option<ProfiledSubmission>> {
-        match self.profiler.is_active() {
-            true => self.reported(submission, created, is_ready, begun_ns),
-            false => Ok(None),
+        if !self.profiler.is_active() {
+            return Ok(None);
         }
-    }
-
-    /// Apart from its caller, which most often does not call it.
-    #[inline(never)]
-    fn reported(
-        &self,
-        submission: &Submission<Live<'_>>,
-        created: Option<&Buffer>,
-        is_ready: bool,
-        begun_ns: Option<i64>,
-    ) -> Result<Option<ProfiledSubmission>> {
         // There is nothing left to execute of these.
         let executed_count = match submission.op {
             QueueOp::Alloca { .. } => Some(1),

@@ -112,25 +112,12 @@ fn is_executed<N: Names>(op: &QueueOp<N>) -> bool {
 }
 
 /// Runs one operation, and reports its span if it is profiled.
-#[inline]
 pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     profiled: Option<Profiled<'_>>,
 ) -> Result<()> {
-    match profiled {
-        None => run(op, names, None),
-        Some(profiled) => run_reported(op, names, profiled),
-    }
-}
-
-/// Apart from its caller, which most often does not call it.
-#[inline(never)]
-fn run_reported<'r, N: Names + 'r, R: Resolve<'r, N>>(
-    op: &QueueOp<N>,
-    names: &R,
-    profiled: Profiled<'_>,
-) -> Result<()> {
+    let Some(profiled) = profiled else { return run(op, names, None) };
     let profile = profiled.submission;
     if !profile.reports_spans() && profiled.thread.is_none() {
         let outcome = run(op, names, Some(profiled));

@@ -566,9 +566,14 @@ fn an_interrupted_recording_is_complete_or_absent() {
     let directory = parent.join("a/kernels");
     let flag = format!("--directory={}", directory.display());
     let path = capture("mlp.mlp.local-sync");
-    let (mut interrupted, mut removed) = (0, 0);
     let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
-    for number in 0..40 {
+    let signal = |tool: &std::process::Child, number: usize| {
+        let signal = ["-2", "-15", "-1"][number % 3];
+        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    // At any time.
+    for number in 0..30 {
         let mut tool = command("rehal");
         let tool = tool.args(["kernel", "record", "--device=local-sync", &flag, &path]);
         let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
@@ -576,12 +581,8 @@ fn an_interrupted_recording_is_complete_or_absent() {
             std::thread::yield_now();
         }
         std::thread::sleep(std::time::Duration::from_micros(250 * number));
-        let signal = ["-2", "-15", "-1"][number as usize % 3];
-        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        let is_interrupted = tool.wait().unwrap().signal().is_some();
-        interrupted += usize::from(is_interrupted);
-        removed += usize::from(is_interrupted && is_empty());
+        signal(&tool, number as usize);
+        tool.wait().unwrap();
         if !is_empty() {
             let descriptors = descriptors(&directory);
             assert_eq!(descriptors.len(), 5, "{number}");
@@ -589,7 +590,25 @@ fn an_interrupted_recording_is_complete_or_absent() {
             std::fs::remove_dir_all(parent.join("a")).unwrap();
         }
     }
-    assert!(interrupted > 0 && removed > 0, "{interrupted} {removed}");
+    // While the last kernel runs, which does not end.
+    let function = "mlp_dispatch_4_reduction_8x10_f32";
+    let stub =
+        print(&["rehal", "kernel", "stub", "--no_run", &format!("--function={function}"), "-o", "-", &path]);
+    let endless = stub.replacen("return 1;", "pause();\n  return 0;", 1);
+    assert!(endless.contains("pause();"), "{stub}");
+    let source = scratch.file("endless.c", format!("#include <unistd.h>\n{endless}"));
+    let substitution = format!("--replay_executable_substitution={function}={source}");
+    for number in 0..3 {
+        let mut tool = command("rehal");
+        let tool = tool.args(["kernel", "record", "--device=local-sync", &flag, &substitution, &path]);
+        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
+        while !directory.exists() || descriptors(&directory).len() < 4 {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        signal(&tool, number);
+        assert!(tool.wait().unwrap().signal().is_some() && is_empty(), "{number}");
+    }
     // What was there stays.
     let other = directory.join("notes.txt");
     std::fs::create_dir_all(&directory).unwrap();

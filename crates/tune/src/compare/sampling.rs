@@ -347,7 +347,8 @@ impl<'s> Sampler<'s> {
 
     fn look(&mut self) {
         let mut interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
-        // By a coarse clock, what is disturbed cannot be told from what takes a step more: whether it counts or not must not matter.
+        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the interval covers both results:
+        // with such times and without.
         if self.samples.iter().any(|it| it.is_averaged)
             && let (Some(undisturbed), Some(all)) = (interval, interval_of(&self.medians))
         {

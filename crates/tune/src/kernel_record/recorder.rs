@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode};
@@ -73,8 +74,10 @@ impl KernelRecorder {
                 .advise("name a directory that can be created or written")
         };
         let result = PartialResult::new();
-        result.create_directory(directory).map_err(|error| create("creating the directory", &error))?;
-        let prepared = Self::lock(directory, &options, create);
+        let prepared = Self::lock(directory, &result, create).and_then(|lock| {
+            Self::check(directory, &options)?;
+            Ok(lock)
+        });
         if prepared.is_err() && is_new {
             // Only an empty one is removed.
             let _ = fs::remove_dir(directory);
@@ -90,15 +93,24 @@ impl KernelRecorder {
         &self.directory
     }
 
+    /// Creates the directory, and waits for others that record into it.
     fn lock(
         directory: &Path,
-        options: &KernelRecordOptions,
+        result: &PartialResult,
         failed: impl Fn(&str, &std::io::Error) -> Error,
     ) -> Result<File> {
-        let lock = File::open(directory).map_err(|error| failed("opening the directory", &error))?;
-        lock.lock().map_err(|error| failed("locking the directory", &error))?;
-        Self::check(directory, options)?;
-        Ok(lock)
+        loop {
+            result.create_directory(directory).map_err(|error| failed("creating the directory", &error))?;
+            let lock = match File::open(directory) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|error| failed("opening the directory", &error))?,
+            };
+            lock.lock().map_err(|error| failed("locking the directory", &error))?;
+            // The one that was waited for may have been interrupted, which removes the directory.
+            if is_at(&lock, directory).map_err(|error| failed("reading the directory", &error))? {
+                return Ok(lock);
+            }
+        }
     }
 
     /// Fails if the directory has records, unless they may be replaced. It need not exist.
@@ -280,6 +292,15 @@ fn exists(name: &str) -> Error {
     Error::new(StatusCode::AlreadyExists, message)
 }
 
+/// Whether a path names the file that is open.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let identity = |it: fs::Metadata| (it.dev(), it.ino());
+    match fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        found => Ok(identity(file.metadata()?) == identity(found?)),
+    }
+}
+
 /// Whether a file has the name of one of a record.
 fn is_record(name: &str) -> bool {
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
@@ -377,7 +398,20 @@ fn snapshot(file: &mut File, operation: &Operation<'_>, layout: &Layout) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::is_record;
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_removed_is_not_at_its_path() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("kernels");
+        fs::create_dir(&path).unwrap();
+        let opened = File::open(&path).unwrap();
+        assert!(is_at(&opened, &path).unwrap());
+        fs::remove_dir(&path).unwrap();
+        assert!(!is_at(&opened, &path).unwrap());
+        fs::create_dir(&path).unwrap();
+        assert!(!is_at(&opened, &path).unwrap());
+    }
 
     #[test]
     fn files_of_records_are_known_by_their_names() {

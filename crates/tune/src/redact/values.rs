@@ -178,7 +178,7 @@ impl Numbers {
         }
     }
 
-    /// A number of an exponent, from the smallest to the largest magnitude, which only occur if there are no others.
+    /// A number with this exponent and a magnitude within `low` and `high`, which themselves occur only if the range has no others.
     fn draw_float(&self, float: Float, exponent: u64, low: u64, high: u64, random: &mut Rng) -> u64 {
         let least = exponent << float.mantissa_bits;
         let largest = least | ((1 << float.mantissa_bits) - 1);
