@@ -131,9 +131,16 @@ impl LocalCommands {
     pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>, profile: Option<Profiled<'_>>) -> Result<()> {
         let Some(recording) = self.baked()? else { return Ok(()) };
         let names = StoredNames { store: &recording.store, slots: table };
-        let reports = |it: &Profiled<'_>| it.submission.reports_spans() || it.submission.reports_regions();
-        if let Some(profile) = profile.filter(reports) {
-            return profile::run_commands(recording, &names, profile);
+        match profile {
+            Some(Profiled::AtOnce(profile)) => {
+                return profile::run_immediate_commands(recording, &names, profile);
+            }
+            Some(Profiled::InDetail(it))
+                if it.submission.reports_spans() || it.submission.reports_regions() =>
+            {
+                return profile::run_commands(recording, &names, it);
+            }
+            _ => {}
         }
         for (index, operation) in recording.operations.iter().enumerate() {
             run(operation, &names, None).context(|| in_command(index))?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
 use rehal_hal::profile::{
-    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, event_ns,
+    ImmediateExecution, MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, event_ns,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
@@ -182,6 +182,15 @@ impl LocalDevice {
         Ok(profiled)
     }
 
+    /// A submission that executes a command buffer now, if nothing but its host executions is wanted.
+    #[inline]
+    fn immediate(&self, submission: &Submission<Live<'_>>) -> Option<ImmediateExecution<'_>> {
+        let QueueOp::Execute { command_buffer, .. } = submission.op else { return None };
+        self.profiler.immediate(command_buffer, || {
+            LocalCommands::of(command_buffer).ok()?.baked().ok()?.map(profile::command_count)
+        })
+    }
+
     /// The number of threads that run workgroups of a dispatch.
     fn concurrency(&self) -> i64 {
         match &self.executor {
@@ -337,15 +346,22 @@ impl DeviceBackend for LocalDevice {
                 }
             }
         }
-        let profile = self.profiled(submission, created.as_ref(), true, begun_ns)?;
         let outcome = match &self.executor {
             Executor::Sync => {
+                let immediate = self.immediate(submission);
+                let profile = match &immediate {
+                    Some(_) => None,
+                    None => self.profiled(submission, created.as_ref(), true, begun_ns)?,
+                };
+                let at_once = immediate.as_ref().map(Profiled::AtOnce);
+                let profile = at_once.or_else(|| profile.as_ref().map(Profiled::by_caller));
                 let promise = Promise::new(submission.signals);
                 let _abort = guard::AbortScope::enter(false);
-                let profile = profile.as_ref().map(Profiled::by_caller);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())
             }
-            Executor::Task { executor, .. } => executor.execute(submission, profile),
+            Executor::Task { executor, .. } => {
+                executor.execute(submission, self.profiled(submission, created.as_ref(), true, begun_ns)?)
+            }
         };
         match outcome {
             // The semaphores receive the result of a host call; without any, only the caller can.

@@ -251,7 +251,7 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     permit: impl Sized,
 ) -> Result<()> {
     if let Some(profile) = profile {
-        profile.submission.ready();
+        profile.ready();
     }
     if let QueueOp::HostCall { flags, .. } = op
         && flags.contains(HostCallFlags::NON_BLOCKING)

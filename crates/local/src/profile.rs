@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
-    CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
-    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread, WorkerSpan, completed_ns,
-    event_ns,
+    CommandRegion, HostExecution, ImmediateExecution, KeptCommands, ProfileData, ProfileSession,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission,
+    ProfiledThread, WorkerSpan, completed_ns, event_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
+use smallvec::SmallVec;
 
 use crate::command::{LocalCommands, Recording, in_command};
 use crate::executable::workgroup_total;
@@ -70,9 +71,18 @@ impl WorkgroupClock {
     }
 }
 
-/// A submission that one thread executes.
+/// A submission that one thread executes and reports.
 #[derive(Clone, Copy)]
-pub(crate) struct Profiled<'p> {
+pub(crate) enum Profiled<'p> {
+    /// As it goes.
+    InDetail(DetailedSubmission<'p>),
+    /// All at once, when it has executed.
+    AtOnce(&'p ImmediateExecution<'p>),
+}
+
+/// A submission of which everything that the session wants is reported.
+#[derive(Clone, Copy)]
+pub(crate) struct DetailedSubmission<'p> {
     pub(crate) submission: &'p ProfiledSubmission,
     /// What the thread is to the device's workers, if it has any and the session reports what threads execute: with the regions.
     pub(crate) thread: Option<ProfiledThread>,
@@ -81,9 +91,18 @@ pub(crate) struct Profiled<'p> {
 impl<'p> Profiled<'p> {
     /// On a device without workers.
     pub(crate) fn by_caller(submission: &'p ProfiledSubmission) -> Self {
-        Self { submission, thread: None }
+        Self::InDetail(DetailedSubmission { submission, thread: None })
     }
 
+    /// Reports that the submission is ready to execute.
+    pub(crate) fn ready(self) {
+        if let Self::InDetail(DetailedSubmission { submission, .. }) = self {
+            submission.ready();
+        }
+    }
+}
+
+impl DetailedSubmission<'_> {
     /// Reports what the thread executed: a command, or the operation.
     fn report_thread<'r, N: Names + 'r, R: Resolve<'r, N>>(
         self,
@@ -117,10 +136,14 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     names: &R,
     profiled: Option<Profiled<'_>>,
 ) -> Result<()> {
-    let Some(profiled) = profiled else { return run(op, names, None) };
+    let profiled = match profiled {
+        None => return run(op, names, None),
+        Some(Profiled::AtOnce(profile)) => return run_immediate(op, names, profile),
+        Some(Profiled::InDetail(profiled)) => profiled,
+    };
     let profile = profiled.submission;
     if !profile.reports_spans() && profiled.thread.is_none() {
-        let outcome = run(op, names, Some(profiled));
+        let outcome = run(op, names, Some(Profiled::InDetail(profiled)));
         report_dealloca(op, names, profile, &outcome);
         return outcome;
     }
@@ -135,7 +158,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
         _ => {
-            let outcome = run(op, names, Some(profiled));
+            let outcome = run(op, names, Some(Profiled::InDetail(profiled)));
             let end_ns = match (op, LAST_NS.get()) {
                 // Its last command has just ended.
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
@@ -149,6 +172,20 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         profiled.report_thread(op, names, None, span);
     }
     report_operation(op, names, profile, status(&outcome), span);
+    outcome
+}
+
+/// Runs the command buffer of a submission, and reports it with its commands.
+fn run_immediate<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: &ImmediateExecution<'_>,
+) -> Result<()> {
+    let outcome = run(op, names, Some(Profiled::AtOnce(profile)));
+    if let Err(error) = &outcome {
+        // Unless a command has failed: then it is complete.
+        profile.complete(error.code(), completed_ns(), |_| {});
+    }
     outcome
 }
 
@@ -189,11 +226,81 @@ pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
     report_command(op, names, profile, *profile.operation(), None, status, span);
 }
 
+/// Runs the commands of a command buffer in order, and reports them with their submission, which ends with the last.
+pub(crate) fn run_immediate_commands(
+    recording: &Recording,
+    names: &StoredNames<'_, '_>,
+    profile: &ImmediateExecution<'_>,
+) -> Result<()> {
+    /// Commands that are reported together.
+    const BATCH_LENGTH: usize = 4;
+    /// After so long, what has been executed is reported: a program that is killed leaves it.
+    const BATCH_NS: i64 = 100_000;
+    let mut batch = SmallVec::<[TimedCommand; BATCH_LENGTH]>::new();
+    let mut outcome = Ok(());
+    let mut end_ns = None;
+    let stages = recording.stages().enumerate();
+    for (stage, index) in stages.flat_map(|(stage, commands)| commands.map(move |index| (stage, index))) {
+        if let (Some(first), Some(end_ns)) = (batch.first(), end_ns)
+            && (batch.len() == BATCH_LENGTH || end_ns - first.span.start_ns > BATCH_NS)
+        {
+            profile.keep(|kept| batch.iter().for_each(|it| it.report(recording, names, kept)));
+            batch.clear();
+        }
+        let operation = &recording.operations[index];
+        let workgroup_count = workgroup_count_of(operation, names);
+        let (ended, span) = run_timed(operation, names);
+        batch.push(TimedCommand { index, stage, workgroup_count, status: status(&ended), span });
+        end_ns = Some(span.end_ns);
+        outcome = ended.context(|| in_command(index));
+        if outcome.is_err() {
+            break;
+        }
+    }
+    profile.complete(status(&outcome), end_ns.unwrap_or_else(completed_ns), |kept| {
+        batch.iter().for_each(|it| it.report(recording, names, kept));
+    });
+    outcome
+}
+
+/// A command of a command buffer, executed and not reported yet.
+struct TimedCommand {
+    index: usize,
+    stage: usize,
+    /// See [`workgroup_count_of`].
+    workgroup_count: [u32; 3],
+    status: StatusCode,
+    span: Span,
+}
+
+impl TimedCommand {
+    #[inline]
+    fn report(&self, recording: &Recording, names: &StoredNames<'_, '_>, kept: &mut KeptCommands<'_>) {
+        let operation = &recording.operations[self.index];
+        let command = kept.operation(operation.kind(), moved_bytes(operation, names));
+        let command_index = Some(command_index(self.index, self.stage));
+        let count = self.workgroup_count;
+        kept.push(&execution(operation, names, command, command_index, count, self.status, self.span));
+    }
+}
+
+/// Runs a command.
+fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Result<()>, Span) {
+    match operation {
+        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
+        _ => {
+            let start_ns = completed_ns();
+            let outcome = run(operation, names, None);
+            (outcome, Span::of(start_ns, completed_ns()))
+        }
+    }
+}
+
 /// Runs the commands of a command buffer in order, and reports their spans and regions.
 pub(crate) fn run_commands(
     recording: &Recording,
     names: &StoredNames<'_, '_>,
-    profiled: Profiled<'_>,
+    profiled: DetailedSubmission<'_>,
 ) -> Result<()> {
     let profile = profiled.submission;
     let has_regions = profile.reports_regions();
@@ -204,14 +311,7 @@ pub(crate) fn run_commands(
         let stage_start_ns = now;
         for index in commands {
             let operation = &recording.operations[index];
-            let (outcome, span) = match operation {
-                QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
-                _ => {
-                    let start_ns = completed_ns();
-                    let outcome = run(operation, names, None);
-                    (outcome, Span::of(start_ns, completed_ns()))
-                }
-            };
+            let (outcome, span) = run_timed(operation, names);
             now = span.end_ns;
             LAST_NS.set(now);
             profiled.report_thread(operation, names, Some(command_index(index, stage)), span);
@@ -273,16 +373,22 @@ pub(crate) fn report_stored(
     let command = ProfiledOperation {
         kind: operation.kind(),
         operation_count: 1,
-        payload_bytes: match operation {
-            QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
-                names.place(target).map_or(0, |place| place.length())
-            }
-            _ => 0,
-        },
+        payload_bytes: moved_bytes(operation, names),
         ..*profile.operation()
     };
     let command_index = Some(command_index(index, stage));
     report_command(operation, names, profile, command, command_index, status, span);
+}
+
+/// The bytes that a command moves.
+#[inline]
+fn moved_bytes(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> u64 {
+    match operation {
+        QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
+            names.place(target).map_or(0, |place| place.length())
+        }
+        _ => 0,
+    }
 }
 
 /// Whether the session wants the region of these commands, which are a stage: the filter selects one of them.
@@ -338,14 +444,30 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     if !profile.reports_spans() || !selects_command(op, names, profile, command_index) {
         return;
     }
+    let replayed_record = profile.replayed_record().filter(|_| command_index.is_none());
+    let count = workgroup_count_of(op, names);
+    let event = execution(op, names, operation, command_index, count, status, span);
+    profile.executed(&HostExecution { replayed_record, ..event });
+}
+
+/// The event of a span.
+#[inline(always)]
+fn execution<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    operation: ProfiledOperation,
+    command_index: Option<u32>,
+    workgroup_count: [u32; 3],
+    status: StatusCode,
+    span: Span,
+) -> HostExecution {
     let dispatch = match op {
         QueueOp::Dispatch(dispatch) => {
-            let count = workgroup_count(dispatch, names).unwrap_or_default();
-            Some(profiled_dispatch(dispatch, names.executable(dispatch.executable).id(), count))
+            Some(profiled_dispatch(dispatch, names.executable(dispatch.executable).id(), workgroup_count))
         }
         _ => None,
     };
-    profile.executed(&HostExecution {
+    HostExecution {
         operation,
         command_index,
         dispatch,
@@ -354,10 +476,19 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         start_ns: span.start_ns,
         end_ns: span.end_ns,
         thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
-        replayed_record: profile.replayed_record().filter(|_| command_index.is_none()),
-    });
+        replayed_record: None,
+    }
 }
 
+/// The number of workgroups of a dispatch, read now if it is indirect; zeros of what is not a dispatch.
+fn workgroup_count_of<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> [u32; 3] {
+    match op {
+        QueueOp::Dispatch(dispatch) => workgroup_count(dispatch, names).unwrap_or_default(),
+        _ => [0; 3],
+    }
+}
+
+#[inline(always)]
 fn profiled_dispatch<N: Names>(
     dispatch: &Dispatch<N>,
     executable_id: u64,
@@ -395,7 +526,12 @@ pub(crate) fn describe(session: &ProfileSession, command_buffer: &CommandBuffer)
     let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(0) };
     let executables = &recording.store.executables;
     session.describe_command_buffer(command_buffer, || commands(recording), executables);
-    Ok(command_index(recording.operations.len(), recording.stages.len().saturating_sub(1)))
+    Ok(command_count(recording))
+}
+
+/// The number of commands, as profiles count them.
+pub(crate) fn command_count(recording: &Recording) -> u32 {
+    command_index(recording.operations.len(), recording.stages.len().saturating_sub(1))
 }
 
 fn commands(recording: &Recording) -> Vec<ProfiledCommand> {

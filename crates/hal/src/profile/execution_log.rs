@@ -48,7 +48,8 @@ fn has_command_buffer(kind: QueueOpKind, command_index: Option<u32>) -> bool {
 
 impl ExecutionLog {
     /// Adds an event.
-    #[inline]
+    // Copies of an event, whose fields were just written one by one, take longer than all else here.
+    #[inline(always)]
     pub fn push(&mut self, event: &HostExecution) {
         let mut flags = if event.was_deferred { WAS_DEFERRED } else { 0 };
         if let Some(dispatch) = event.dispatch {

@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<KeptOperation>() == 32);
 
 impl KeptOperation {
     /// An operation whose object is a command buffer or an allocation.
-    #[inline]
+    #[inline(always)]
     pub fn new(operation: &ProfiledOperation, has_command_buffer: bool, flags: u8) -> Self {
         Self {
             submission_id: operation.submission_id,
@@ -60,7 +60,7 @@ impl KeptRecord {
     /// No capture has that many records.
     const NONE: u64 = u64::MAX;
 
-    #[inline]
+    #[inline(always)]
     pub fn new(record: Option<u64>) -> Self {
         Self(record.unwrap_or(Self::NONE))
     }

@@ -7,6 +7,7 @@
 mod clock;
 mod events;
 mod execution_log;
+mod immediate;
 mod kept_operation;
 mod session;
 mod submission_log;
@@ -24,6 +25,7 @@ pub use events::{
     ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
 pub use execution_log::ExecutionLog;
+pub use immediate::{ImmediateExecution, KeptCommands};
 pub use session::{
     KeptEvents, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record,
 };

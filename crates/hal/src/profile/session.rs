@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 
 use super::clock::event_ns;
 use super::{
-    EventLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter,
-    ProfileRequest, ProfileSink, ProfiledCommand, ProfiledCommandKind, ProfiledOperation, QueueEvent,
-    QueueOpKind,
+    EventLog, ExecutionLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledCommandKind, ProfiledOperation,
+    QueueEvent, QueueOpKind,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
@@ -31,11 +31,19 @@ pub fn set_replayed_record(record: Option<u64>) {
     REPLAYED_RECORD.set(record);
 }
 
+/// The record that this thread replays.
+#[inline]
+pub(super) fn replayed_record() -> Option<u64> {
+    REPLAYED_RECORD.get()
+}
+
 /// The profiling state of a device: off, or a session.
 #[derive(Default)]
 pub struct Profiler {
     /// The bits of [`ProfileData`] that the session reports; 0 without one.
     data: AtomicU32,
+    /// The session, if it wants host executions of all submissions and nothing else of them; 0 otherwise.
+    immediate_session: AtomicU64,
     active: Arc<Mutex<Option<Active>>>,
 }
 
@@ -138,11 +146,14 @@ impl Profiler {
         let (data, sink) = (request.data.bits(), request.sink.clone());
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         let is_filtered = request.filter != ProfileFilter::default();
+        let is_immediate =
+            !is_filtered && request.data == ProfileData::HOST_EXECUTION | ProfileData::EXECUTABLE_METADATA;
         let (selected, state) = (Mutex::default(), self.active.clone());
         let session = Arc::new(ProfileSession { request, id, is_filtered, selected, active: state });
         *active = Some(Active { session, last_submission: 0, kept: EventLog::default(), unchecked: 0 });
         drop(active);
         sink.session_begins(KeptEvents { active: self.active.clone(), session_id: id });
+        self.immediate_session.store(if is_immediate { id } else { 0 }, Ordering::Relaxed);
         self.data.store(data, Ordering::Release);
         Ok(())
     }
@@ -243,8 +254,36 @@ impl Profiler {
         true
     }
 
+    /// The id of the session, if it wants host executions of all submissions and nothing else of them.
+    #[inline]
+    pub(super) fn immediate_session_id(&self) -> Option<u64> {
+        Some(self.immediate_session.load(Ordering::Relaxed)).filter(|id| *id != 0)
+    }
+
+    /// Calls `keep` with the id of a submission and what the session keeps its executions in, unless it has ended. The submission gets its
+    /// id if it has none.
+    #[inline]
+    pub(super) fn keep_executions(
+        &self,
+        session_id: u64,
+        submission_id: &Cell<u64>,
+        keep: impl FnOnce(u64, &mut ExecutionLog),
+    ) {
+        let mut lock = self.active.lock();
+        if let Some(active) = lock.as_mut().filter(|active| active.session.id == session_id) {
+            if submission_id.get() == 0 {
+                submission_id.set(active.next_id());
+            }
+            let count = active.kept.executions.len();
+            keep(submission_id.get(), &mut active.kept.executions);
+            active.unchecked += (active.kept.executions.len() - count) as u32;
+            Active::check(lock);
+        }
+    }
+
     /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
     pub fn end(&self) {
+        self.immediate_session.store(0, Ordering::Relaxed);
         self.data.store(0, Ordering::Release);
         let Some(Active { session, kept, .. }) = self.active.lock().take() else { return };
         kept.submissions.events().for_each(|event| session.sink().queue_event(&event));
@@ -288,7 +327,7 @@ impl Active {
         self.unchecked += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn keep_execution(&mut self, event: &HostExecution) {
         self.kept.executions.push(event);
         self.unchecked += 1;
@@ -716,6 +755,12 @@ impl Identity {
         self.id
     }
 
+    /// Whether a session has received the description.
+    #[inline]
+    pub(super) fn is_described_in(&self, session: u64) -> bool {
+        self.described_in.load(Ordering::Relaxed) == session
+    }
+
     /// Whether a session has not received the description yet; notes that it has.
     fn is_new_in(&self, session: u64) -> bool {
         self.described_in.load(Ordering::Relaxed) != session
@@ -737,7 +782,7 @@ impl DeferredEvent {
 }
 
 /// A submission, as events name it.
-#[inline]
+#[inline(always)]
 fn operation(
     submission: &Submission<Live<'_>>,
     created: Option<&Buffer>,

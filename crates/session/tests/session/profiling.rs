@@ -150,6 +150,44 @@ fn every_submission_and_dispatch_of_a_replay_is_reported() {
 }
 
 #[test]
+fn host_executions_alone_are_those_of_a_profile_of_everything() {
+    let names = [
+        MLP,
+        "add4.add.local-sync",
+        "transfers.poke.local-sync",
+        "control.collatz.local-sync",
+        "dynamic.rows.local-sync",
+        "microkernels.integers.vmvx.local-sync",
+    ];
+    let row = |event: &layout::HostExecutionEvent| {
+        let of_submission = (event.submission_id.get(), event.event_type.get(), event.status_code.get());
+        let of_command = (event.command_index.get(), event.function_ordinal.get(), event.workgroup_count);
+        let sizes = (event.payload_length.get(), event.operation_count.get(), event.tile_count.get());
+        (event.event_id.get(), event.flags.get(), of_submission, of_command, sizes)
+    };
+    let mut last_command = 0;
+    for name in names {
+        let everything = profile("local-sync", name, 3, |_| {});
+        let alone = profile("local-sync", name, 3, |options| {
+            options.data = RequestedData::Kinds(ProfileData::HOST_EXECUTION);
+        });
+        assert!(alone.queue.is_empty() && alone.commands.len() == everything.commands.len(), "{name}");
+        let rows = |rows: &Rows| rows.execution.iter().map(row).collect::<Vec<_>>();
+        assert_eq!(rows(&alone), rows(&everything), "{name}");
+        for event in &alone.execution {
+            assert!(event.start_host_time_ns.get() <= event.end_host_time_ns.get(), "{name}");
+        }
+        for pair in alone.execution.windows(2) {
+            assert!(pair[0].end_host_time_ns.get() <= pair[1].end_host_time_ns.get(), "{name}");
+        }
+        last_command =
+            dispatches(&alone).iter().map(|it| it.command_index.get()).fold(last_command, u32::max);
+    }
+    // Commands of a long command buffer are reported in several batches.
+    assert!(last_command >= 8, "{last_command}");
+}
+
+#[test]
 fn host_times_are_those_of_the_work() {
     let executions_only = RequestedData::Kinds(ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
     for (driver, data) in DRIVERS

@@ -1,0 +1,112 @@
+use std::cell::Cell;
+
+use rehal_base::StatusCode;
+
+use super::clock::event_ns;
+use super::session::{Profiler, replayed_record};
+use super::{ExecutionLog, HostExecution, ProfiledOperation, QueueOpKind};
+use crate::CommandBuffer;
+
+/// A submission that executes a command buffer on the thread that submits it, and of which a session wants host executions only.
+/// Those of a short one are kept together when it has executed, under one lock, in which it also gets its id: a short kernel takes no
+/// longer than a few locks.
+pub struct ImmediateExecution<'p> {
+    profiler: &'p Profiler,
+    session_id: u64,
+    command_buffer_id: u64,
+    command_count: u32,
+    start_ns: i64,
+    /// 0 until it has events.
+    submission_id: Cell<u64>,
+    is_complete: Cell<bool>,
+}
+
+/// Where the events of the commands of an [`ImmediateExecution`] are kept.
+pub struct KeptCommands<'l> {
+    submission_id: u64,
+    command_buffer_id: u64,
+    log: &'l mut ExecutionLog,
+}
+
+impl Profiler {
+    /// A submission that executes `command_buffer` now and on this thread; `None` if there is no session, or it wants more of it than
+    /// host executions, or wants only some of them, or does not know the command buffer yet, or `command_count` returns `None`.
+    #[inline]
+    pub fn immediate(
+        &self,
+        command_buffer: &CommandBuffer,
+        command_count: impl FnOnce() -> Option<u32>,
+    ) -> Option<ImmediateExecution<'_>> {
+        let session_id = self.immediate_session_id()?;
+        if !command_buffer.identity().is_described_in(session_id) {
+            return None;
+        }
+        Some(ImmediateExecution {
+            profiler: self,
+            session_id,
+            command_buffer_id: command_buffer.id(),
+            command_count: command_count()?,
+            start_ns: event_ns(),
+            submission_id: Cell::new(0),
+            is_complete: Cell::new(false),
+        })
+    }
+}
+
+impl ImmediateExecution<'_> {
+    /// Calls `keep`, which adds commands that have been executed, unless the session has ended.
+    #[inline]
+    pub fn keep(&self, keep: impl FnOnce(&mut KeptCommands<'_>)) {
+        self.profiler.keep_executions(self.session_id, &self.submission_id, |submission_id, log| {
+            keep(&mut KeptCommands { submission_id, command_buffer_id: self.command_buffer_id, log });
+        });
+    }
+
+    /// The submission has been executed; `keep` adds the last of its commands. To be called before its signals are settled, since the
+    /// program may end the session then. Does nothing the second time.
+    #[inline]
+    pub fn complete(&self, status: StatusCode, end_ns: i64, keep: impl FnOnce(&mut KeptCommands<'_>)) {
+        if self.is_complete.replace(true) {
+            return;
+        }
+        self.keep(|commands| {
+            keep(commands);
+            commands.push(&HostExecution {
+                operation: ProfiledOperation {
+                    operation_count: self.command_count,
+                    ..commands.operation(QueueOpKind::Execute, 0)
+                },
+                command_index: None,
+                dispatch: None,
+                was_deferred: false,
+                status,
+                start_ns: self.start_ns,
+                end_ns,
+                thread_time_ns: 0,
+                replayed_record: replayed_record(),
+            });
+        });
+    }
+}
+
+impl KeptCommands<'_> {
+    /// The operation of a command, which moves so many bytes.
+    #[inline(always)]
+    pub fn operation(&self, kind: QueueOpKind, payload_bytes: u64) -> ProfiledOperation {
+        ProfiledOperation {
+            kind,
+            queue_ordinal: 0,
+            submission_id: self.submission_id,
+            command_buffer_id: self.command_buffer_id,
+            allocation_id: 0,
+            operation_count: 1,
+            payload_bytes,
+        }
+    }
+
+    /// Adds a command.
+    #[inline(always)]
+    pub fn push(&mut self, command: &HostExecution) {
+        self.log.push(command);
+    }
+}
