@@ -182,9 +182,9 @@ fn run_immediate<'r, N: Names + 'r, R: Resolve<'r, N>>(
     profile: &ImmediateExecution<'_>,
 ) -> Result<()> {
     let outcome = run(op, names, Some(Profiled::AtOnce(profile)));
-    if let Err(error) = &outcome {
-        // Unless a command has failed: then it is complete.
-        profile.complete(error.code(), completed_ns(), |_| {});
+    // Without commands, or if its binding table is not that of its commands.
+    if !profile.is_complete() {
+        profile.complete(status(&outcome), completed_ns(), |_| {});
     }
     outcome
 }

@@ -45,7 +45,7 @@ impl Profiler {
             profiler: self,
             session_id,
             command_buffer_id: command_buffer.id(),
-            command_count: command_count()?,
+            command_count: command_buffer.profiled_count(|| command_count().ok_or(())).ok()?,
             start_ns: event_ns(),
             submission_id: Cell::new(0),
             is_complete: Cell::new(false),
@@ -54,6 +54,12 @@ impl Profiler {
 }
 
 impl ImmediateExecution<'_> {
+    /// Whether it is [complete](Self::complete).
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete.get()
+    }
+
     /// Calls `keep`, which adds commands that have been executed, unless the session has ended.
     #[inline]
     pub fn keep(&self, keep: impl FnOnce(&mut KeptCommands<'_>)) {
@@ -63,12 +69,10 @@ impl ImmediateExecution<'_> {
     }
 
     /// The submission has been executed; `keep` adds the last of its commands. To be called before its signals are settled, since the
-    /// program may end the session then. Does nothing the second time.
+    /// program may end the session then.
     #[inline]
     pub fn complete(&self, status: StatusCode, end_ns: i64, keep: impl FnOnce(&mut KeptCommands<'_>)) {
-        if self.is_complete.replace(true) {
-            return;
-        }
+        self.is_complete.set(true);
         self.keep(|commands| {
             keep(commands);
             commands.push(&HostExecution {

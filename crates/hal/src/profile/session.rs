@@ -201,7 +201,11 @@ impl Profiler {
         let Some(active) = &mut *lock else { return Ok(None) };
         if is_ready && data == ProfileData::QUEUE_EVENTS.bits() {
             // Nothing is described, so the sink is not called under the lock.
-            let operation_count = describe(&active.session)?;
+            let describe = || describe(&active.session);
+            let operation_count = match submission.op {
+                QueueOp::Execute { command_buffer, .. } => command_buffer.profiled_count(describe)?,
+                _ => describe()?,
+            };
             let operation = operation(submission, created, operation_count, active.next_id());
             active.keep_submission(submission, operation, begun_ns.unwrap_or_else(event_ns));
             Active::check(lock);
