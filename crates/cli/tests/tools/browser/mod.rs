@@ -63,7 +63,8 @@ impl Browser {
         let directory = tempfile::tempdir().expect("scratch directories can be created");
         let script = "cd \"$0\" && mkfifo in out && : > ready && exec chromium \"$@\" 3< in 4> out";
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(directory.path());
+        // A browser that is killed leaves its temporary files.
+        command.args(["-c", script]).arg(directory.path()).env("TMPDIR", directory.path());
         command.args([
             "--headless",
             "--no-sandbox",
