@@ -117,7 +117,7 @@ impl CommandBuffer {
 
     /// The number of commands as profiles count them, which `count` returns the first time.
     #[inline]
-    pub(crate) fn profiled_count<E>(&self, count: impl FnOnce() -> Result<u32, E>) -> Result<u32, E> {
+    pub(crate) fn profiled_count(&self, count: impl FnOnce() -> Result<u32>) -> Result<u32> {
         match self.0.profiled_count.get() {
             Some(count) => Ok(*count),
             None => count().inspect(|count| {

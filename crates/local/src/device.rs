@@ -186,9 +186,7 @@ impl LocalDevice {
     #[inline]
     fn immediate(&self, submission: &Submission<Live<'_>>) -> Option<ImmediateExecution<'_>> {
         let QueueOp::Execute { command_buffer, .. } = submission.op else { return None };
-        self.profiler.immediate(command_buffer, || {
-            LocalCommands::of(command_buffer).ok()?.baked().ok()?.map(profile::command_count)
-        })
+        self.profiler.immediate(command_buffer, || profile::command_count(command_buffer))
     }
 
     /// The number of threads that run workgroups of a dispatch.

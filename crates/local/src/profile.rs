@@ -3,6 +3,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use crate::command::{LocalCommands, Recording, in_command};
+use crate::executable::workgroup_total;
+use crate::execute::{Resolve, StoredNames, run, run_dispatch, workgroup_count};
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, ImmediateExecution, KeptCommands, ProfileData, ProfileSession,
@@ -10,11 +13,6 @@ use rehal_hal::profile::{
     ProfiledThread, WorkerSpan, completed_ns, event_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
-use smallvec::SmallVec;
-
-use crate::command::{LocalCommands, Recording, in_command};
-use crate::executable::workgroup_total;
-use crate::execute::{Resolve, StoredNames, run, run_dispatch, workgroup_count};
 
 /// The kinds of data that CPU devices report.
 pub(crate) const SUPPORTED: ProfileData = ProfileData::QUEUE_EVENTS
@@ -149,6 +147,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
     let start_ns = event_ns();
     LAST_NS.set(start_ns);
+    let workgroup_count = workgroup_count_of(op, names);
     let (outcome, span) = match op {
         QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
         // The memory was allocated when it was submitted.
@@ -171,18 +170,18 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     if is_executed(op) {
         profiled.report_thread(op, names, None, span);
     }
-    report_operation(op, names, profile, status(&outcome), span);
+    report_operation(op, names, profile, workgroup_count, status(&outcome), span);
     outcome
 }
 
-/// Runs the command buffer of a submission, and reports it with its commands.
+/// Runs the command buffer of a submission, and reports it.
 fn run_immediate<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     profile: &ImmediateExecution<'_>,
 ) -> Result<()> {
     let outcome = run(op, names, Some(Profiled::AtOnce(profile)));
-    // Without commands, or if its binding table is not that of its commands.
+    // Its binding table has a range that is not in its buffer, so that no command has run.
     if !profile.is_complete() {
         profile.complete(status(&outcome), completed_ns(), |_| {});
     }
@@ -220,68 +219,38 @@ pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     profile: &ProfiledSubmission,
+    workgroup_count: [u32; 3],
     status: StatusCode,
     span: Span,
 ) {
-    report_command(op, names, profile, *profile.operation(), None, status, span);
+    report_command(op, names, profile, *profile.operation(), (None, workgroup_count), status, span);
 }
 
-/// Runs the commands of a command buffer in order, and reports them with their submission, which ends with the last.
+/// Runs the commands of a command buffer in order, each of which is reported when it has ended, and the last one with its submission.
 pub(crate) fn run_immediate_commands(
     recording: &Recording,
     names: &StoredNames<'_, '_>,
     profile: &ImmediateExecution<'_>,
 ) -> Result<()> {
-    /// Commands that are reported together.
-    const BATCH_LENGTH: usize = 4;
-    /// After so long, what has been executed is reported: a program that is killed leaves it.
-    const BATCH_NS: i64 = 100_000;
-    let mut batch = SmallVec::<[TimedCommand; BATCH_LENGTH]>::new();
-    let mut outcome = Ok(());
-    let mut end_ns = None;
     let stages = recording.stages().enumerate();
     for (stage, index) in stages.flat_map(|(stage, commands)| commands.map(move |index| (stage, index))) {
-        if let (Some(first), Some(end_ns)) = (batch.first(), end_ns)
-            && (batch.len() == BATCH_LENGTH || end_ns - first.span.start_ns > BATCH_NS)
-        {
-            profile.keep(|kept| batch.iter().for_each(|it| it.report(recording, names, kept)));
-            batch.clear();
-        }
         let operation = &recording.operations[index];
         let workgroup_count = workgroup_count_of(operation, names);
-        let (ended, span) = run_timed(operation, names);
-        batch.push(TimedCommand { index, stage, workgroup_count, status: status(&ended), span });
-        end_ns = Some(span.end_ns);
-        outcome = ended.context(|| in_command(index));
-        if outcome.is_err() {
-            break;
+        let (outcome, span) = run_timed(operation, names);
+        let report = |kept: &mut KeptCommands<'_>| {
+            let command = kept.operation(operation.kind(), moved_bytes(operation, names));
+            let command_index = Some(command_index(index, stage));
+            let status = status(&outcome);
+            kept.push(&execution(operation, names, command, command_index, workgroup_count, status, span));
+        };
+        if outcome.is_err() || index + 1 == recording.operations.len() {
+            profile.complete(status(&outcome), span.end_ns, report);
+            return outcome.context(|| in_command(index));
         }
+        profile.keep(report);
     }
-    profile.complete(status(&outcome), end_ns.unwrap_or_else(completed_ns), |kept| {
-        batch.iter().for_each(|it| it.report(recording, names, kept));
-    });
-    outcome
-}
-
-/// A command of a command buffer, executed and not reported yet.
-struct TimedCommand {
-    index: usize,
-    stage: usize,
-    /// See [`workgroup_count_of`].
-    workgroup_count: [u32; 3],
-    status: StatusCode,
-    span: Span,
-}
-
-impl TimedCommand {
-    #[inline]
-    fn report(&self, recording: &Recording, names: &StoredNames<'_, '_>, kept: &mut KeptCommands<'_>) {
-        let operation = &recording.operations[self.index];
-        let command = kept.operation(operation.kind(), moved_bytes(operation, names));
-        let command_index = Some(command_index(self.index, self.stage));
-        let count = self.workgroup_count;
-        kept.push(&execution(operation, names, command, command_index, count, self.status, self.span));
-    }
+    profile.complete(StatusCode::Ok, completed_ns(), |_| {});
+    Ok(())
 }
 
 /// Runs a command.
@@ -311,11 +280,13 @@ pub(crate) fn run_commands(
         let stage_start_ns = now;
         for index in commands {
             let operation = &recording.operations[index];
+            let workgroup_count = workgroup_count_of(operation, names);
             let (outcome, span) = run_timed(operation, names);
             now = span.end_ns;
             LAST_NS.set(now);
             profiled.report_thread(operation, names, Some(command_index(index, stage)), span);
-            report_stored(index, stage, operation, names, profile, status(&outcome), span);
+            let place = (index, stage, workgroup_count);
+            report_stored(place, operation, names, profile, status(&outcome), span);
             outcome.context(|| in_command(index))?;
         }
         if has_regions {
@@ -359,11 +330,10 @@ fn report_region_of(
     );
 }
 
-/// Reports the span of the operation at `index` of a command buffer, which is in `stage`.
+/// Reports the span of the operation at `index` of a command buffer, which is in `stage`, and had so many workgroups.
 #[inline]
 pub(crate) fn report_stored(
-    index: usize,
-    stage: usize,
+    (index, stage, workgroup_count): (usize, usize, [u32; 3]),
     operation: &QueueOp<Indexed>,
     names: &StoredNames<'_, '_>,
     profile: &ProfiledSubmission,
@@ -377,7 +347,7 @@ pub(crate) fn report_stored(
         ..*profile.operation()
     };
     let command_index = Some(command_index(index, stage));
-    report_command(operation, names, profile, command, command_index, status, span);
+    report_command(operation, names, profile, command, (command_index, workgroup_count), status, span);
 }
 
 /// The bytes that a command moves.
@@ -437,7 +407,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     names: &R,
     profile: &ProfiledSubmission,
     operation: ProfiledOperation,
-    command_index: Option<u32>,
+    (command_index, workgroup_count): (Option<u32>, [u32; 3]),
     status: StatusCode,
     span: Span,
 ) {
@@ -445,8 +415,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         return;
     }
     let replayed_record = profile.replayed_record().filter(|_| command_index.is_none());
-    let count = workgroup_count_of(op, names);
-    let event = execution(op, names, operation, command_index, count, status, span);
+    let event = execution(op, names, operation, command_index, workgroup_count, status, span);
     profile.executed(&HostExecution { replayed_record, ..event });
 }
 
@@ -480,7 +449,8 @@ fn execution<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
 }
 
-/// The number of workgroups of a dispatch, read now if it is indirect; zeros of what is not a dispatch.
+/// The number of workgroups of a dispatch, read now if it is indirect: before it runs, since it may write there. Zeros of what is not a
+/// dispatch.
 fn workgroup_count_of<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> [u32; 3] {
     match op {
         QueueOp::Dispatch(dispatch) => workgroup_count(dispatch, names).unwrap_or_default(),
@@ -523,15 +493,19 @@ pub(crate) fn command_index(operation: usize, stage: usize) -> u32 {
 
 /// Describes a command buffer that is submitted; returns the number of its commands.
 pub(crate) fn describe(session: &ProfileSession, command_buffer: &CommandBuffer) -> Result<u32> {
-    let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(0) };
-    let executables = &recording.store.executables;
-    session.describe_command_buffer(command_buffer, || commands(recording), executables);
-    Ok(command_count(recording))
+    if let Some(recording) = LocalCommands::of(command_buffer)?.baked()? {
+        let executables = &recording.store.executables;
+        session.describe_command_buffer(command_buffer, || commands(recording), executables);
+    }
+    command_count(command_buffer)
 }
 
-/// The number of commands, as profiles count them.
-pub(crate) fn command_count(recording: &Recording) -> u32 {
-    command_index(recording.operations.len(), recording.stages.len().saturating_sub(1))
+/// The number of commands, as profiles count them: none if they ran when they were recorded.
+pub(crate) fn command_count(command_buffer: &CommandBuffer) -> Result<u32> {
+    let count = |recording: &Recording| {
+        command_index(recording.operations.len(), recording.stages.len().saturating_sub(1))
+    };
+    Ok(LocalCommands::of(command_buffer)?.baked()?.map_or(0, count))
 }
 
 fn commands(recording: &Recording) -> Vec<ProfiledCommand> {

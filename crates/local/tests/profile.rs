@@ -1,29 +1,41 @@
-//! What a device reports to a profile of work that fails, whether it is reported at once or as it goes.
+//! What a device reports to a profile, of work that fails, runs for long, or is shared by threads.
 #![allow(unsafe_code, reason = "prepares the library that it compiled")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, HostExecution, KeptEvents,
-    MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation,
-    QueueEvent, QueueOpKind, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
+    KeptEvents, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
+    ProfiledOperation, QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{
-    BufferParams, BufferRef, CachingMode, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Device, Dispatch, DispatchFlags, ExecutableParams, ExecutionStage, FunctionInfo, Live,
-    QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams,
+    ExecutionStage, FunctionInfo, Live, QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_local::LocalSync;
 use support::{Link, compile};
 
-/// Keeps host executions.
+/// Receives host executions.
 #[derive(Default)]
 struct Sink {
     executions: Mutex<Vec<HostExecution>>,
+    kept: Mutex<Option<KeptEvents>>,
+}
+
+impl Sink {
+    /// Takes the host executions that have been kept so far.
+    fn take(&self) -> Vec<HostExecution> {
+        let mut log = EventLog::default();
+        self.kept.lock().unwrap().as_ref().unwrap().take(&mut log);
+        log.executions.events().collect()
+    }
 }
 
 impl ProfileSink for Sink {
@@ -36,7 +48,9 @@ impl ProfileSink for Sink {
         _records: &[(u32, u64)],
     ) {
     }
-    fn session_begins(&self, _kept: KeptEvents) {}
+    fn session_begins(&self, kept: KeptEvents) {
+        *self.kept.lock().unwrap() = Some(kept);
+    }
     fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, event: &HostExecution) {
@@ -51,10 +65,8 @@ impl ProfileSink for Sink {
     fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
-/// Host executions of a command buffer that is executed three times: a fill and `passing` dispatches, each behind a barrier, and then
-/// one that fails.
-fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExecution> {
-    let bytes = compile("library.c", Link::Embedded, &[]);
+fn prepare(device: &Device, options: &[&str]) -> Executable {
+    let bytes = compile("library.c", Link::Embedded, options);
     let params = ExecutableParams {
         label: "",
         affinity: QUEUE_AFFINITY_ANY,
@@ -63,52 +75,80 @@ fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExe
         data: &bytes,
         constants: &[],
     };
-    // SAFETY: the test's own code.
-    let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();
-    let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
-    let bindings = [BufferRef::whole(&words)];
-    let dispatch = |workgroups| {
-        Command::Dispatch(Dispatch {
-            executable: &executable,
-            function: executable.lookup("fails").unwrap(),
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
-            dynamic_local_memory: 0,
-            constants: &[][..],
-            bindings: &bindings[..],
-            flags: DispatchFlags::empty(),
-        })
-    };
+    // SAFETY: the tests' own code.
+    unsafe { device.backend().prepare_executable(&params) }.unwrap()
+}
+
+fn dispatch<'a>(
+    executable: &'a Executable,
+    function: &str,
+    workgroups: [u32; 3],
+    constants: &'a [u8],
+    bindings: &'a [BufferRef<&'a Buffer>],
+) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: executable.lookup(function).unwrap(),
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static(workgroups),
+        dynamic_local_memory: 0,
+        constants,
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+/// A command buffer that is being recorded.
+fn command_buffer(device: &Device) -> CommandBuffer {
     let params = CommandBufferParams {
         mode: CommandBufferMode::empty(),
         categories: CommandCategories::all(),
         affinity: QUEUE_AFFINITY_ANY,
         binding_capacity: 0,
     };
-    let sink = Arc::new(Sink::default());
+    let commands = device.create_command_buffer(params).unwrap();
+    commands.begin().unwrap();
+    commands
+}
+
+fn barrier(commands: &CommandBuffer) {
+    let stages = ExecutionStage::empty();
+    let barrier = Command::<Live<'_>>::ExecutionBarrier {
+        source_stages: stages,
+        target_stages: stages,
+        flags: 0,
+        memory_barriers: &[],
+        buffer_barriers: &[],
+    };
+    commands.record(&barrier).unwrap();
+}
+
+fn begin(device: &Device, data: ProfileData, sink: &Arc<Sink>) {
     let request =
         ProfileRequest { data, filter: ProfileFilter::default(), counters: Vec::new(), sink: sink.clone() };
     device.begin_profiling(&request).unwrap();
-    let commands = device.create_command_buffer(params).unwrap();
-    commands.begin().unwrap();
+}
+
+/// Host executions of a command buffer that is executed three times: a fill and `passing` dispatches, each behind a barrier, and then
+/// one that fails.
+fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExecution> {
+    let executable = prepare(device, &[]);
+    let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
+    let bindings = [BufferRef::whole(&words)];
+    let sink = Arc::new(Sink::default());
+    begin(device, data, &sink);
+    let commands = command_buffer(device);
     commands.record(&Command::Fill { target: bindings[0], pattern: &[0], flags: 0 }).unwrap();
     for workgroups in (0..passing).map(|_| 1).chain([3, 1]) {
-        let stages = ExecutionStage::empty();
-        let barrier = Command::<Live<'_>>::ExecutionBarrier {
-            source_stages: stages,
-            target_stages: stages,
-            flags: 0,
-            memory_barriers: &[],
-            buffer_barriers: &[],
-        };
-        commands.record(&barrier).unwrap();
-        commands.record(&dispatch(workgroups)).unwrap();
+        barrier(&commands);
+        let dispatch = dispatch(&executable, "fails", [workgroups, 1, 1], &[], &bindings);
+        commands.record(&Command::Dispatch(dispatch)).unwrap();
     }
     commands.end().unwrap();
     for _ in 0..3 {
         let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
-        let queue = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&commands, &[], 0);
-        assert_eq!(queue.unwrap_err().code(), StatusCode::Internal);
+        let executed = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&commands, &[], 0);
+        assert_eq!(executed.unwrap_err().code(), StatusCode::Internal);
         assert_eq!(done.query().unwrap_err().code(), StatusCode::Internal);
         let mut word = [0; 4];
         words.read(0, &mut word).unwrap();
@@ -116,8 +156,7 @@ fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExe
     }
     device.end_profiling().unwrap();
     // After its end, a session receives nothing.
-    let queue = device.queue(QUEUE_AFFINITY_ANY);
-    assert!(queue.execute(&commands, &[], 0).is_err());
+    assert!(device.queue(QUEUE_AFFINITY_ANY).execute(&commands, &[], 0).is_err());
     std::mem::take(&mut *sink.executions.lock().unwrap())
 }
 
@@ -150,5 +189,80 @@ fn a_command_that_fails_ends_its_submission() {
                 assert!(whole.start_ns <= commands[0].start_ns && failed.end_ns <= whole.end_ns);
             }
         }
+    }
+}
+
+#[test]
+fn commands_that_have_ended_are_kept_while_the_next_one_runs() {
+    let device = LocalSync::create(Default::default());
+    let executable = prepare(&device, &["-DCONCURRENT"]);
+    let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
+    let bindings = [BufferRef::whole(&words)];
+    let commands = command_buffer(&device);
+    commands.record(&Command::Fill { target: bindings[0], pattern: &[0], flags: 0 }).unwrap();
+    barrier(&commands);
+    // It waits for the other thread.
+    let two = 2_u32.to_le_bytes();
+    let meet = dispatch(&executable, "meet", [1, 1, 1], &two, &bindings);
+    commands.record(&Command::Dispatch(meet)).unwrap();
+    commands.end().unwrap();
+    let sink = Arc::new(Sink::default());
+    begin(&device, ProfileData::HOST_EXECUTION, &sink);
+    for submission in 1..4 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let begun = Instant::now();
+                let seen = loop {
+                    let seen = sink.take();
+                    if !seen.is_empty() || begun.elapsed() > Duration::from_secs(2) {
+                        break seen;
+                    }
+                    std::thread::yield_now();
+                };
+                // The kernel would fail after a while otherwise.
+                words.write(0, &two).unwrap();
+                let seen: Vec<_> =
+                    seen.iter().map(|it| (it.operation.kind, it.operation.submission_id)).collect();
+                assert_eq!(seen, [(QueueOpKind::Fill, submission)]);
+            });
+            device.queue(QUEUE_AFFINITY_ANY).execute(&commands, &[], 0).unwrap();
+        });
+        let rest: Vec<_> = sink.take().iter().map(|it| (it.operation.kind, it.command_index)).collect();
+        assert_eq!(rest, [(QueueOpKind::Dispatch, Some(2)), (QueueOpKind::Execute, None)]);
+    }
+    device.end_profiling().unwrap();
+}
+
+#[test]
+fn threads_share_a_command_buffer() {
+    let device = LocalSync::create(Default::default());
+    let executable = prepare(&device, &[]);
+    let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
+    let bindings = [BufferRef::whole(&words)];
+    let commands = command_buffer(&device);
+    commands.record(&Command::Dispatch(dispatch(&executable, "fails", [1, 1, 1], &[], &bindings))).unwrap();
+    commands.end().unwrap();
+    // The second session does not know what the first one was told.
+    for _ in 0..2 {
+        let sink = Arc::new(Sink::default());
+        begin(&device, ProfileData::HOST_EXECUTION, &sink);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        device.queue(QUEUE_AFFINITY_ANY).execute(&commands, &[], 0).unwrap();
+                    }
+                });
+            }
+        });
+        device.end_profiling().unwrap();
+        let events = std::mem::take(&mut *sink.executions.lock().unwrap());
+        assert_eq!(events.len(), 2 * 600);
+        let mut by_submission: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        for event in &events {
+            by_submission.entry(event.operation.submission_id).or_default().push(event.command_index);
+        }
+        assert!(by_submission.keys().copied().eq(1..=600));
+        assert!(by_submission.values().all(|of| *of == [Some(0), None]));
     }
 }

@@ -1,23 +1,22 @@
 use std::cell::Cell;
 
-use rehal_base::StatusCode;
+use rehal_base::{Result, StatusCode};
 
 use super::clock::event_ns;
 use super::session::{Profiler, replayed_record};
 use super::{ExecutionLog, HostExecution, ProfiledOperation, QueueOpKind};
 use crate::CommandBuffer;
 
-/// A submission that executes a command buffer on the thread that submits it, and of which a session wants host executions only.
-/// Those of a short one are kept together when it has executed, under one lock, in which it also gets its id: a short kernel takes no
-/// longer than a few locks.
+/// A submission that executes a command buffer on the thread that submits it, and of which a session wants host executions only. Each
+/// command is kept when it has ended, the last one together with the submission, under one lock. What ends after the session is not
+/// reported.
 pub struct ImmediateExecution<'p> {
     profiler: &'p Profiler,
     session_id: u64,
+    submission_id: u64,
     command_buffer_id: u64,
     command_count: u32,
     start_ns: i64,
-    /// 0 until it has events.
-    submission_id: Cell<u64>,
     is_complete: Cell<bool>,
 }
 
@@ -30,12 +29,13 @@ pub struct KeptCommands<'l> {
 
 impl Profiler {
     /// A submission that executes `command_buffer` now and on this thread; `None` if there is no session, or it wants more of it than
-    /// host executions, or wants only some of them, or does not know the command buffer yet, or `command_count` returns `None`.
+    /// host executions, or wants only some of them, or does not know the command buffer yet. `command_count` returns the number of
+    /// its commands, the first time that a profile asks for it.
     #[inline]
     pub fn immediate(
         &self,
         command_buffer: &CommandBuffer,
-        command_count: impl FnOnce() -> Option<u32>,
+        command_count: impl FnOnce() -> Result<u32>,
     ) -> Option<ImmediateExecution<'_>> {
         let session_id = self.immediate_session_id()?;
         if !command_buffer.identity().is_described_in(session_id) {
@@ -45,9 +45,9 @@ impl Profiler {
             profiler: self,
             session_id,
             command_buffer_id: command_buffer.id(),
-            command_count: command_buffer.profiled_count(|| command_count().ok_or(())).ok()?,
+            command_count: command_buffer.profiled_count(command_count).ok()?,
+            submission_id: self.next_submission_id(session_id)?,
             start_ns: event_ns(),
-            submission_id: Cell::new(0),
             is_complete: Cell::new(false),
         })
     }
@@ -60,11 +60,12 @@ impl ImmediateExecution<'_> {
         self.is_complete.get()
     }
 
-    /// Calls `keep`, which adds commands that have been executed, unless the session has ended.
+    /// Calls `keep`, which adds commands that have ended, unless the session has ended.
     #[inline]
     pub fn keep(&self, keep: impl FnOnce(&mut KeptCommands<'_>)) {
-        self.profiler.keep_executions(self.session_id, &self.submission_id, |submission_id, log| {
-            keep(&mut KeptCommands { submission_id, command_buffer_id: self.command_buffer_id, log });
+        let (submission_id, command_buffer_id) = (self.submission_id, self.command_buffer_id);
+        self.profiler.keep_executions(self.session_id, |log| {
+            keep(&mut KeptCommands { submission_id, command_buffer_id, log });
         });
     }
 
@@ -72,6 +73,7 @@ impl ImmediateExecution<'_> {
     /// program may end the session then.
     #[inline]
     pub fn complete(&self, status: StatusCode, end_ns: i64, keep: impl FnOnce(&mut KeptCommands<'_>)) {
+        debug_assert!(!self.is_complete.get(), "it ends once");
         self.is_complete.set(true);
         self.keep(|commands| {
             keep(commands);

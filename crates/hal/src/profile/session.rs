@@ -73,6 +73,8 @@ pub struct ProfileSession {
     is_filtered: bool,
     /// Whether the filter selects a function, for those that were dispatched.
     selected: Mutex<HashMap<(u64, u32), bool>>,
+    /// Held while an object is described, so that no other thread reports events of it before.
+    describing: Mutex<()>,
     /// The device's state. The session is in there until it ends.
     active: Arc<Mutex<Option<Active>>>,
 }
@@ -148,8 +150,14 @@ impl Profiler {
         let is_filtered = request.filter != ProfileFilter::default();
         let is_immediate =
             !is_filtered && request.data == ProfileData::HOST_EXECUTION | ProfileData::EXECUTABLE_METADATA;
-        let (selected, state) = (Mutex::default(), self.active.clone());
-        let session = Arc::new(ProfileSession { request, id, is_filtered, selected, active: state });
+        let session = Arc::new(ProfileSession {
+            request,
+            id,
+            is_filtered,
+            selected: Mutex::default(),
+            describing: Mutex::default(),
+            active: self.active.clone(),
+        });
         *active = Some(Active { session, last_submission: 0, kept: EventLog::default(), unchecked: 0 });
         drop(active);
         sink.session_begins(KeptEvents { active: self.active.clone(), session_id: id });
@@ -264,22 +272,20 @@ impl Profiler {
         Some(self.immediate_session.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
 
-    /// Calls `keep` with the id of a submission and what the session keeps its executions in, unless it has ended. The submission gets its
-    /// id if it has none.
+    /// The id of a new submission, unless the session has ended.
     #[inline]
-    pub(super) fn keep_executions(
-        &self,
-        session_id: u64,
-        submission_id: &Cell<u64>,
-        keep: impl FnOnce(u64, &mut ExecutionLog),
-    ) {
+    pub(super) fn next_submission_id(&self, session_id: u64) -> Option<u64> {
+        let mut lock = self.active.lock();
+        lock.as_mut().filter(|active| active.session.id == session_id).map(Active::next_id)
+    }
+
+    /// Calls `keep` with what the session keeps its executions in, unless it has ended.
+    #[inline]
+    pub(super) fn keep_executions(&self, session_id: u64, keep: impl FnOnce(&mut ExecutionLog)) {
         let mut lock = self.active.lock();
         if let Some(active) = lock.as_mut().filter(|active| active.session.id == session_id) {
-            if submission_id.get() == 0 {
-                submission_id.set(active.next_id());
-            }
             let count = active.kept.executions.len();
-            keep(submission_id.get(), &mut active.kept.executions);
+            keep(&mut active.kept.executions);
             active.unchecked += (active.kept.executions.len() - count) as u32;
             Active::check(lock);
         }
@@ -492,8 +498,8 @@ impl ProfileSession {
 
     /// Describes an executable, before the first event that names it.
     pub fn describe_executable(&self, executable: &Executable) {
-        if self.wants(ProfileData::EXECUTABLE_METADATA) && executable.identity().is_new_in(self.id) {
-            self.sink().executable(executable.id(), executable.functions());
+        if self.wants(ProfileData::EXECUTABLE_METADATA) && !executable.identity().is_described_in(self.id) {
+            self.describe_executables(&self.describing.lock(), [executable]);
         }
     }
 
@@ -504,11 +510,32 @@ impl ProfileSession {
         commands: impl FnOnce() -> Vec<ProfiledCommand>,
         executables: impl IntoIterator<Item = &'a Executable>,
     ) {
-        if self.wants(ProfileData::EXECUTABLE_METADATA) && command_buffer.identity().is_new_in(self.id) {
-            executables.into_iter().for_each(|executable| self.describe_executable(executable));
-            let (commands, records) = (commands(), command_buffer.replayed_commands());
-            let records = records.of(&commands);
-            self.sink().command_buffer(command_buffer.id(), command_buffer.params(), &commands, &records);
+        let identity = command_buffer.identity();
+        if !self.wants(ProfileData::EXECUTABLE_METADATA) || identity.is_described_in(self.id) {
+            return;
+        }
+        let describing = self.describing.lock();
+        if identity.is_described_in(self.id) {
+            return;
+        }
+        self.describe_executables(&describing, executables);
+        let (commands, records) = (commands(), command_buffer.replayed_commands());
+        let records = records.of(&commands);
+        self.sink().command_buffer(command_buffer.id(), command_buffer.params(), &commands, &records);
+        identity.set_described_in(self.id);
+    }
+
+    /// Describes executables that are new, under the lock of [`ProfileSession::describing`].
+    fn describe_executables<'a>(
+        &self,
+        _describing: &MutexGuard<'_, ()>,
+        executables: impl IntoIterator<Item = &'a Executable>,
+    ) {
+        for executable in executables {
+            if !executable.identity().is_described_in(self.id) {
+                self.sink().executable(executable.id(), executable.functions());
+                executable.identity().set_described_in(self.id);
+            }
         }
     }
 
@@ -762,13 +789,12 @@ impl Identity {
     /// Whether a session has received the description.
     #[inline]
     pub(super) fn is_described_in(&self, session: u64) -> bool {
-        self.described_in.load(Ordering::Relaxed) == session
+        self.described_in.load(Ordering::Acquire) == session
     }
 
-    /// Whether a session has not received the description yet; notes that it has.
-    fn is_new_in(&self, session: u64) -> bool {
-        self.described_in.load(Ordering::Relaxed) != session
-            && self.described_in.swap(session, Ordering::Relaxed) != session
+    /// A session has received the description.
+    fn set_described_in(&self, session: u64) {
+        self.described_in.store(session, Ordering::Release);
     }
 }
 

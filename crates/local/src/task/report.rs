@@ -64,7 +64,8 @@ impl Running<'_, '_, '_> {
                 _ => StatusCode::Ok,
             };
             let operation = &self.view.operations[command];
-            report_stored(command, index as usize, operation, &self.view.names, profile, status, span);
+            let place = (command, index as usize, tiling.workgroup_count());
+            report_stored(place, operation, &self.view.names, profile, status, span);
         }
         if !selects_region(commands.clone(), index as usize, self.view.operations, &self.view.names, profile)
         {
@@ -144,7 +145,8 @@ impl Running<'_, '_, '_> {
         };
         let kept = &self.content.kept;
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
-        report_operation(kept.op(), &names, profile, status, span);
+        let workgroup_count = tiling.map_or([0; 3], |tiling| tiling.workgroup_count());
+        report_operation(kept.op(), &names, profile, workgroup_count, status, span);
     }
 
     /// Reports the region of the last stage.

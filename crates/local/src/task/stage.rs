@@ -45,14 +45,14 @@ impl Tiling {
         limit: u32,
     ) -> Result<Size> {
         let mut size = Size { tiles: 1, cost: None };
+        // Of the command before it, also if this one fails here.
+        self.times.reset();
+        self.set_workgroup_count([0; 3]);
         let (mut total, mut unit) = (1, 1);
         match operation {
             QueueOp::Dispatch(dispatch) => {
                 let count = workgroup_count(dispatch, names)?;
-                self.workgroup_count
-                    .iter()
-                    .zip(count)
-                    .for_each(|(it, count)| it.store(count, Ordering::Relaxed));
+                self.set_workgroup_count(count);
                 total = workgroup_total(count);
                 let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
                 size.cost = executable.cost(dispatch.function).and_then(|cost| cost.of(total));
@@ -67,7 +67,6 @@ impl Tiling {
         }
         let per_tile = total.div_ceil(u64::from(limit)).next_multiple_of(unit).max(unit);
         size.tiles = u32::try_from(total.div_ceil(per_tile)).unwrap_or(limit).max(1);
-        self.times.reset();
         self.first.store(first, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.per_tile.store(per_tile, Ordering::Relaxed);
@@ -91,7 +90,11 @@ impl Tiling {
         self.per_tile.load(Ordering::Relaxed)
     }
 
-    /// The workgroup count of a dispatch.
+    fn set_workgroup_count(&self, counts: [u32; 3]) {
+        self.workgroup_count.iter().zip(counts).for_each(|(it, count)| it.store(count, Ordering::Relaxed));
+    }
+
+    /// The workgroup count of a dispatch, zeros of other commands.
     pub(super) fn workgroup_count(&self) -> [u32; 3] {
         self.workgroup_count.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
