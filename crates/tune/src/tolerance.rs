@@ -93,15 +93,17 @@ pub(crate) fn element_type_of(rules: &[ElementTypeRule], function: Option<&[u8]>
     rules.iter().rev().find(matches).map(|rule| rule.element_type)
 }
 
-/// The element type that the tolerances of a function name, if the name of the function ends with none: of those that name the function
-/// by more than `*`, which says nothing about it. `None` if they name several.
+/// The element type that the tolerances of a function name, if the name of the function ends with none or with several: of those that name
+/// the function by more than `*`, which says nothing about it, and a type of several. `None` if they name more than one.
 pub(crate) fn type_in_tolerances(tolerances: &[Tolerance], function: &str) -> Option<ElementType> {
-    if !types_in_name(function).is_empty() {
+    let in_name = types_in_name(function);
+    if in_name.iter().all(|it| *it == in_name[0]) && !in_name.is_empty() {
         return None;
     }
     let names = |it: &&Tolerance| {
         it.function.bytes().any(|byte| byte != b'*')
             && glob::matches_bytes(it.function.as_bytes(), function.as_bytes())
+            && (in_name.is_empty() || in_name.contains(&it.element_type))
     };
     let mut types = tolerances.iter().filter(names).map(|it| it.element_type);
     let first = types.next()?;
@@ -199,8 +201,9 @@ mod tests {
             .map(|text| Tolerance::parse(text).unwrap());
         let of = |function: &str| type_in_tolerances(&tolerances, function).map(|it| it.to_string());
         assert_eq!([of("add_1"), of("mul")], [Some("f32".into()), Some("f32".into())]);
-        // Named by none, by two, or with a type of its own.
-        assert_eq!([of("sub"), of("add_2"), of("mul_4_i32"), of("mul_4_f32xi8")], [None, None, None, None]);
+        assert_eq!([of("mul_4_i8xf32"), of("mul_4_f32xf32xf16")], [Some("f32".into()), Some("f32".into())]);
+        // Named by none, by two, with a type of its own, or with several others.
+        assert_eq!([of("sub"), of("add_2"), of("mul_4_i32"), of("mul_4_f16xi8")], [None, None, None, None]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_session::{
-    CrashReports, Device, DeviceOptions, KernelFiles, KernelReplay, KernelReplayOptions, RecordingOptions,
-    SnapshotDifference, type_in_name,
+    CrashReports, Device, DeviceOptions, ElementTypeRule, KernelFiles, KernelReplay, KernelReplayOptions,
+    RecordingOptions, SnapshotDifference, type_in_name,
 };
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
@@ -51,11 +51,12 @@ const ELEMENT_TYPE: Flag<Option<ElementType>> = Flag::parsed(
     "element_type",
     "TYPE",
     "",
-    "an element type, such as f32",
+    "an element type of 8, 16, 32, 64 or 128 bits, such as f32",
     |value| match value.to_str() {
         Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_: Error| Refusal::Unexpected),
-        None => Err(Refusal::Unexpected),
+        // One type, and not by function: there is one.
+        Some(text) if !text.contains(':') => Ok(Some(ElementTypeRule::parse(text)?.element_type)),
+        _ => Err(Refusal::Unexpected),
     },
     "The type of the elements in which differences are printed; otherwise the one with which the name of the function ends, \
      such as _f32, or bytes.",

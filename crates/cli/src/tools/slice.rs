@@ -105,7 +105,7 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
     "auto",
     &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
     "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
-     more than 0.1 s, and more than a quarter of the replay up to its end. Without it, all that is bound to kernels stays in the \
+     more than 0.1 s, and more than a quarter of the replay up to its end; always; never. Without it, all that is bound to kernels stays in the \
      slice, except zeros that they overwrite.",
 );
 

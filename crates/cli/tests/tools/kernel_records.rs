@@ -227,6 +227,10 @@ fn numbers_of_workgroups_and_devices() {
     // Rows of 10 numbers: the first three are computed.
     assert!(fewer.stdout.contains("element 30:"), "{fewer:?}");
     assert!(fewer.stdout.contains(", 3x1x1 workgroups\n"), "{fewer:?}");
+    for wrong in ["f33", "i4", "word", "add:f32"] {
+        let stderr = refused(&["--verify", &format!("--element_type={wrong}")], &path);
+        assert!(stderr.contains("element_type"), "{stderr}");
+    }
     let stderr = refused(&["--num_teams=9"], &path);
     assert!(stderr.contains("number of teams (9) is out of the allowed limits (min,max: 1,8)"), "{stderr}");
     let stderr = refused(&["--num_threads=64"], &path);
