@@ -114,8 +114,8 @@ pub trait DeviceBackend: Send + Sync {
     fn flush_profiling(&self) -> Result<()>;
 
     /// Reports a clock sample, if the device times work with a clock of its own and the sample would be exact: clocks drift in long
-    /// sessions, and a killed program has no sample at its end. The writer of a profile calls it, up to ten times per second and on a
-    /// thread of its own, so recorders do not record it. Succeeds if there is no session.
+    /// sessions, and a killed program has no sample at its end. The background thread that writes a profile calls it,
+    /// up to ten times per second, so recorders do not record it. Succeeds if there is no session.
     fn sample_profiling_clock(&self) -> Result<()>;
 
     /// Flushes and ends the session. Succeeds if there is none.

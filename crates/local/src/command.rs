@@ -132,12 +132,10 @@ impl LocalCommands {
         let Some(recording) = self.baked()? else { return Ok(()) };
         let names = StoredNames { store: &recording.store, slots: table };
         match profile {
-            Some(Profiled::AtOnce(profile)) => {
+            Some(Profiled::Immediate(profile)) => {
                 return profile::run_immediate_commands(recording, &names, profile);
             }
-            Some(Profiled::InDetail(it))
-                if it.submission.reports_spans() || it.submission.reports_regions() =>
-            {
+            Some(Profiled::Full(it)) if it.submission.reports_spans() || it.submission.reports_regions() => {
                 return profile::run_commands(recording, &names, it);
             }
             _ => {}

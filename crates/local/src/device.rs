@@ -351,8 +351,8 @@ impl DeviceBackend for LocalDevice {
                     Some(_) => None,
                     None => self.profiled(submission, created.as_ref(), true, begun_ns)?,
                 };
-                let at_once = immediate.as_ref().map(Profiled::AtOnce);
-                let profile = at_once.or_else(|| profile.as_ref().map(Profiled::by_caller));
+                let immediate_profile = immediate.as_ref().map(Profiled::Immediate);
+                let profile = immediate_profile.or_else(|| profile.as_ref().map(Profiled::by_caller));
                 let promise = Promise::new(submission.signals);
                 let _abort = guard::AbortScope::enter(false);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())

@@ -3,9 +3,6 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::command::{LocalCommands, Recording, in_command};
-use crate::executable::workgroup_total;
-use crate::execute::{Resolve, StoredNames, run, run_dispatch, workgroup_count};
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, ImmediateExecution, KeptCommands, ProfileData, ProfileSession,
@@ -13,6 +10,10 @@ use rehal_hal::profile::{
     ProfiledThread, WorkerSpan, completed_ns, event_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
+
+use crate::command::{LocalCommands, Recording, in_command};
+use crate::executable::workgroup_total;
+use crate::execute::{Resolve, StoredNames, run, run_dispatch, workgroup_count};
 
 /// The kinds of data that CPU devices report.
 pub(crate) const SUPPORTED: ProfileData = ProfileData::QUEUE_EVENTS
@@ -72,15 +73,15 @@ impl WorkgroupClock {
 /// A submission that one thread executes and reports.
 #[derive(Clone, Copy)]
 pub(crate) enum Profiled<'p> {
-    /// As it goes.
-    InDetail(DetailedSubmission<'p>),
-    /// All at once, when it has executed.
-    AtOnce(&'p ImmediateExecution<'p>),
+    /// All data that the session wants.
+    Full(FullProfile<'p>),
+    /// Host executions, which are all that the session wants.
+    Immediate(&'p ImmediateExecution<'p>),
 }
 
-/// A submission of which everything that the session wants is reported.
+/// A submission of which all data that the session wants is reported.
 #[derive(Clone, Copy)]
-pub(crate) struct DetailedSubmission<'p> {
+pub(crate) struct FullProfile<'p> {
     pub(crate) submission: &'p ProfiledSubmission,
     /// What the thread is to the device's workers, if it has any and the session reports what threads execute: with the regions.
     pub(crate) thread: Option<ProfiledThread>,
@@ -89,18 +90,18 @@ pub(crate) struct DetailedSubmission<'p> {
 impl<'p> Profiled<'p> {
     /// On a device without workers.
     pub(crate) fn by_caller(submission: &'p ProfiledSubmission) -> Self {
-        Self::InDetail(DetailedSubmission { submission, thread: None })
+        Self::Full(FullProfile { submission, thread: None })
     }
 
     /// Reports that the submission is ready to execute.
     pub(crate) fn ready(self) {
-        if let Self::InDetail(DetailedSubmission { submission, .. }) = self {
+        if let Self::Full(FullProfile { submission, .. }) = self {
             submission.ready();
         }
     }
 }
 
-impl DetailedSubmission<'_> {
+impl FullProfile<'_> {
     /// Reports what the thread executed: a command, or the operation.
     fn report_thread<'r, N: Names + 'r, R: Resolve<'r, N>>(
         self,
@@ -136,12 +137,12 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
 ) -> Result<()> {
     let profiled = match profiled {
         None => return run(op, names, None),
-        Some(Profiled::AtOnce(profile)) => return run_immediate(op, names, profile),
-        Some(Profiled::InDetail(profiled)) => profiled,
+        Some(Profiled::Immediate(profile)) => return run_immediate(op, names, profile),
+        Some(Profiled::Full(profiled)) => profiled,
     };
     let profile = profiled.submission;
     if !profile.reports_spans() && profiled.thread.is_none() {
-        let outcome = run(op, names, Some(Profiled::InDetail(profiled)));
+        let outcome = run(op, names, Some(Profiled::Full(profiled)));
         report_dealloca(op, names, profile, &outcome);
         return outcome;
     }
@@ -157,7 +158,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
         _ => {
-            let outcome = run(op, names, Some(Profiled::InDetail(profiled)));
+            let outcome = run(op, names, Some(Profiled::Full(profiled)));
             let end_ns = match (op, LAST_NS.get()) {
                 // Its last command has just ended.
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
@@ -180,7 +181,7 @@ fn run_immediate<'r, N: Names + 'r, R: Resolve<'r, N>>(
     names: &R,
     profile: &ImmediateExecution<'_>,
 ) -> Result<()> {
-    let outcome = run(op, names, Some(Profiled::AtOnce(profile)));
+    let outcome = run(op, names, Some(Profiled::Immediate(profile)));
     // Its binding table has a range that is not in its buffer, so that no command has run.
     if !profile.is_complete() {
         profile.complete(status(&outcome), completed_ns(), |_| {});
@@ -269,7 +270,7 @@ fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Resu
 pub(crate) fn run_commands(
     recording: &Recording,
     names: &StoredNames<'_, '_>,
-    profiled: DetailedSubmission<'_>,
+    profiled: FullProfile<'_>,
 ) -> Result<()> {
     let profile = profiled.submission;
     let has_regions = profile.reports_regions();

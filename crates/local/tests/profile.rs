@@ -1,5 +1,4 @@
 //! What a device reports to a profile, of work that fails, runs for long, or is shared by threads.
-#![allow(unsafe_code, reason = "prepares the library that it compiled")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;
@@ -15,11 +14,11 @@ use rehal_hal::profile::{
     ProfiledOperation, QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams,
-    ExecutionStage, FunctionInfo, Live, QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
+    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, FunctionInfo, QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_local::LocalSync;
+use support::commands::{barrier, dispatch, load};
 use support::{Link, compile};
 
 /// Receives host executions.
@@ -65,39 +64,6 @@ impl ProfileSink for Sink {
     fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
-fn prepare(device: &Device, options: &[&str]) -> Executable {
-    let bytes = compile("library.c", Link::Embedded, options);
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "embedded-elf-x86_64",
-        data: &bytes,
-        constants: &[],
-    };
-    // SAFETY: the tests' own code.
-    unsafe { device.backend().prepare_executable(&params) }.unwrap()
-}
-
-fn dispatch<'a>(
-    executable: &'a Executable,
-    function: &str,
-    workgroups: [u32; 3],
-    constants: &'a [u8],
-    bindings: &'a [BufferRef<&'a Buffer>],
-) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: executable.lookup(function).unwrap(),
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static(workgroups),
-        dynamic_local_memory: 0,
-        constants,
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
-}
-
 /// A command buffer that is being recorded.
 fn command_buffer(device: &Device) -> CommandBuffer {
     let params = CommandBufferParams {
@@ -111,18 +77,6 @@ fn command_buffer(device: &Device) -> CommandBuffer {
     commands
 }
 
-fn barrier(commands: &CommandBuffer) {
-    let stages = ExecutionStage::empty();
-    let barrier = Command::<Live<'_>>::ExecutionBarrier {
-        source_stages: stages,
-        target_stages: stages,
-        flags: 0,
-        memory_barriers: &[],
-        buffer_barriers: &[],
-    };
-    commands.record(&barrier).unwrap();
-}
-
 fn begin(device: &Device, data: ProfileData, sink: &Arc<Sink>) {
     let request =
         ProfileRequest { data, filter: ProfileFilter::default(), counters: Vec::new(), sink: sink.clone() };
@@ -132,7 +86,7 @@ fn begin(device: &Device, data: ProfileData, sink: &Arc<Sink>) {
 /// Host executions of a command buffer that is executed three times: a fill and `passing` dispatches, each behind a barrier, and then
 /// one that fails.
 fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExecution> {
-    let executable = prepare(device, &[]);
+    let executable = load(device, &compile("library.c", Link::Embedded, &[]));
     let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
     let bindings = [BufferRef::whole(&words)];
     let sink = Arc::new(Sink::default());
@@ -195,7 +149,7 @@ fn a_command_that_fails_ends_its_submission() {
 #[test]
 fn commands_that_have_ended_are_kept_while_the_next_one_runs() {
     let device = LocalSync::create(Default::default());
-    let executable = prepare(&device, &["-DCONCURRENT"]);
+    let executable = load(&device, &compile("library.c", Link::Embedded, &["-DCONCURRENT"]));
     let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
     let bindings = [BufferRef::whole(&words)];
     let commands = command_buffer(&device);
@@ -236,7 +190,7 @@ fn commands_that_have_ended_are_kept_while_the_next_one_runs() {
 #[test]
 fn threads_share_a_command_buffer() {
     let device = LocalSync::create(Default::default());
-    let executable = prepare(&device, &[]);
+    let executable = load(&device, &compile("library.c", Link::Embedded, &[]));
     let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
     let bindings = [BufferRef::whole(&words)];
     let commands = command_buffer(&device);

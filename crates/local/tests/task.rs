@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, ExecutionStage, HostCall, HostCallFlags, Live, OptionSet, QUEUE_AFFINITY_ANY,
-    Semaphore, SemaphoreFlags, WorkgroupCount,
+    Buffer, BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, Driver, Executable, HostCall, HostCallFlags, OptionSet, QUEUE_AFFINITY_ANY,
+    Semaphore, SemaphoreFlags,
 };
 use rehal_local::executable::guard;
 use rehal_local::{
     LocalSync, LocalTask, LocalTaskDriver, LocalTaskOptions, Topology, WorkerOptions, Workers,
 };
+use support::commands::{barrier, dispatch, load};
 use support::{Link, compile};
 
 fn options(workers: usize) -> LocalTaskOptions {
@@ -72,39 +72,6 @@ fn library_bytes() -> Vec<u8> {
     data
 }
 
-fn load(device: &Device, data: &[u8]) -> Executable {
-    let params = ExecutableParams {
-        label: "executable 4",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "embedded-elf-x86_64",
-        data,
-        constants: &[],
-    };
-    // SAFETY: the tests' own code.
-    unsafe { device.backend().prepare_executable(&params) }.unwrap()
-}
-
-/// A dispatch of a function over `workgroups`.
-fn dispatch<'a>(
-    executable: &'a Executable,
-    function: &str,
-    workgroups: [u32; 3],
-    constants: &'a [u8],
-    bindings: &'a [BufferRef<&'a Buffer>],
-) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: executable.lookup(function).unwrap(),
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static(workgroups),
-        dynamic_local_memory: 0,
-        constants,
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
-}
-
 fn commands(device: &Device, record: impl FnOnce(&CommandBuffer)) -> CommandBuffer {
     commands_of(device, CommandBufferMode::empty(), record)
 }
@@ -126,18 +93,6 @@ fn commands_of(
     record(&commands);
     commands.end().unwrap();
     commands
-}
-
-fn barrier(commands: &CommandBuffer) {
-    let stages = ExecutionStage::empty();
-    let barrier = Command::<Live<'_>>::ExecutionBarrier {
-        source_stages: stages,
-        target_stages: stages,
-        flags: 0,
-        memory_barriers: &[],
-        buffer_barriers: &[],
-    };
-    commands.record(&barrier).unwrap();
 }
 
 fn buffer(device: &Device, size: u64) -> Buffer {

@@ -7,9 +7,8 @@ use super::session::{Profiler, replayed_record};
 use super::{ExecutionLog, HostExecution, ProfiledOperation, QueueOpKind};
 use crate::CommandBuffer;
 
-/// A submission that executes a command buffer on the thread that submits it, and of which a session wants host executions only. Each
-/// command is kept when it has ended, the last one together with the submission, under one lock. What ends after the session is not
-/// reported.
+/// The synchronous execution of a command buffer, of which a session wants host executions only. Each command is kept when it has
+/// ended, the last one together with the submission, under one lock. What ends after the session is not reported.
 pub struct ImmediateExecution<'p> {
     profiler: &'p Profiler,
     session_id: u64,
@@ -28,9 +27,9 @@ pub struct KeptCommands<'l> {
 }
 
 impl Profiler {
-    /// A submission that executes `command_buffer` now and on this thread; `None` if there is no session, or it wants more of it than
-    /// host executions, or wants only some of them, or does not know the command buffer yet. `command_count` returns the number of
-    /// its commands, the first time that a profile asks for it.
+    /// Begins the synchronous execution of a command buffer. `None` without a session, if the session has a filter or requests other
+    /// data of submissions than host executions, and until the command buffer has been described. `command_count` returns the number
+    /// of its commands, the first time that a profile asks for it.
     #[inline]
     pub fn immediate(
         &self,

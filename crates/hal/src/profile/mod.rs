@@ -7,6 +7,7 @@
 mod clock;
 mod events;
 mod execution_log;
+mod identity;
 mod immediate;
 mod kept_operation;
 mod session;
@@ -31,7 +32,7 @@ pub use session::{
 };
 pub use submission_log::SubmissionLog;
 
-pub(crate) use session::{Identity, ReplayedCommands};
+pub(crate) use identity::{Identity, ReplayedCommands};
 
 bitflags::bitflags! {
     /// Kinds of data that a device may report.

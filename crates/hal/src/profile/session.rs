@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 use super::clock::event_ns;
 use super::{
     EventLog, ExecutionLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledCommandKind, ProfiledOperation,
-    QueueEvent, QueueOpKind,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
@@ -112,22 +111,6 @@ pub struct ProfiledAllocation {
     is_deallocated: AtomicBool,
     /// The memory of a pool that it is in.
     reservation: OnceLock<PoolReservation>,
-}
-
-/// The records that the commands of a command buffer replay.
-#[derive(Default)]
-pub(crate) struct ReplayedCommands {
-    /// Commands so far, without barriers.
-    count: AtomicU32,
-    /// The number of a command, and its record.
-    records: Mutex<Vec<(u32, u64)>>,
-}
-
-/// The identity of an object in profiles.
-pub(crate) struct Identity {
-    id: u64,
-    /// The last session that received its description.
-    described_in: AtomicU64,
 }
 
 impl Profiler {
@@ -724,30 +707,6 @@ impl ProfiledAllocation {
     }
 }
 
-impl ReplayedCommands {
-    /// A command that is not a barrier is recorded.
-    pub(crate) fn add(&self) {
-        // Only one thread at a time records.
-        let number = self.count.load(Ordering::Relaxed);
-        self.count.store(number.saturating_add(1), Ordering::Relaxed);
-        if let Some(record) = REPLAYED_RECORD.get() {
-            self.records.lock().push((number, record));
-        }
-    }
-
-    /// The index in `commands` and the record of each command that replays one.
-    fn of(&self, commands: &[ProfiledCommand]) -> Vec<(u32, u64)> {
-        let mut rest = (0_u32..).zip(commands).filter(|(_, it)| it.kind != ProfiledCommandKind::Barrier);
-        let mut next = 0;
-        let mut find = |(number, record): &(u32, u64)| {
-            let (index, _) = rest.nth((number - next) as usize)?;
-            next = number + 1;
-            Some((index, *record))
-        };
-        self.records.lock().iter().map_while(&mut find).collect()
-    }
-}
-
 impl Drop for ProfiledAllocation {
     fn drop(&mut self) {
         if *self.is_deallocated.get_mut() {
@@ -767,34 +726,6 @@ impl Drop for ProfiledAllocation {
             ..self.event
         });
         self.report_pool(MemoryEventKind::PoolRelease, 0, None);
-    }
-}
-
-impl Identity {
-    /// The identity of a new object, whose ids `last` counts.
-    pub(crate) fn new(last: &AtomicU64) -> Self {
-        Self::of(last.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    /// Another identity with the same id: of a decorator.
-    pub(crate) fn of(id: u64) -> Self {
-        Self { id, described_in: AtomicU64::new(0) }
-    }
-
-    /// The id: never 0.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Whether a session has received the description.
-    #[inline]
-    pub(super) fn is_described_in(&self, session: u64) -> bool {
-        self.described_in.load(Ordering::Acquire) == session
-    }
-
-    /// A session has received the description.
-    fn set_described_in(&self, session: u64) {
-        self.described_in.store(session, Ordering::Release);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Compiles the tests' libraries with the C compiler that Rust links with.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod commands;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,0 +1,53 @@
+//! Executables and the commands that run them.
+#![allow(unsafe_code, reason = "prepares the tests' libraries")]
+
+use rehal_hal::{
+    Buffer, BufferRef, CachingMode, Command, CommandBuffer, Device, Dispatch, DispatchFlags, Executable,
+    ExecutableParams, ExecutionStage, Live, QUEUE_AFFINITY_ANY, WorkgroupCount,
+};
+
+/// An executable of embedded ELF, for `device`.
+pub fn load(device: &Device, data: &[u8]) -> Executable {
+    let params = ExecutableParams {
+        label: "executable 4",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format: "embedded-elf-x86_64",
+        data,
+        constants: &[],
+    };
+    // SAFETY: the tests' own code.
+    unsafe { device.backend().prepare_executable(&params) }.unwrap()
+}
+
+/// A dispatch of a function over `workgroups`.
+pub fn dispatch<'a>(
+    executable: &'a Executable,
+    function: &str,
+    workgroups: [u32; 3],
+    constants: &'a [u8],
+    bindings: &'a [BufferRef<&'a Buffer>],
+) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: executable.lookup(function).unwrap(),
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static(workgroups),
+        dynamic_local_memory: 0,
+        constants,
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+pub fn barrier(commands: &CommandBuffer) {
+    let stages = ExecutionStage::empty();
+    let barrier = Command::<Live<'_>>::ExecutionBarrier {
+        source_stages: stages,
+        target_stages: stages,
+        flags: 0,
+        memory_barriers: &[],
+        buffer_barriers: &[],
+    };
+    commands.record(&barrier).unwrap();
+}
