@@ -25,6 +25,11 @@ impl Range {
         self.offset <= size && self.length <= size - self.offset
     }
 
+    /// Whether it contains all bytes of the other.
+    pub fn covers(self, other: Self) -> bool {
+        self.offset <= other.offset && other.end() <= self.end()
+    }
+
     /// Whether the two share a byte.
     pub fn overlaps(self, other: Self) -> bool {
         self.offset.max(other.offset) < self.end().min(other.end())

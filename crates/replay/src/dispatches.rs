@@ -16,6 +16,8 @@ use crate::{AccessKind, ExecutableRecord, Plan, RecordLocation};
 pub struct PlannedDispatch<'p> {
     /// Its record: that of the command, or of the submission.
     pub location: RecordLocation,
+    /// The record of the submission.
+    pub submission: RecordLocation,
     /// How often its record has been performed before.
     pub occurrence: u64,
     /// The executable.
@@ -139,6 +141,7 @@ impl<'p> Planned<'p> {
         let names = names[dispatch.executable as usize].get_or_init(|| executable.function_names().collect());
         visit(&PlannedDispatch {
             location: site.location,
+            submission: site.submission_location,
             occurrence: site.occurrence,
             executable,
             function: dispatch.function,

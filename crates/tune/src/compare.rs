@@ -2,6 +2,7 @@
 
 mod integers;
 mod memory;
+mod preserved;
 mod remembered;
 mod sampling;
 mod slices;
@@ -24,7 +25,8 @@ use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution};
 
 use self::slices::ShapeSlice;
-use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions, VerifySides, verify_lockstep};
+use crate::verify::{NewMemory, run_lockstep};
+use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions, VerifySides};
 
 /// What the CPU's caches contain when a kernel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,9 @@ pub struct Comparison {
     /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
     /// other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
+    /// The dispatches, with other bytes where the captured kernel leaves what it binds as it is: a replacement that writes what is there
+    /// is right only by chance. `None` if it was wrong before, or if there are no bytes which that can be told of.
+    pub preserved: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
@@ -129,6 +134,7 @@ impl Comparison {
         let is_same = |it: &Verification| it.outcome() == Outcome::Same;
         is_same(&self.verification)
             && self.memory.as_ref().is_none_or(is_same)
+            && self.preserved.as_ref().is_none_or(is_same)
             && self.after_timing.as_ref().is_none_or(is_same)
             && self.not_reproduced.is_none()
     }
@@ -145,7 +151,7 @@ impl Comparison {
 
     /// The verification that found it wrong, other than by its [accesses](Comparison::memory).
     pub fn wrong_verification(&self) -> Option<&Verification> {
-        let all = [Some(&self.verification), self.after_timing.as_ref()];
+        let all = [Some(&self.verification), self.preserved.as_ref(), self.after_timing.as_ref()];
         all.into_iter().flatten().find(|it| it.outcome() != Outcome::Same)
     }
 
@@ -218,6 +224,7 @@ impl KernelComparer {
         let mut comparison = Comparison {
             verification,
             memory: None,
+            preserved: None,
             after_timing: None,
             not_reproduced: None,
             timings: Vec::new(),
@@ -227,6 +234,12 @@ impl KernelComparer {
         }
         if comparison.is_right() || options.times_wrong {
             let slices = self.slices()?;
+            if comparison.is_right() {
+                comparison.preserved = preserved::verify(subject, slices, &replaying, &options.verify)?;
+            }
+            if !comparison.is_right() && !options.times_wrong {
+                return Ok(comparison);
+            }
             if let Some(on_timing) = options.on_timing {
                 on_timing();
             }
@@ -259,7 +272,7 @@ impl KernelComparer {
             expected_observers: &mut [],
             observers,
         };
-        decided(verify_lockstep(sides, options)?)
+        verify_sides(sides, options)
     }
 
     fn slices(&self) -> Result<&[ShapeSlice]> {
@@ -289,16 +302,20 @@ impl KernelComparer {
                 expected_observers: &mut [],
                 observers: &mut [],
             };
-            let found = decided(verify_lockstep(sides, options)?)?;
-            all.dispatch_count += found.dispatch_count;
-            all.read_count += found.read_count;
-            all.tolerated_count += found.tolerated_count;
+            let mut found = verify_sides(sides, options)?;
+            slice.name_captured(&mut found);
             if found.outcome() != Outcome::Same {
                 return Ok(found);
             }
+            all.add_same(&found);
         }
         Ok(all)
     }
+}
+
+/// Zeros in new memory: `memory` names results that depend on it, and `preserved` finds what is written to it with its own value.
+fn verify_sides(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
+    decided(run_lockstep(sides, options, NewMemory::Filled(0))?)
 }
 
 /// Fails if it cannot be told whether the replacement is right.

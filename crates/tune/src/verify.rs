@@ -6,8 +6,11 @@ mod lockstep;
 mod screen;
 mod watch;
 
+pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
+
 pub use against::{verify_against, verify_elements};
 pub use lockstep::verify_lockstep;
+pub(crate) use lockstep::{NewMemory, run as run_lockstep};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
@@ -153,6 +156,13 @@ impl Verification {
         }
     }
 
+    /// Adds the counts of another one in which everything is the same.
+    pub(crate) fn add_same(&mut self, other: &Self) {
+        self.dispatch_count += other.dispatch_count;
+        self.read_count += other.read_count;
+        self.tolerated_count += other.tolerated_count;
+    }
+
     /// Number of dispatches and host reads that were compared.
     pub fn compared_count(&self) -> u64 {
         self.dispatch_count + self.read_count
@@ -222,7 +232,7 @@ pub struct DispatchPlace {
 }
 
 impl Place {
-    fn of_operation(operation: &Operation<'_>) -> Self {
+    pub(crate) fn of_operation(operation: &Operation<'_>) -> Self {
         Self {
             record: operation.location.ordinal,
             record_offset: operation.location.offset,

@@ -10,6 +10,7 @@ use crate::common::{Ran, Scratch, capture, fail, fixture, print, run};
 use serde_json::Value;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
+const PADDED: &str = "padded_dispatch_0_elementwise_40_f32";
 const SUM: &str = "binding_2[i] = binding_0[i] + binding_1[i];";
 const WRONG: &str = "binding_2[i] = binding_0[i] - binding_1[i];";
 const SLOW: &str = "for (volatile int j = 0; j < 100000; ++j) {} binding_2[i] = binding_0[i] + binding_1[i];";
@@ -237,6 +238,77 @@ fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong()
         (&candidate["memory"]["outcome"], &candidate["verification"]["outcome"]),
         (&"different".into(), &"same".into())
     );
+}
+
+/// It writes zeros where the captured kernel leaves those of a fill: of the whole capture, and of a slice, which leaves them out.
+#[test]
+fn a_kernel_that_writes_what_is_there_already_is_wrong() {
+    let scratch = Scratch::new();
+    let (whole, sliced) = (capture("padded.padded.local-sync"), scratch.path("slice.ireereplay"));
+    let function = format!("--function={PADDED}");
+    print(&["rehal", "slice", &function, &whole, "-o", sliced.to_str().unwrap()]);
+    let source = scratch.path("kernel.c");
+    let kernel = |body: &str| {
+        let stub = scratch.path("stub.c");
+        print(&["rehal", "kernel", "stub", "--no_run", &function, &whole, "-o", stub.to_str().unwrap()]);
+        let text = fs::read_to_string(&stub).unwrap();
+        fs::remove_file(&stub).unwrap();
+        let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
+        fs::write(&source, text).unwrap();
+    };
+    // A captured kernel that reads some of the zeros.
+    let reads = "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i] + binding_2[i % 8];";
+    kernel(reads);
+    let baseline = scratch.path("baseline.c");
+    fs::copy(&source, &baseline).unwrap();
+    let words =
+        [&format!("--baseline={}", baseline.display()), "--cache=warm", &function, &with(&source), &whole];
+    for (more, expected) in
+        [("", None), (" if (i == 10) binding_2[64] = 0;", Some("bytes 256..260 of it differ"))]
+    {
+        kernel(&format!("{reads}{more}"));
+        let ran = run(&self::words(&words));
+        match expected {
+            Some(expected) => assert!(ran.status == Some(2) && ran.stdout.contains(expected), "{ran:?}"),
+            None => assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}"),
+        }
+    }
+    let own = "if (i < 40) ((float *)binding_2)[24 + i] = ((float *)binding_0)[i] + ((float *)binding_1)[i];";
+    for (more, difference) in [
+        ("", None),
+        ("((float *)binding_2)[i] = ((volatile float *)binding_2)[i];", None),
+        ("if (i == 10) ((float *)binding_2)[23] = 0;", Some((92, "[23]"))),
+        ("if (i == 10) ((float *)binding_2)[64] = 0;", Some((256, "[64]"))),
+        ("if (i == 10) ((char *)binding_2)[3] = 0;", Some((3, "[0]"))),
+    ] {
+        kernel(&format!("{own} {more}"));
+        for capture in [whole.as_str(), sliced.to_str().unwrap()] {
+            let words = ["--cache=warm", "--tolerance=*:f32:abs=1e-3", &function, &with(&source), capture];
+            let ran = run(&self::words(&words));
+            let Some((offset, element)) = difference else {
+                assert!(matches!(ran.status, Some(0 | 3)), "{more}: {ran:?}");
+                continue;
+            };
+            assert_eq!(ran.status, Some(2), "{more}: {ran:?}");
+            for part in ["should not have been written", PADDED, element] {
+                assert!(ran.stdout.contains(part), "{more} {part}: {ran:?}");
+            }
+            // Where the fill was left out, nothing else has been written.
+            let replaced = format!("--replay_executable_substitution={PADDED}={}", source.display());
+            let ran = run(&["rehal", "verify", "--tolerance=*:f32:abs=1e-3", &replaced, capture]);
+            assert_eq!(ran.status, Some(if capture == whole { 0 } else { 2 }), "{more}: {ran:?}");
+            let ran = run(&self::words(&[&words[..], &["--format=json"]].concat()));
+            let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+            let candidate = &report["candidates"][0];
+            let record = if capture == whole { 19 } else { 25 };
+            let found = &candidate["preserved"]["differences"][0];
+            assert_eq!(
+                (found["record"].as_u64(), found["binding"].as_u64(), found["different_offset"].as_u64()),
+                (Some(record), Some(2), Some(offset)),
+                "{more}: {ran:?}"
+            );
+        }
+    }
 }
 
 #[test]

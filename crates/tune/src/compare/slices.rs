@@ -1,15 +1,17 @@
 //! Slices in memory: a capture for each shape of the kernel.
 
+use std::collections::HashMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Slice, SliceOptions, SliceSet};
+use rehal_replay::{Plan, PlanOptions, PlannedBinding, Replay, ReplayOptions, Slice, SliceOptions, SliceSet};
 
 use super::ComparedShape;
 use super::integers::IndexLimit;
+use crate::{DispatchPlace, Place, Verification};
 
 /// A capture of the first dispatch of a shape, whose only scope has the name of the function.
 pub(super) struct ShapeSlice {
@@ -17,6 +19,7 @@ pub(super) struct ShapeSlice {
     pub shape: ComparedShape,
     /// What may be an index of what is bound.
     pub index_limit: IndexLimit,
+    captured: Captured,
 }
 
 impl ShapeSlice {
@@ -25,6 +28,53 @@ impl ShapeSlice {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, options)
     }
+
+    /// Names the dispatch of the whole capture in what a verification of the slice found.
+    pub(super) fn name_captured(&self, found: &mut Verification) {
+        for it in &mut found.differences {
+            let Some(dispatch) = it.place.dispatch.take() else { continue };
+            let executable_id = self.captured.executable_id;
+            it.place = Place {
+                dispatch: Some(DispatchPlace { executable_id, ..dispatch }),
+                ..self.captured.place.clone()
+            };
+            if let Some(bound) = it.binding.and_then(|index| self.captured.bindings.get(index as usize)) {
+                it.buffer_id = bound.buffer_id;
+                it.range = Range { offset: bound.offset, length: bound.length };
+            }
+        }
+    }
+}
+
+/// A dispatch of the whole capture.
+struct Captured {
+    place: Place,
+    executable_id: u64,
+    bindings: Vec<PlannedBinding>,
+}
+
+/// The dispatches of the shapes, in their order.
+fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<Captured>> {
+    let mut found: HashMap<_, _> = shapes.iter().map(|it| ((it.record, it.occurrence), None)).collect();
+    plan.dispatches(|it| {
+        if let Some(found) = found.get_mut(&(it.location.ordinal, it.occurrence)) {
+            let place = Place {
+                record: it.location.ordinal,
+                record_offset: it.location.offset,
+                submission: it.submission.ordinal,
+                occurrence: it.occurrence,
+                ..Place::default()
+            };
+            let executable_id = it.executable.id;
+            *found = Some(Captured { place, executable_id, bindings: it.bindings.to_vec() });
+        }
+        Ok(())
+    })?;
+    let unknown = |it: &ComparedShape| Error::not_found(format!("record #{} is not a dispatch", it.record));
+    let found = shapes
+        .iter()
+        .map(|it| found.remove(&(it.record, it.occurrence)).flatten().ok_or_else(|| unknown(it)));
+    found.collect()
 }
 
 /// Cuts a slice of each shape, in a single replay.
@@ -35,7 +85,8 @@ pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<Sha
     options.keep_outputs = true;
     let mut captures = Captures(shapes.iter().map(|_| Memory::default()).collect());
     captured.slices(&dispatches, &options, &mut captures, &mut [])?;
-    let compile = |(memory, shape): (&Memory, &ComparedShape)| {
+    let places = captured_dispatches(captured.plan(), shapes)?;
+    let compile = |((memory, shape), captured): ((&Memory, &ComparedShape), Captured)| {
         let bytes = std::mem::take(&mut *memory.0.lock()).into_inner();
         let plan = Plan::compile(bytes, PlanOptions::default())
             .map_err(|error| error.context(format!("the slice of record #{}", shape.record)))?;
@@ -45,9 +96,9 @@ pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<Sha
             Ok(())
         })?;
         let index_limit = IndexLimit::of(bound_bytes);
-        Ok(ShapeSlice { plan: Arc::new(plan), shape: shape.clone(), index_limit })
+        Ok(ShapeSlice { plan: Arc::new(plan), shape: shape.clone(), index_limit, captured })
     };
-    captures.0.iter().zip(shapes).map(compile).collect::<Result<Vec<_>, Error>>()
+    captures.0.iter().zip(shapes).zip(places).map(compile).collect::<Result<Vec<_>, Error>>()
 }
 
 struct Captures(Vec<Memory>);

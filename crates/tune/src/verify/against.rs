@@ -7,8 +7,9 @@ use rehal_replay::{
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
+use super::lockstep::{self, NewMemory};
 use super::screen::Screen;
-use super::{Outcome, Place, Verification, VerifyOptions, VerifySides, verify_lockstep};
+use super::{Outcome, Place, Verification, VerifyOptions, VerifySides};
 use crate::ledger::{Entries, digest};
 use crate::written::{Written, WrittenBinding, different_bytes, part, read, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece, zero_new_memory};
@@ -70,8 +71,9 @@ pub fn verify_elements(
         all.push(&mut **observer);
     }
     all.push(&mut captured);
-    let compared =
-        verify_lockstep(VerifySides { expected, actual, expected_observers: &mut all, observers }, options);
+    let sides = VerifySides { expected, actual, expected_observers: &mut all, observers };
+    // A ledger is made with zeros.
+    let compared = lockstep::run(sides, options, NewMemory::Filled(0));
     captured.complete_submission()?;
     // A captured side that differs from the ledger ends, and so does the lockstep.
     if captured.is_suspect() || captured.judge.is_stopped {

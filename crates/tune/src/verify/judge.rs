@@ -14,7 +14,7 @@ use crate::written::part;
 use crate::{NumberSummary, Tolerance};
 
 /// Decides what is the same, and collects differences.
-pub(super) struct Judge<'o> {
+pub(crate) struct Judge<'o> {
     pub options: &'o VerifyOptions,
     pub outcome: Verification,
     /// No more is compared.
@@ -35,7 +35,7 @@ enum Use {
 
 /// A range of a buffer, at a place.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'p> {
+pub(crate) struct Target<'p> {
     pub place: &'p Place,
     pub binding: Option<u32>,
     pub aliases: &'p [u32],
@@ -46,7 +46,7 @@ pub(super) struct Target<'p> {
 }
 
 /// Bytes in a range of which the expected ones are known.
-pub(super) struct Known<'b> {
+pub(crate) struct Known<'b> {
     pub offset: u64,
     pub expected: &'b [u8],
     pub actual: &'b [u8],
@@ -54,7 +54,7 @@ pub(super) struct Known<'b> {
 
 /// What is known of a range.
 #[derive(Default)]
-pub(super) struct Evidence<'b> {
+pub(crate) struct Evidence<'b> {
     /// Bytes to compare by elements, in order.
     pub known: Vec<Known<'b>>,
     /// Pieces whose digests differ and whose expected bytes are not known.
@@ -71,7 +71,7 @@ pub(super) struct Evidence<'b> {
 
 /// The verdict on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Same,
     Tolerated,
     /// Only digests are known, and there is a tolerance.
@@ -80,13 +80,13 @@ pub(super) enum Verdict {
 }
 
 impl<'o> Judge<'o> {
-    pub(super) fn new(options: &'o VerifyOptions) -> Self {
+    pub(crate) fn new(options: &'o VerifyOptions) -> Self {
         let uses = vec![Use::Nothing; options.tolerances.len()];
         Self { options, outcome: Verification::default(), is_stopped: false, uses }
     }
 
     /// The element type that a rule or the ledger states.
-    pub(super) fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
+    pub(crate) fn element_type(&self, target: &Target<'_>) -> Option<ElementType> {
         let function = target.place.function().map(str::as_bytes);
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
     }
@@ -123,7 +123,7 @@ impl<'o> Judge<'o> {
     }
 
     /// Judges a range; `actual` are all its bytes.
-    pub(super) fn judge(&mut self, target: &Target<'_>, evidence: &Evidence<'_>, actual: &[u8]) -> Verdict {
+    pub(crate) fn judge(&mut self, target: &Target<'_>, evidence: &Evidence<'_>, actual: &[u8]) -> Verdict {
         let (element_type, type_source) = self.typed(target);
         let tolerance = self.tolerance(target, element_type);
         let is_same = evidence.known.iter().all(|it| it.expected == it.actual);
@@ -193,7 +193,7 @@ impl<'o> Judge<'o> {
     }
 
     /// Counts a dispatch or host read with the verdict on all of it.
-    pub(super) fn count(&mut self, place: &Place, verdict: Verdict) {
+    pub(crate) fn count(&mut self, place: &Place, verdict: Verdict) {
         match place.dispatch {
             Some(_) => self.outcome.dispatch_count += 1,
             None => self.outcome.read_count += 1,
@@ -216,7 +216,7 @@ impl<'o> Judge<'o> {
     }
 
     /// Notes why the rest cannot be told.
-    pub(super) fn inconclusive(&mut self, reason: String) {
+    pub(crate) fn inconclusive(&mut self, reason: String) {
         match self.outcome.inconclusive.len() < self.options.max_differences {
             true => self.outcome.inconclusive.push(reason),
             false => self.outcome.omitted_reasons += 1,
@@ -224,14 +224,14 @@ impl<'o> Judge<'o> {
     }
 
     /// Notes that nothing was compared, if so: that is not the same as that everything is the same.
-    pub(super) fn check_compared(&mut self, without: &str) {
+    pub(crate) fn check_compared(&mut self, without: &str) {
         if self.outcome.compared_count() == 0 && self.outcome.inconclusive.is_empty() {
             self.inconclusive(format!("nothing was compared: {without}"));
         }
     }
 
     /// Completes the outcome, after the run of a replay of `plan`.
-    pub(super) fn finish(&mut self, plan: &Plan) -> Result<()> {
+    pub(crate) fn finish(&mut self, plan: &Plan) -> Result<()> {
         if !self.is_stopped {
             let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
             match (capture.tear(), capture.is_closed()) {

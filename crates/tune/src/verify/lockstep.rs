@@ -3,11 +3,13 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode};
+use rehal_hal::Buffer;
 use rehal_replay::{HostRead, Observer, Operation, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
+use crate::new_memory::fill_new_memory;
 use crate::written::{Written, WrittenBinding, different_bytes, part, without};
 
 /// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
@@ -15,15 +17,50 @@ use crate::written::{Written, WrittenBinding, different_bytes, part, without};
 /// Neither replay performs a dispatch before the other has completed the one before it. Bytes that either side changed are
 /// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
 /// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
+///
+/// Both sides fill new memory with the same bytes, which are not zero: so zeros are found that only one of them writes where
+/// nothing was written before.
 pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
-    run(sides, options, false)
+    run(sides, options, NewMemory::Filled(FILL))
 }
 
-/// [`verify_lockstep`]; if memory is watched, with [`Poison`] in new memory.
-pub(super) fn run(
+/// What new memory contains on the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewMemory {
+    /// The same byte everywhere.
+    Filled(u8),
+    /// What differs between them: [`Poison`].
+    Poisoned,
+}
+
+/// What new memory contains: as numbers of all sizes positive and, as floats of 8, 16 and 32 bits, between 0.5 and 2, so that a zero in
+/// place of one is within no tolerance.
+const FILL: u8 = 0x3f;
+
+/// Fills new memory of a side.
+struct Filler {
+    new_memory: NewMemory,
+    poison: Poison,
+}
+
+impl Observer for Filler {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
+        match self.new_memory {
+            NewMemory::Filled(byte) => fill_new_memory(buffer, byte),
+            NewMemory::Poisoned => self.poison.allocated(buffer_id, buffer),
+        }
+    }
+}
+
+/// [`verify_lockstep`] with other contents of new memory.
+pub(crate) fn run(
     sides: VerifySides<'_, '_, '_>,
     options: &VerifyOptions,
-    is_watched: bool,
+    new_memory: NewMemory,
 ) -> Result<Verification> {
     let VerifySides { expected, actual, expected_observers, observers } = sides;
     if !std::sync::Arc::ptr_eq(expected.plan(), actual.plan()) {
@@ -32,10 +69,10 @@ pub(super) fn run(
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let leader = scope.spawn(move || lead(expected, states, next_reply, is_watched, expected_observers));
+        let leader = scope.spawn(move || lead(expected, states, next_reply, new_memory, expected_observers));
         let judge = Judge::new(options);
         let follower =
-            Follower { states: next_state, replies, judge, written: Written::default(), is_watched };
+            Follower { states: next_state, replies, judge, written: Written::default(), new_memory };
         let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
@@ -76,16 +113,16 @@ fn lead(
     replay: &Replay,
     states: SyncSender<State>,
     replies: Receiver<Reply>,
-    is_watched: bool,
+    new_memory: NewMemory,
     observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
     let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
-    let mut poison = is_watched.then_some(Poison::EXPECTED);
+    let mut filler = Filler { new_memory, poison: Poison::EXPECTED };
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
     }
-    all.extend(poison.as_mut().map(|it| it as &mut dyn Observer));
+    all.push(&mut filler);
     all.push(&mut leader);
     replay.run(&mut all)
 }
@@ -155,15 +192,15 @@ fn follow(
     mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
-    let mut poison = follower.is_watched.then_some(Poison::VERIFIED);
+    let mut filler = Filler { new_memory: follower.new_memory, poison: Poison::VERIFIED };
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
     }
-    all.extend(poison.as_mut().map(|it| it as &mut dyn Observer));
+    all.push(&mut filler);
     all.push(&mut follower);
     replay.run(&mut all)?;
-    if !follower.is_watched {
+    if follower.new_memory != NewMemory::Poisoned {
         follower.judge.check_compared("the replays have no dispatches and no host reads");
     }
     follower.judge.finish(replay.plan())?;
@@ -175,14 +212,13 @@ struct Follower<'o> {
     replies: SyncSender<Reply>,
     judge: Judge<'o>,
     written: Written,
-    /// Whether new memory has been filled.
-    is_watched: bool,
+    new_memory: NewMemory,
 }
 
 impl Follower<'_> {
     /// Bytes of a host read that were never written are not compared: programs map whole allocations. They are counted.
     fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
-        if !self.is_watched {
+        if self.new_memory != NewMemory::Poisoned {
             return;
         }
         let mut count = 0;

@@ -6,7 +6,8 @@ use rehal_base::{Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation};
 
-use super::{Place, Verification, VerifyOptions, VerifySides, lockstep};
+use super::lockstep::{self, NewMemory};
+use super::{Place, Verification, VerifyOptions, VerifySides};
 use crate::written::{merged, part, read, without};
 
 /// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
@@ -58,7 +59,7 @@ pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> 
         others.push(&mut **observer);
     }
     let sides = VerifySides { expected, actual, expected_observers: &mut others, observers: &mut all };
-    let mut outcome = lockstep::run(sides, options, true)?;
+    let mut outcome = lockstep::run(sides, options, NewMemory::Poisoned)?;
     outcome.out_of_bounds_writes = bounds.found;
     outcome.omitted_out_of_bounds_writes = bounds.omitted;
     outcome.out_of_bounds_write_count = bounds.different_count;
@@ -109,12 +110,9 @@ fn mixed(mut word: u64) -> u64 {
     word ^ (word >> 33)
 }
 
-impl Observer for Poison {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
+impl Poison {
+    /// Fills a buffer that has just been allocated, and its redzones.
+    pub(super) fn allocated(&self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
         if buffer.allocation_offset() == 0 {
             return Err(Error::invalid_argument("the replay has no redzones"));
         }

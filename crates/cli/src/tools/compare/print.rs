@@ -45,8 +45,12 @@ fn check(text: &mut String, comparison: &Comparison) {
     } else if let Some(memory) = wrong_memory(comparison) {
         line(text, "wrong", verify::memory_report(memory).trim_end());
     } else if let Some(verification) = comparison.wrong_verification() {
-        let is_first = std::ptr::eq(verification, &comparison.verification);
-        let when = if is_first { "" } else { "when verified again after timing: " };
+        let is = |it: &Option<Verification>| it.as_ref().is_some_and(|it| std::ptr::eq(it, verification));
+        let when = match (is(&comparison.preserved), is(&comparison.after_timing)) {
+            (true, _) => "with other bytes in place of those that the captured kernel preserves: ",
+            (_, true) => "when verified again after timing: ",
+            _ => "",
+        };
         line(text, "wrong", &format!("{when}{}", verify::report(verification).trim_end()));
     } else {
         let verified = &comparison.verification;
@@ -266,6 +270,7 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
         "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
         "verification": verify::object(&comparison.verification),
         "memory": comparison.memory.as_ref().map(verify::object),
+        "preserved": comparison.preserved.as_ref().map(verify::object),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,
         "timings": comparison.timings.iter().map(timing).collect::<Value>(),
