@@ -107,7 +107,7 @@ pub struct KernelBinding {
     /// Whether the first dispatch changed bytes of it: `Some(false)` for memory that kernels cannot write, and `None` if that
     /// is unknown, or if other bindings have the same changed bytes.
     pub is_written: Option<bool>,
-    /// From the first to the last byte of it that the first dispatch changed, in units of 16 bytes.
+    /// From the first to the last byte of it that the first dispatch changed; element, if the name of the function says of which type.
     pub changed: Option<Range>,
 }
 
@@ -201,7 +201,8 @@ impl Kernels {
 }
 
 impl Kernel {
-    /// The bytes that the first dispatch changes, in units of 16: it writes no fewer. `None` if it was not run.
+    /// The bytes that the first dispatch changes, in whole elements if the name of the function says of which type: it writes no
+    /// fewer. `None` if it was not run.
     pub fn bytes_written(&self) -> Option<u64> {
         self.traffic.map(|it| it.written)
     }

@@ -193,9 +193,11 @@ pub struct Difference {
     pub type_source: TypeSource,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
-    /// Number of bytes that were written and should not have been. Their expected contents are those before the dispatch.
+    /// Number of bytes that were written and should not have been: in elements that the expected dispatch does not change, or in units of
+    /// 16 bytes if their type or the expected changes are not known. Their expected contents are those before the dispatch.
     pub unexpected_bytes: u64,
-    /// The expected numbers that the dispatch changed, if they are known.
+    /// The expected numbers that the dispatch changed, or should have, if they are known. Of a ledger, those in the units of 16 bytes that
+    /// it changed, and in less than 64 bytes between them.
     pub expected: Option<NumberSummary>,
     /// The actual numbers in the same place.
     pub actual: Option<NumberSummary>,

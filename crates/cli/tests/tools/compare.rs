@@ -256,6 +256,17 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
         let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
         fs::write(&source, text).unwrap();
     };
+    // One element beyond what is written. Elements between them that no side changes do not count.
+    kernel(
+        "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i]; if (i == 10) binding_2[65] = 1.7014118e38f;",
+    );
+    let ran = run(&words(&["--format=json", &function, &with(&source), &whole]));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let found = &report["candidates"][0]["verification"]["differences"][0];
+    assert_eq!((&found["different_offset"], &found["unexpected_bytes"]), (&263.into(), &1.into()), "{ran:?}");
+    for side in ["expected", "actual"] {
+        assert_eq!(found[side]["finite_count"], 41, "{ran:?}");
+    }
     // A captured kernel that reads some of the zeros.
     let reads = "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i] + binding_2[i % 8];";
     kernel(reads);

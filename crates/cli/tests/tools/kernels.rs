@@ -56,6 +56,21 @@ fn a_run_adds_times_and_directions() {
     assert_eq!(kernel["no_rate_because"], "unknown directions");
 }
 
+/// Not in units of several elements: 40 of 104 numbers, from the 24th on.
+#[test]
+fn what_a_kernel_writes_is_exact() {
+    let report = json(&[&capture("padded.padded.local-sync")]);
+    let kernel = &report["kernels"][0];
+    let output = &kernel["bindings"][2];
+    assert_eq!((&output["changed_offset"], &output["changed_length"]), (&96.into(), &160.into()));
+    assert_eq!((&kernel["bytes_read"], &kernel["bytes_written"]), (&320.into(), &160.into()));
+    // 12 bytes, of a binding that overlaps another one.
+    let report = json(&[&capture("dynamic.rows.local-sync")]);
+    let kernels = report["kernels"].as_array().unwrap().iter();
+    let written: Vec<_> = kernels.map(|it| (it["record"].as_u64(), it["bytes_written"].as_u64())).collect();
+    assert!(written.contains(&(Some(33), Some(12))), "{report}");
+}
+
 #[test]
 fn functions_are_selected_and_the_longest_come_first() {
     let path = capture("mlp.mlp.local-sync");

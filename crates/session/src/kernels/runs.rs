@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rehal_base::{Range, Result};
+use rehal_base::{ElementType, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
-use rehal_tune::{DispatchSpans, zero_new_memory};
+use rehal_tune::{DispatchSpans, type_in_name, zero_new_memory};
 
 use crate::CrashReports;
 
@@ -144,31 +144,42 @@ impl Observer for Inspector<'_> {
             return Ok(ControlFlow::Continue(()));
         };
         let kernel = &mut self.kernels[kernel];
+        let element_bytes = type_in_name(&kernel.name).and_then(ElementType::whole_bytes);
         // By buffer: first byte and end.
-        let (mut written, mut read) = (Vec::new(), Vec::new());
-        for ((binding, it), before) in kernel.bindings.iter_mut().zip(operation.bindings()).zip(&self.before)
-        {
-            let changes = match it.access {
-                AccessKind::Binds => changes(before, &transfer::to_vec(it.buffer, it.offset, it.length)?),
-                _ => Vec::new(),
-            };
-            let is_changed = !changes.is_empty();
-            let sharing = operation.bindings().iter().filter(|other| shares(it, other)).count();
+        let mut read = Vec::new();
+        let (mut written, mut only_written) = (0, 0);
+        let bindings = operation.bindings();
+        for (index, (it, before)) in bindings.iter().zip(&self.before).enumerate() {
+            let mut changed = Changed::default();
+            if it.access == AccessKind::Binds {
+                let after = transfer::to_vec(it.buffer, it.offset, it.length)?;
+                let unit = element_bytes.filter(|bytes| it.length.is_multiple_of(*bytes)).unwrap_or(1);
+                // What several bindings have is counted once.
+                changed = Changed::of(before, &after, unit, |offset| {
+                    let place = it.offset + offset;
+                    let has = |other: &AccessedRange<'_>| {
+                        other.access == AccessKind::Binds
+                            && other.buffer_id == it.buffer_id
+                            && (other.offset..other.offset + other.length).contains(&place)
+                    };
+                    !bindings[..index].iter().any(has)
+                });
+            }
+            let Some(binding) = kernel.bindings.get_mut(index) else { break };
+            let is_changed = changed.range.is_some();
+            let sharing = bindings.iter().filter(|other| shares(it, other)).count();
             if it.access == AccessKind::Binds {
                 // Which of several bindings of the same bytes a kernel writes is unknown.
                 binding.is_written = (!is_changed || sharing <= 1).then_some(is_changed);
             }
-            if let (Some(first), Some(last)) = (changes.first(), changes.last()) {
-                binding.changed = Some(Range { offset: first.offset, length: last.end() - first.offset });
+            binding.changed = changed.range;
+            written += changed.bytes;
+            match !is_changed || sharing > 1 {
+                true => read.push((it.buffer_id, it.offset, it.offset + it.length)),
+                false => only_written += changed.bytes,
             }
-            if !is_changed || sharing > 1 {
-                read.push((it.buffer_id, it.offset, it.offset + it.length));
-            }
-            let absolute = |at: Range| (it.buffer_id, it.offset + at.offset, it.offset + at.end());
-            written.extend(changes.into_iter().map(absolute));
         }
-        let both = count(&mut [&written[..], &read].concat());
-        let written = count(&mut written);
+        let both = count(&mut read) + only_written;
         let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
         let bound = count(&mut bound.collect::<Vec<_>>());
         kernel.traffic = Some(Traffic { read: both - written, written, bound });
@@ -176,6 +187,36 @@ impl Observer for Inspector<'_> {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),
         }
+    }
+}
+
+/// What a dispatch changes of a binding.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changed {
+    /// From the first to the last element.
+    range: Option<Range>,
+    /// Number of bytes of changed elements that count.
+    bytes: u64,
+}
+
+impl Changed {
+    /// In elements of `unit` bytes; `counts` is asked for the first byte of each.
+    fn of(before: &[u8], after: &[u8], unit: u64, counts: impl Fn(u64) -> bool) -> Self {
+        let mut changed = Self::default();
+        for range in changes(before, after) {
+            let bytes = range.offset as usize..range.end() as usize;
+            let elements =
+                before[bytes.clone()].chunks(unit as usize).zip(after[bytes].chunks(unit as usize));
+            for (offset, (_, new)) in
+                (range.offset..).step_by(unit as usize).zip(elements).filter(|(_, (old, new))| old != new)
+            {
+                let end = offset + new.len() as u64;
+                let start = changed.range.map_or(offset, |it| it.offset);
+                changed.range = Some(Range { offset: start, length: end - start });
+                changed.bytes += if counts(offset) { new.len() as u64 } else { 0 };
+            }
+        }
+        changed
     }
 }
 
@@ -199,4 +240,25 @@ fn count(ranges: &mut [(u64, u64, u64)]) -> u64 {
         last = (buffer, end.max(start));
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_whole_elements_or_bytes() {
+        let numbers = |values: &[f32]| values.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>();
+        let before = numbers(&[0.0; 23]);
+        let mut after = before.clone();
+        assert_eq!(Changed::of(&before, &after, 4, |_| true), Changed::default());
+        for index in [5, 6, 22] {
+            after[4 * index..][..4].copy_from_slice(&2.0_f32.to_le_bytes());
+        }
+        let changed = |offset, length, bytes| Changed { range: Some(Range { offset, length }), bytes };
+        assert_eq!(Changed::of(&before, &after, 4, |_| true), changed(20, 72, 12));
+        assert_eq!(Changed::of(&before, &after, 4, |offset| offset != 24), changed(20, 72, 8));
+        // 2.0 is 00 00 00 40.
+        assert_eq!(Changed::of(&before, &after, 1, |_| true), changed(23, 69, 3));
+    }
 }

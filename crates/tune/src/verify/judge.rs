@@ -92,7 +92,7 @@ impl<'o> Judge<'o> {
     }
 
     /// The element type of a range, and from where it is known: one that is not stated only if whole elements fit.
-    fn typed(&self, target: &Target<'_>) -> (Option<ElementType>, TypeSource) {
+    pub(super) fn typed(&self, target: &Target<'_>) -> (Option<ElementType>, TypeSource) {
         if let Some(stated) = self.element_type(target) {
             return (Some(stated), TypeSource::Stated);
         }

@@ -4,7 +4,7 @@ use std::thread;
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode};
 use rehal_hal::Buffer;
-use rehal_replay::{HostRead, Observer, Operation, Replay};
+use rehal_replay::{CHANGE_BYTES, HostRead, Observer, Operation, Replay};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::watch::Poison;
@@ -278,8 +278,8 @@ impl Follower<'_> {
         if expected.after().len() != actual.after().len() {
             return Err(Self::out_of_step(place.record));
         }
-        let unexpected = without(&actual.changes, expected.changes.iter().copied());
-        let mut compared: Vec<Range> = expected.changes.iter().chain(&unexpected).copied().collect();
+        let only_actual = without(&actual.changes, expected.changes.iter().copied());
+        let mut compared: Vec<Range> = expected.changes.iter().chain(&only_actual).copied().collect();
         compared.sort_by_key(|range| range.offset);
         let target = Target {
             place,
@@ -289,18 +289,18 @@ impl Follower<'_> {
             range: actual.range(),
             recorded_type: None,
         };
-        let element_bytes = self.judge.element_type(&target).and_then(ElementType::whole_bytes);
+        let element_bytes = self.judge.typed(&target).0.and_then(ElementType::whole_bytes);
         let differing = compared.iter().filter_map(|range| {
             let bytes = expected_bytes(expected, actual, *range, element_bytes.unwrap_or(1) as usize);
             (bytes != part(actual.after(), *range)).then_some((*range, bytes))
         });
         let differing: Vec<(Range, Vec<u8>)> = differing.collect();
-        // Changes are known in units of several bytes.
-        let unexpected_bytes = differing
-            .iter()
-            .filter(|(range, _)| unexpected.contains(range))
-            .map(|(range, bytes)| different_bytes(bytes, part(actual.after(), *range)))
-            .sum();
+        let (mut summarized, mut unexpected_bytes) = (Vec::new(), 0);
+        if !differing.is_empty() {
+            let unit = element_bytes.unwrap_or(CHANGE_BYTES as u64) as usize;
+            compared.iter().for_each(|range| add_changed(expected, actual, *range, unit, &mut summarized));
+            unexpected_bytes = differing.iter().map(|it| unexpected(expected, actual, it, unit)).sum();
+        }
         let known = differing.iter().map(|(range, bytes)| Known {
             offset: range.offset,
             expected: bytes,
@@ -311,7 +311,7 @@ impl Follower<'_> {
             known,
             unexpected_bytes,
             expected_bytes: Some(expected.after()),
-            summarized: compared,
+            summarized,
             ..Evidence::default()
         };
         let verdict = self.judge.judge(&target, &evidence, actual.after());
@@ -346,6 +346,48 @@ fn expected_bytes(
         }
     }
     bytes
+}
+
+/// Adds the elements of a range that one of the sides changed, or the units of [`CHANGE_BYTES`] if elements have no type: changes are
+/// known in ranges with others between them.
+fn add_changed(
+    expected: &WrittenBinding,
+    actual: &WrittenBinding,
+    range: Range,
+    unit: usize,
+    changed: &mut Vec<Range>,
+) {
+    let mut is_changed = vec![false; (range.length as usize).div_ceil(unit)];
+    for side in [expected, actual] {
+        let (before, after) = (side.before(range), part(side.after(), range));
+        for (is_changed, (old, new)) in is_changed.iter_mut().zip(before.chunks(unit).zip(after.chunks(unit)))
+        {
+            *is_changed |= old != new;
+        }
+    }
+    for (number, _) in is_changed.iter().enumerate().filter(|(_, is_changed)| **is_changed) {
+        let offset = range.offset + (number * unit) as u64;
+        let length = (unit as u64).min(range.end() - offset);
+        match changed.last_mut() {
+            Some(last) if last.end() == offset => last.length += length,
+            _ => changed.push(Range { offset, length }),
+        }
+    }
+}
+
+/// Number of bytes that differ in elements, or units, that only the verified side changed. `differing` is a range and its expected bytes.
+fn unexpected(
+    expected: &WrittenBinding,
+    actual: &WrittenBinding,
+    differing: &(Range, Vec<u8>),
+    unit: usize,
+) -> u64 {
+    let (range, bytes) = differing;
+    let before = expected.before(*range);
+    let sides = before.chunks(unit).zip(part(expected.after(), *range).chunks(unit));
+    let differing = bytes.chunks(unit).zip(part(actual.after(), *range).chunks(unit));
+    let only_actual = sides.zip(differing).filter(|((old, new), _)| old == new);
+    only_actual.map(|(_, (expected, actual))| different_bytes(expected, actual)).sum()
 }
 
 impl Observer for Follower<'_> {
