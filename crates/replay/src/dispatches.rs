@@ -78,8 +78,8 @@ impl Plan {
         outcome
     }
 
-    /// The range of a reference; `None` for an empty slot, which fails a run.
-    fn binding(
+    /// The range of a reference that a kernel is bound to; `None` for an empty slot, which fails a run.
+    pub(crate) fn binding(
         &self,
         footprints: &Footprints<'_>,
         reference: &BufferRef<u32>,

@@ -37,6 +37,7 @@ mod schedule;
 mod scopes;
 mod slice;
 mod substitute;
+mod transfers;
 mod walk;
 
 pub use access::WrittenBindings;
@@ -64,4 +65,5 @@ pub use slice::{
     StripExecutable, WatchBuffer, changes,
 };
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
+pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

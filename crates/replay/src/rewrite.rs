@@ -42,6 +42,8 @@ pub enum DataKind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DataPlace {
+    /// Ordinal of its record.
+    pub record: u64,
     /// What it is.
     pub kind: DataKind,
     /// The id of the buffer that it is written to, and where, unless it is a file or the buffer is only known when a command
@@ -201,9 +203,17 @@ struct Copying<'c, W: Write + Seek> {
 /// What the operation of a record is rewritten with.
 #[derive(Clone, Copy)]
 struct Inputs<'n> {
+    /// Ordinal of the record.
+    record: u64,
     externals: &'n HashMap<u64, External>,
     /// Where new names are.
     names: &'n Bump,
+}
+
+impl Inputs<'_> {
+    fn data(&self, kind: DataKind, target: Option<(u64, u64)>) -> Option<DataPlace> {
+        Some(DataPlace { record: self.record, kind, target })
+    }
 }
 
 impl<W: Write + Seek> Copying<'_, W> {
@@ -238,7 +248,7 @@ impl<W: Write + Seek> Copying<'_, W> {
             }
             _ => {
                 let names = Bump::new();
-                let inputs = Inputs { externals: self.externals, names: &names };
+                let inputs = Inputs { record: record.ordinal(), externals: self.externals, names: &names };
                 match decode(record)? {
                     Some(op) => self.operation(op, &fields, inputs),
                     None => Ok(()),
@@ -346,7 +356,7 @@ impl<W: Write + Seek> Copying<'_, W> {
             }
             Op::Info(op) => (Op::Info(op), None),
             Op::Command { into, command } => {
-                let place = command_data(&command);
+                let place = command_data(&command, inputs.record);
                 (Op::Command { into, command }, place)
             }
             Op::Queue(submission) => {
@@ -386,7 +396,7 @@ impl<W: Write + Seek> Copying<'_, W> {
         inputs: Inputs<'n>,
     ) -> (HostOp<Ids<'n>>, Option<DataPlace>) {
         let written =
-            |range: &RangeOp<Ids<'_>>| data(DataKind::HostWrite, Some((range.buffer, range.offset)));
+            |range: &RangeOp<Ids<'_>>| inputs.data(DataKind::HostWrite, Some((range.buffer, range.offset)));
         match op {
             HostOp::Create(op) => {
                 let (op, place) = self.create(op, inputs);
@@ -429,7 +439,9 @@ impl<W: Write + Seek> Copying<'_, W> {
                 let (source, place) = self.file(&it, inputs);
                 (CreateOp::File(ImportFile { source, ..it }), place)
             }
-            CreateOp::ImportedBuffer { created, .. } => (op, data(DataKind::Import, Some((created, 0)))),
+            CreateOp::ImportedBuffer { created, .. } => {
+                (op, inputs.data(DataKind::Import, Some((created, 0))))
+            }
             CreateOp::Device { .. }
             | CreateOp::Allocator { .. }
             | CreateOp::Semaphore { .. }
@@ -458,7 +470,7 @@ impl<W: Write + Seek> Copying<'_, W> {
             },
         };
         let place = match contents {
-            FileContents::Inline(_) => data(DataKind::File, None),
+            FileContents::Inline(_) => inputs.data(DataKind::File, None),
             _ => None,
         };
         (FileSource { identity: FileIdentity::default(), contents, ..it.source }, place)
@@ -470,8 +482,12 @@ impl<W: Write + Seek> Copying<'_, W> {
         inputs: Inputs<'n>,
     ) -> Result<(Submission<Ids<'n>>, Option<DataPlace>)> {
         let (op, place) = match submission.op {
-            QueueOp::Fill { target, .. } => (submission.op, data(DataKind::Pattern, written_to(&target))),
-            QueueOp::Update { target, .. } => (submission.op, data(DataKind::Update, written_to(&target))),
+            QueueOp::Fill { target, .. } => {
+                (submission.op, inputs.data(DataKind::Pattern, written_to(&target)))
+            }
+            QueueOp::Update { target, .. } => {
+                (submission.op, inputs.data(DataKind::Update, written_to(&target)))
+            }
             QueueOp::Read { file, file_offset, target, captured, flags } => {
                 let captured = match inputs.externals.get(&file) {
                     Some(external) if !external.is_whole && captured.is_empty() => {
@@ -481,7 +497,7 @@ impl<W: Write + Seek> Copying<'_, W> {
                 };
                 let place = match captured.is_empty() {
                     true => None,
-                    false => data(DataKind::Read, written_to(&target)),
+                    false => inputs.data(DataKind::Read, written_to(&target)),
                 };
                 (QueueOp::Read { file, file_offset, target, captured, flags }, place)
             }
@@ -535,7 +551,8 @@ impl<W: Write + Seek> Copying<'_, W> {
 }
 
 /// The data of a command.
-fn command_data(command: &Command<Ids<'_>>) -> Option<DataPlace> {
+fn command_data(command: &Command<Ids<'_>>, record: u64) -> Option<DataPlace> {
+    let data = |kind, target| Some(DataPlace { record, kind, target });
     match command {
         Command::Fill { target, .. } => data(DataKind::Pattern, written_to(target)),
         Command::Update { target, .. } => data(DataKind::Update, written_to(target)),
@@ -550,10 +567,6 @@ fn command_data(command: &Command<Ids<'_>>) -> Option<DataPlace> {
         | Command::BeginDebugGroup { .. }
         | Command::EndDebugGroup => None,
     }
-}
-
-fn data(kind: DataKind, target: Option<(u64, u64)>) -> Option<DataPlace> {
-    Some(DataPlace { kind, target })
 }
 
 fn written_to(target: &BufferRef<u64>) -> Option<(u64, u64)> {

@@ -128,6 +128,10 @@ pub use rehal_tune::{
     OperationChange, ScopeChange,
 };
 pub use rehal_tune::{
+    ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,
+    WorkgroupCounts, check_redacted, redact,
+};
+pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
     TemporaryDirectory, build_kernel, build_substitutes, substitute_sources,
 };
@@ -140,9 +144,6 @@ pub use rehal_tune::{
     HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
     OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Verification, VerifyOptions,
     VerifySides, type_in_name, verify_against, verify_elements, verify_lockstep, watch_memory,
-};
-pub use rehal_tune::{
-    KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact,
 };
 pub use rehal_tune::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,

@@ -58,7 +58,10 @@ pub use ledger::{
 };
 pub use new_memory::zero_new_memory;
 pub use number_summary::NumberSummary;
-pub use redact::{KeptData, RedactOptions, RedactedData, RedactedNames, Redaction, check_redacted, redact};
+pub use redact::{
+    ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,
+    WorkgroupCounts, check_redacted, redact,
+};
 pub use reduce::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
     WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,

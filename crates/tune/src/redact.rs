@@ -1,13 +1,16 @@
 //! Captures without the data of the program: weights and inputs become random numbers of the same type, within the same range and with
 //! as many special values.
 
+mod counts;
 mod hints;
+mod kept;
 mod kinds;
 mod segments;
 mod values;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, Write};
+use std::ops::Range;
 
 use fastrand::Rng;
 use rehal_base::{Error, Result, StatusCode};
@@ -16,8 +19,12 @@ use rehal_replay::{
 };
 
 use self::hints::Hints;
+use self::kept::{Kept, Places};
+use self::kinds::Kind;
 use crate::ElementTypeRule;
 use crate::ledger::digest;
+
+pub use self::counts::{ChangedCount, CountSource, WorkgroupCounts};
 
 /// What becomes of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +47,9 @@ pub struct RedactOptions {
     /// The types of what functions access, and of all data; the last rule that matches counts. The type of other
     /// data is inferred from the names of functions and from its bytes.
     pub element_types: Vec<ElementTypeRule>,
+    /// Functions whose data stays, by patterns with `*` and `?`: what the capture writes to the bindings of their dispatches, such as
+    /// the numbers from which a kernel computes workgroup counts.
+    pub keep: Vec<String>,
     /// Where external files are.
     pub file_remaps: Vec<FileRemap>,
 }
@@ -48,11 +58,12 @@ pub struct RedactOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Redaction {
-    /// Records with data, and its bytes, which were replaced.
+    /// Records with data, and its bytes, which were replaced unless they are among the [kept](KeptData) ones.
     pub replaced: BTreeMap<DataKind, RedactedData>,
-    /// Bytes that were replaced, by the name of the type that they were taken for.
+    /// The bytes of all data, by the name of the type that they were taken for.
     pub types: BTreeMap<String, u64>,
-    /// Bytes of numbers other than zero that are what they were, since their range has no other number, or by chance.
+    /// Bytes of numbers other than zero that are what they were, since their range has no other number, or by chance. Kept ones are
+    /// not counted.
     pub unchanged_bytes: u64,
     /// Distinct names that were hashed.
     pub hashed_names: BTreeMap<NameKind, u64>,
@@ -60,6 +71,20 @@ pub struct Redaction {
     pub rewritten: Rewritten,
     /// What was kept.
     pub kept: KeptData,
+    /// Number of dispatches that read their workgroup count from a buffer, each performed one.
+    pub indirect_dispatch_count: u64,
+    /// Whether their counts may depend on data that was replaced, since kernels may write them or they are read from a file:
+    /// [`WorkgroupCounts`] tells by replays.
+    pub counts_may_change: bool,
+}
+
+impl Redaction {
+    /// Bytes of data that were replaced. Zeros are replaced by zeros at other places.
+    pub fn replaced_bytes(&self) -> u64 {
+        let total: u64 = self.replaced.values().map(|data| data.bytes).sum();
+        let kept = self.kept.workgroup_count_bytes + self.kept.stated_bytes;
+        total.saturating_sub(kept + self.unchanged_bytes)
+    }
 }
 
 /// Data of one kind.
@@ -85,8 +110,10 @@ pub struct KeptData {
     pub dispatch_count: u64,
     /// The bytes of the constants that are passed to dispatches.
     pub constant_bytes: u64,
-    /// The bytes of data that dispatches read workgroup counts from.
+    /// The bytes of data that dispatches read workgroup counts from, also after copies.
     pub workgroup_count_bytes: u64,
+    /// The other bytes of data of the functions of [`RedactOptions::keep`].
+    pub stated_bytes: u64,
     /// Distinct names of scopes, files and executable caches, unless they are hashed.
     pub name_count: u64,
 }
@@ -99,9 +126,12 @@ pub struct KeptData {
 /// still do not. Data that is equal stays equal. What numbers
 /// are is derived from the names of functions that access them, and from the bytes.
 ///
-/// The bytes of external files that are read become part of the capture. Workgroup counts that dispatches read from buffers stay.
-/// Memory does not grow with the data of an operation.
+/// The bytes of external files that are read become part of the capture. Workgroup counts that the capture writes to buffers stay,
+/// also if they are copied; those that kernels compute from data may change ([`Redaction::counts_may_change`]).
+/// Memory does not grow with the data of an operation. Fails if an external file is missing or is not the captured one, or if no
+/// dispatched function matches a pattern of [`RedactOptions::keep`].
 pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) -> Result<Redaction> {
+    let data = Kept::of(plan, &options.keep)?;
     let mut redactor = Redactor {
         options,
         hints: Hints::of(plan, &options.element_types)?,
@@ -109,7 +139,13 @@ pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) ->
         content_count: 0,
         names: HashMap::new(),
         window: Window::default(),
-        outcome: Redaction { kept: kept(plan)?, ..Redaction::default() },
+        outcome: Redaction {
+            kept: kept(plan)?,
+            indirect_dispatch_count: data.indirect_dispatch_count,
+            counts_may_change: data.counts_may_change,
+            ..Redaction::default()
+        },
+        data,
     };
     let mut rewriting = RewriteOptions::default();
     rewriting.file_remaps = options.file_remaps.clone();
@@ -126,7 +162,8 @@ pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) ->
     Ok(outcome)
 }
 
-/// Fails unless the plans perform the same dispatches: functions, workgroups, constants and bindings.
+/// Fails unless the plans perform the same dispatches: functions, workgroups, constants and bindings, and where workgroup counts are
+/// read from. What these counts are, [`WorkgroupCounts`] compares.
 pub fn check_redacted(original: &Plan, redacted: &Plan) -> Result<()> {
     match dispatches(original)? == dispatches(redacted)? {
         true => Ok(()),
@@ -147,6 +184,7 @@ fn dispatches(plan: &Plan) -> Result<(blake3::Hash, u64)> {
         };
         add(&[it.executable.id, u64::from(it.function), u64::from(it.dynamic_local_memory)]);
         add(&it.workgroup_count.map_or([u64::MAX; 3], |count| count.map(u64::from)));
+        add(&it.workgroup_count_ref.map_or([u64::MAX; 3], |it| [it.buffer_id, it.offset, it.length]));
         add(&it.workgroup_size.map(u64::from));
         add(&[it.constants.len() as u64, it.bindings.len() as u64]);
         it.bindings.iter().for_each(|binding| add(&[binding.buffer_id, binding.offset, binding.length]));
@@ -171,6 +209,9 @@ fn kept(plan: &Plan) -> Result<KeptData> {
     Ok(kept)
 }
 
+/// Bytes of a workgroup count in a buffer: a dispatch reads no others of the range that it names.
+const COUNT_BYTES: u64 = 12;
+
 /// Bytes that are replaced at once: segments end with it.
 const WINDOW_BYTES: usize = 1 << 20;
 
@@ -180,6 +221,7 @@ const MAX_CONTENTS: usize = 1 << 20;
 struct Redactor<'o> {
     options: &'o RedactOptions,
     hints: Hints,
+    data: Kept,
     /// The numbers of contents, by digest and length.
     contents: HashMap<([u8; 16], u64), u64>,
     content_count: u64,
@@ -191,7 +233,7 @@ struct Redactor<'o> {
 /// The part of the data of a record that is being written.
 #[derive(Default)]
 struct Window {
-    target: Option<(u64, u64)>,
+    place: Option<DataPlace>,
     content: u64,
     /// Which window of the data it is.
     index: Option<u64>,
@@ -219,7 +261,7 @@ impl Rewriter for Redactor<'_> {
             None if contents.len() == MAX_CONTENTS => next(),
             None => *contents.entry(key).or_insert_with(next),
         };
-        (window.target, window.index) = (place.target, None);
+        (window.place, window.index) = (Some(*place), None);
     }
 
     fn fill(&mut self, data: &[u8], at: u64, target: &mut [u8]) {
@@ -242,23 +284,82 @@ impl Rewriter for Redactor<'_> {
 impl Redactor<'_> {
     /// Replaces a window of data.
     fn replace(&mut self, index: u64, source: &[u8]) {
-        let Self { options, hints, window, outcome, .. } = self;
+        let Self { options, hints, data, window, outcome, .. } = self;
         window.index = Some(index);
         window.bytes.clear();
         window.bytes.resize(source.len(), 0);
         let mut random = generator(options.seed, window.content, index);
-        let place = window.target.map(|(buffer, offset)| (buffer, offset + index * WINDOW_BYTES as u64));
-        let choices = place.map_or_else(Vec::new, |place| hints.choices(place, source.len()));
+        let at = index * WINDOW_BYTES as u64;
+        let target = window.place.and_then(|place| place.target);
+        let choices = target
+            .map_or_else(Vec::new, |(buffer, offset)| hints.choices((buffer, offset + at), source.len()));
+        let kept =
+            |it: &Places| window.place.map_or_else(Vec::new, |place| it.parts(&place, at, source.len()));
+        let (counts, stated) = (kept(&data.counts), kept(&data.stated));
+        let kept = union(&counts, &stated);
         for (range, kind) in segments::segments(source, &hints.kinds, &choices, hints.otherwise) {
             *outcome.types.entry(kind.element_type.to_string()).or_default() += range.len() as u64;
             let target = &mut window.bytes[range.clone()];
-            outcome.unchanged_bytes += values::replace(kind, &source[range], &mut random, target);
+            let unchanged = values::replace(kind, &source[range.clone()], &mut random, target);
+            outcome.unchanged_bytes += unchanged - unchanged_in(&kept, range, kind, source, &window.bytes);
         }
-        for range in place.into_iter().flat_map(|place| hints.counts(place, source.len())) {
-            outcome.kept.workgroup_count_bytes += range.len() as u64;
+        let counted = bytes_of(&counts);
+        outcome.kept.workgroup_count_bytes += counted;
+        outcome.kept.stated_bytes += bytes_of(&kept) - counted;
+        for range in kept {
             window.bytes[range.clone()].copy_from_slice(&source[range]);
         }
     }
+}
+
+/// The ranges that two lists have, in order and without overlap, as each of them.
+fn union(first: &[Range<usize>], second: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut all: Vec<_> = first.iter().chain(second).cloned().collect();
+    all.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for range in all {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+fn bytes_of(ranges: &[Range<usize>]) -> u64 {
+    ranges.iter().map(|range| range.len() as u64).sum()
+}
+
+/// How many of the bytes that are unchanged in a segment of a kind are in some ranges, which are in order.
+fn unchanged_in(
+    ranges: &[Range<usize>],
+    segment: Range<usize>,
+    kind: Kind,
+    source: &[u8],
+    target: &[u8],
+) -> u64 {
+    let numbers_end = segment.end - segment.len() % kind.size;
+    let mut count = 0;
+    for range in &ranges[ranges.partition_point(|range| range.end <= segment.start)..] {
+        let (mut at, end) = (range.start.max(segment.start), range.end.min(segment.end));
+        while at < end {
+            // A number may begin before the range, and end after it; the part of one at the end is replaced byte by byte.
+            let number = match at < numbers_end {
+                true => {
+                    let start = at - (at - segment.start) % kind.size;
+                    start..start + kind.size
+                }
+                false => at..at + 1,
+            };
+            let next = number.end.min(end);
+            let is_unchanged = source[number.clone()] == target[number.clone()];
+            if is_unchanged && source[number].iter().any(|byte| *byte != 0) {
+                count += (next - at) as u64;
+            }
+            at = next;
+        }
+    }
+    count
 }
 
 /// The random numbers of a window of a content. They do not depend on the data.

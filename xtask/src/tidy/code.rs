@@ -23,7 +23,7 @@ const UNSAFE: [(&str, &str); 11] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and document why
 /// they trust the bytes; and files that tests need.
-const PREPARES: [(&str, &str); 12] = [
+const PREPARES: [(&str, &str); 13] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
@@ -34,6 +34,7 @@ const PREPARES: [(&str, &str); 12] = [
     ),
     ("crates/replay/src/record/device.rs", "forwards it for callers that vouch for the bytes, unchanged"),
     ("crates/replay/tests/conformance.rs", "prepares the suite's kernels, which are our fixtures"),
+    ("crates/cli/tests/tools/redact_counts.rs", "records kernels of the suite, which are our fixtures"),
     ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
     ("crates/replay/tests/common/device.rs", "a test device implements the function and runs nothing"),
     (

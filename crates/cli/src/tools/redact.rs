@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureBytes, CaptureFile, CaptureOptions, CrashReports, ElementTypeRule, Plan, RedactOptions,
-    RedactedNames, Replay, ReplayOptions, check_redacted, redact,
+    CaptureBytes, CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan,
+    RedactOptions, RedactedNames, Redaction, Replay, ReplayOptions, WorkgroupCounts, check_redacted, redact,
 };
 
+use self::report::Counts;
 use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
@@ -29,7 +30,8 @@ pub const REDACT: Tool = Tool {
             weights and inputs become random numbers of the same type and within the same range, with exactly as many zeros, \
             subnormals, infinities and NaN of each sign. The bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
             digests of host reads, arguments of calls that failed, and optional records of unknown types are left out.\n\n\
-            The result is replayed before it is written (--no_run leaves that out). A report says what was replaced, what was kept, \
+            The result is replayed before it is written (--no_run leaves that out), and so is the original if kernels may compute workgroup \
+            counts from its data: if the counts of a dispatch differ, nothing is written. A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o REDACTED.ireereplay" },
     groups: &[&REDACTION, &INPUTS, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
@@ -75,17 +77,25 @@ const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
      counts. The type of other data is inferred from the types that names of functions mention, and from its bytes.",
 );
 
+const KEEP: List<String> = List::texts(
+    "keep",
+    "GLOB",
+    "Keeps what the capture writes to the bindings of functions whose name matches GLOB, which may reveal more: for kernels that compute \
+     workgroup counts from inputs.",
+);
+
 const NO_RUN: Flag<bool> = Flag::switch(
     "no_run",
     false,
-    "Does not replay the result, which is otherwise written only if that succeeds.",
+    "Does not replay the result, which is otherwise written only if that succeeds. Workgroup counts that kernels compute are then not \
+     compared with those of the original, and may differ.",
 );
 
 const FORMAT: Flag<Format> =
     report_format::flag("How the report is printed. text: for people. json: an object.");
 
 const REDACTION: Group =
-    Group { title: "Redaction", flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &NO_RUN, &FORMAT] };
+    Group { title: "Redaction", flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &KEEP, &NO_RUN, &FORMAT] };
 
 const INPUTS: Group = Group { title: "Capture", flags: &[&replay_flags::FILE_REMAP, &replay_flags::RECOVER] };
 
@@ -99,6 +109,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.seed = flags.get(&SEED);
     options.names = flags.get(&NAMES);
     options.element_types = flags.list(&ELEMENT_TYPE);
+    options.keep = flags.list(&KEEP);
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
     let kernels = Recording::of_run(flags, !flags.get(&NO_RUN))?;
     let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
@@ -107,15 +118,21 @@ fn run(invocation: &Invocation) -> Result<()> {
     let redaction = redact(&plan, file.try_clone().map_err(io)?, &options)?;
     // It has no path of its own, so that nothing is left behind if a kernel ends the process.
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let replayed = check(flags, &plan, place.as_ref(), capture.is_recovered())?;
+    let originals = Original { flags, plan: &plan, options: &options };
+    let replayed = check(&originals, &redaction, place.as_ref(), capture.is_recovered())?;
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
         Ok(())
     })?;
+    let counts = match (redaction.counts_may_change, &replayed) {
+        (false, _) => Counts::Data,
+        (true, Some(_)) => Counts::Compared,
+        (true, None) => Counts::Unchecked,
+    };
     let report = match flags.get(&FORMAT) {
-        Format::Text => report::text(&redaction),
-        Format::Json => report::json(&redaction),
+        Format::Text => report::text(&redaction, counts),
+        Format::Json => report::json(&redaction, counts),
     };
     match output.is_stdout() {
         true => output::note(report.trim_end()),
@@ -128,8 +145,64 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
 }
 
+/// The capture that is redacted.
+struct Original<'a> {
+    flags: &'a Flags,
+    plan: &'a Arc<Plan>,
+    options: &'a RedactOptions,
+}
+
+impl Original<'_> {
+    /// Calls `run` with a replay, which exists no longer than that: a capture may fill the memory of a device.
+    fn replay<T>(&self, run: impl FnOnce(&Replay, &mut CrashReports) -> Result<T>) -> Result<T> {
+        let devices = devices::options(self.flags)?.open()?;
+        let mut reports = CrashReports::install();
+        let mut options = ReplayOptions::default();
+        options.file_remaps.clone_from(&self.options.file_remaps);
+        let outcome =
+            Replay::new(self.plan.clone(), &devices, &options).and_then(|replay| run(&replay, &mut reports));
+        outcome.context(|| {
+            "the original, replayed to compare workgroup counts that kernels may compute (--no_run does not)".into()
+        })
+    }
+
+    /// Why a result with another workgroup count is not written.
+    fn refused(&self, changed: &ChangedCount) -> Error {
+        let source = self.replay(|replay, reports| changed.source(replay, &self.options.keep, reports));
+        let [original, redacted] =
+            [changed.original, changed.redacted].map(|[x, y, z]| format!("{x}x{y}x{z}"));
+        let by = match &source {
+            Ok(Some(it)) => match &it.function {
+                Some(function) => {
+                    format!(", since '{function}' ({}) computes the count from data", it.location)
+                }
+                None => format!(", since {} writes the count", it.location),
+            },
+            Ok(None) | Err(_) => String::new(),
+        };
+        let error = Error::failed_precondition(format!(
+            "'{}' is dispatched with {redacted} workgroups instead of {original} (execution {}){by}",
+            changed.function,
+            changed.occurrence + 1
+        ));
+        let error = error.context(changed.location.to_string());
+        match source {
+            Ok(Some(it)) if it.function.is_some() => error.advise(format!(
+                "--keep='{}' keeps the data that this function accesses; --no_run writes the capture with other workgroup counts",
+                it.function.unwrap_or_default()
+            )),
+            _ => error.advise("--no_run writes the capture with other workgroup counts"),
+        }
+    }
+}
+
 /// Plans the result, compares its dispatches, and replays it, unless the flags say that nothing runs.
-fn check(flags: &Flags, original: &Plan, path: &std::path::Path, recovered: bool) -> Result<Option<Replay>> {
+fn check(
+    original: &Original<'_>,
+    redaction: &Redaction,
+    path: &std::path::Path,
+    recovered: bool,
+) -> Result<Option<Replay>> {
     // Its path means nothing to the user.
     let place = || "the redacted capture, which is not written".to_owned();
     let mut options = CaptureOptions::default();
@@ -137,16 +210,33 @@ fn check(flags: &Flags, original: &Plan, path: &std::path::Path, recovered: bool
     let bytes = CaptureBytes::map(path)?;
     let plan: Arc<Plan> =
         CaptureFile::from_bytes(bytes, &options).and_then(|capture| capture.plan()).context(place)?;
-    check_redacted(original, &plan).context(place)?;
-    if flags.get(&NO_RUN) {
+    check_redacted(original.plan, &plan).context(place)?;
+    if original.flags.get(&NO_RUN) {
         return Ok(None);
     }
-    let devices = devices::options(flags)?.open()?;
+    // First: kernels with other workgroup counts may access what they did not.
+    let counts = match redaction.counts_may_change {
+        true => Some(original.replay(|replay, reports| WorkgroupCounts::of(replay, reports))?),
+        false => None,
+    };
+    let devices = devices::options(original.flags)?.open()?;
     let mut reports = CrashReports::install();
-    let replay = Replay::new(plan, &devices, &ReplayOptions::default());
-    let outcome = replay.and_then(|replay| replay.run(&mut [&mut reports]).map(|_| Some(replay)));
-    outcome.context(place).advise(|| {
+    let run = |replay: Replay| match &counts {
+        Some(counts) => counts.compare(&replay, &mut reports).map(|changed| (replay, changed)),
+        None => replay.run(&mut [&mut reports]).map(|_| (replay, None)),
+    };
+    let outcome = Replay::new(plan, &devices, &ReplayOptions::default()).and_then(run);
+    let (replay, changed) = outcome.context(place).advise(|| {
         "does the original replay (rehal run)? If it does, data was taken for another type: see --element_type; --no_run writes the \
          capture unchecked"
-    })
+    })?;
+    match changed {
+        Some(changed) => {
+            // Its memory is needed to replay the original.
+            drop(replay);
+            Err(original.refused(&changed))
+                .context(|| "the original; the redacted capture is not written".into())
+        }
+        None => Ok(Some(replay)),
+    }
 }

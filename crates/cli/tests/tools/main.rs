@@ -24,6 +24,7 @@ mod profile_report;
 mod profiles;
 mod races;
 mod redact;
+mod redact_counts;
 mod reduce;
 mod replay;
 mod run_module;

@@ -19,8 +19,6 @@ pub(crate) struct Hints {
     pub kinds: Vec<Kind>,
     /// By buffer, in order and without overlap.
     ranges: HashMap<u64, Vec<Hint>>,
-    /// Where workgroup counts are read from, by buffer, in order and without overlap.
-    counts: HashMap<u64, Vec<Range>>,
     /// Of units of which nothing is known.
     pub otherwise: Choice,
 }
@@ -39,16 +37,12 @@ impl Hints {
     pub(crate) fn of(plan: &Plan, rules: &[ElementTypeRule]) -> Result<Self> {
         let candidates = (1 << CANDIDATES.len()) - 1;
         let otherwise = Choice { allowed: candidates, preferred: 0 };
-        let mut this =
-            Self { kinds: CANDIDATES.to_vec(), ranges: HashMap::new(), counts: HashMap::new(), otherwise };
+        let mut this = Self { kinds: CANDIDATES.to_vec(), ranges: HashMap::new(), otherwise };
         if let Some(kind) = element_type_of(rules, None).and_then(|it| this.number(it)) {
             this.otherwise = Choice { allowed: 1 << kind, preferred: 0 };
         }
-        let (mut seen, mut counts) = (HashSet::new(), BTreeSet::new());
+        let mut seen = HashSet::new();
         plan.distinct_dispatches(|dispatch, _| {
-            if let Some(count) = dispatch.workgroup_count_ref.filter(|it| it.length != 0) {
-                counts.insert((count.buffer_id, count.offset, count.length));
-            }
             let mentioned = mentioned(dispatch.name);
             let stated = element_type_of(rules, Some(dispatch.name)).and_then(|it| this.number(it));
             if mentioned == 0 && stated.is_none() {
@@ -63,9 +57,6 @@ impl Hints {
             }
             Ok(())
         })?;
-        for (buffer, offset, length) in counts {
-            add(this.counts.entry(buffer).or_default(), Range { offset, length });
-        }
         this.ranges.values_mut().for_each(|hints| *hints = flattened(hints));
         Ok(this)
     }
@@ -90,7 +81,8 @@ impl Hints {
         let mut choices = Vec::new();
         let first = hints.partition_point(|hint| hint.range.end() <= offset);
         for hint in &hints[first..] {
-            let Some(part) = overlap(hint.range, offset, length) else { break };
+            let Some(part) = overlap(hint.range, offset, length as u64) else { break };
+            let part = part.start as usize..part.end as usize;
             choices.resize(length.div_ceil(UNIT_BYTES), self.otherwise);
             for choice in &mut choices[part.start / UNIT_BYTES..part.end.div_ceil(UNIT_BYTES)] {
                 choice.preferred |= hint.mentioned;
@@ -100,27 +92,6 @@ impl Hints {
             }
         }
         choices
-    }
-
-    /// The parts of `length` bytes, written to a place, that are workgroup counts.
-    pub(crate) fn counts(
-        &self,
-        (buffer, offset): (u64, u64),
-        length: usize,
-    ) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let ranges = self.counts.get(&buffer).map_or(&[][..], Vec::as_slice);
-        let first = ranges.partition_point(|range| range.end() <= offset);
-        ranges[first..].iter().map_while(move |range| overlap(*range, offset, length))
-    }
-}
-
-/// Adds a range that begins no earlier than the others.
-fn add(ranges: &mut Vec<Range>, range: Range) {
-    match ranges.last_mut() {
-        Some(last) if range.offset <= last.end() => {
-            last.length = last.end().max(range.offset.saturating_add(range.length)) - last.offset;
-        }
-        _ => ranges.push(Range { length: range.length.min(u64::MAX - range.offset), ..range }),
     }
 }
 
@@ -187,10 +158,10 @@ impl Open {
 }
 
 /// The part of `length` bytes at `offset` that is in `range`.
-fn overlap(range: Range, offset: u64, length: usize) -> Option<std::ops::Range<usize>> {
+pub(super) fn overlap(range: Range, offset: u64, length: u64) -> Option<std::ops::Range<u64>> {
     let start = range.offset.max(offset);
-    let end = range.offset.saturating_add(range.length).min(offset.saturating_add(length as u64));
-    (start < end).then(|| (start - offset) as usize..(end - offset) as usize)
+    let end = range.offset.saturating_add(range.length).min(offset.saturating_add(length));
+    (start < end).then(|| start - offset..end - offset)
 }
 
 /// The candidates that the name of a function mentions, such as `f16` and `f32` in `matmul_4x8x16_f16xf16xf32`.
@@ -244,16 +215,6 @@ mod tests {
                 assert_eq!(found, expected, "byte {at}: {hints:?}");
             }
         }
-    }
-
-    #[test]
-    fn ranges_are_joined() {
-        let mut ranges = Vec::new();
-        for (offset, length) in [(0, 4), (0, 8), (6, 4), (12, 1), (u64::MAX - 1, 9)] {
-            add(&mut ranges, Range { offset, length });
-        }
-        let ranges: Vec<_> = ranges.iter().map(|it| (it.offset, it.length)).collect();
-        assert_eq!(ranges, [(0, 10), (12, 1), (u64::MAX - 1, 1)]);
     }
 
     #[test]

@@ -3,6 +3,17 @@
 use rehal_session::{DataKind, NameKind, Redaction};
 use serde_json::{Map, Value, json};
 
+/// What is known of workgroup counts in buffers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// They are data of the capture, which was kept, or there are none.
+    Data,
+    /// Some may be computed, and those of replays are the same.
+    Compared,
+    /// Some may be computed, and nothing ran.
+    Unchecked,
+}
+
 /// The name of data in JSON, and in sentences.
 fn data(kind: DataKind) -> (&'static str, &'static str) {
     match kind {
@@ -25,11 +36,11 @@ fn name(kind: NameKind) -> (&'static str, &'static str) {
 }
 
 /// The report for people.
-pub(super) fn text(it: &Redaction) -> String {
+pub(super) fn text(it: &Redaction, counts: Counts) -> String {
     let mut lines = Vec::new();
     let total: u64 = it.replaced.values().map(|data| data.bytes).sum();
     // Zeros become zeros at other places.
-    lines.push(format!("replaced: {} of {total} bytes of data", total.saturating_sub(it.unchanged_bytes)));
+    lines.push(format!("replaced: {} of {total} bytes of data", it.replaced_bytes()));
     for (kind, counted) in &it.replaced {
         lines.push(format!(
             "  {}: {} bytes in {} records",
@@ -67,7 +78,19 @@ pub(super) fn text(it: &Redaction) -> String {
         "  constants of {} dispatches: {} bytes; of executables: {} bytes",
         kept.dispatch_count, kept.constant_bytes, kept.specialization_bytes
     ));
-    lines.push(format!("  workgroup counts in buffers: {} bytes", kept.workgroup_count_bytes));
+    lines.push(format!(
+        "  data that dispatches read workgroup counts from: {} bytes ({} such dispatches{})",
+        kept.workgroup_count_bytes,
+        it.indirect_dispatch_count,
+        match counts {
+            Counts::Data => "",
+            Counts::Compared => "; some may be computed: a replay of the original has the same",
+            Counts::Unchecked => "; some may be computed from what was replaced: not checked",
+        }
+    ));
+    if kept.stated_bytes != 0 {
+        lines.push(format!("  data of the functions of --keep: {} bytes", kept.stated_bytes));
+    }
     lines.push(format!(
         "  numbers other than 0 of the data, as their range has no others or by chance: {} bytes",
         it.unchanged_bytes
@@ -82,7 +105,7 @@ pub(super) fn text(it: &Redaction) -> String {
 }
 
 /// The report as an object.
-pub(super) fn json(it: &Redaction) -> String {
+pub(super) fn json(it: &Redaction, counts: Counts) -> String {
     let replaced: Map<String, Value> = it
         .replaced
         .iter()
@@ -110,8 +133,15 @@ pub(super) fn json(it: &Redaction) -> String {
             "dispatches": kept.dispatch_count,
             "constant_bytes": kept.constant_bytes,
             "workgroup_count_bytes": kept.workgroup_count_bytes,
+            "stated_bytes": kept.stated_bytes,
             "unchanged_bytes": it.unchanged_bytes,
             "names": kept.name_count,
+        },
+        "workgroup_counts": {
+            "indirect_dispatches": it.indirect_dispatch_count,
+            // Null: unknown.
+            "same": if counts == Counts::Unchecked { Value::Null } else { true.into() },
+            "compared_by_replay": counts == Counts::Compared,
         },
     });
     format!("{object}\n")
