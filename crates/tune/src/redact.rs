@@ -301,7 +301,8 @@ impl Redactor<'_> {
             *outcome.types.entry(kind.element_type.to_string()).or_default() += range.len() as u64;
             let target = &mut window.bytes[range.clone()];
             let unchanged = values::replace(kind, &source[range.clone()], &mut random, target);
-            outcome.unchanged_bytes += unchanged - unchanged_in(&kept, range, kind, source, &window.bytes);
+            let in_kept = unchanged_in(&kept, range, kind, source, &window.bytes);
+            outcome.unchanged_bytes += unchanged.saturating_sub(in_kept);
         }
         let counted = bytes_of(&counts);
         outcome.kept.workgroup_count_bytes += counted;
