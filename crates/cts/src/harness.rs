@@ -4,7 +4,7 @@ use rehal_base::{Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBuffer, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Executable, ExecutableParams, MemoryAccess, MemoryType,
-    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags,
+    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, WorkgroupSchedule,
 };
 
 use crate::check;
@@ -190,6 +190,7 @@ impl<'s> Harness<'s> {
                 format,
                 data,
                 constants,
+                workgroups: WorkgroupSchedule::All,
             },
         )
     }

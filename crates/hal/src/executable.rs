@@ -23,6 +23,27 @@ pub struct ExecutableParams<'a> {
     pub data: &'a [u8],
     /// Specialization constants.
     pub constants: &'a [u32],
+    /// Which workgroups run, and in which order.
+    pub workgroups: WorkgroupSchedule,
+}
+
+/// Which workgroups of each dispatch run, and in which order: tools use it to tell whether workgroups depend on each other, which those of
+/// a correct kernel do not. Workgroups are numbered with x fastest, then y, then z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkgroupSchedule {
+    /// All of them, in the order that the driver prefers.
+    #[default]
+    All,
+    /// All of them; if the driver determines the order, each thread runs them from the last to the first.
+    Reversed,
+    /// Those in whose number a bit, below 64, is as given. Optional: a driver that cannot select workgroups fails to prepare the
+    /// executable, with `UNIMPLEMENTED`.
+    Where {
+        /// Its position, 0 for the lowest.
+        bit: u32,
+        /// Its value.
+        is_set: bool,
+    },
 }
 
 /// The name of another driver than `driver` that runs executables of the format named `format`, if a driver of the reference

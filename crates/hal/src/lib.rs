@@ -77,7 +77,8 @@ pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceParameter, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{
-    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, other_driver,
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, WorkgroupSchedule,
+    other_driver,
 };
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};

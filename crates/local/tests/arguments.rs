@@ -5,7 +5,7 @@
 use rehal_base::StatusCode;
 use rehal_hal::{
     BufferParams, BufferRef, CachingMode, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Dispatch, DispatchFlags, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount,
+    Dispatch, DispatchFlags, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
 };
 use rehal_local::LocalSync;
 
@@ -20,6 +20,7 @@ fn driver_specific_arguments_are_rejected() {
         format: "embedded-elf-x86_64",
         data: &std::fs::read(path).unwrap(),
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     // SAFETY: our fixture.
     let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();

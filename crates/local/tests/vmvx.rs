@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Executable,
-    ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount,
+    ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
 };
 use rehal_local::LocalSync;
 use rehal_vm::ModuleFile;
@@ -27,6 +27,7 @@ fn prepare(device: &Device, data: &[u8], constants: &[u32]) -> Result<Executable
         format: FORMAT,
         data,
         constants,
+        workgroups: WorkgroupSchedule::All,
     };
     // SAFETY: verified VM programs access only their arguments.
     unsafe { device.backend().prepare_executable(&params) }

@@ -4,7 +4,7 @@ use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
-    PrepareExecutable, other_driver,
+    PrepareExecutable, WorkgroupSchedule, other_driver,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
@@ -51,6 +51,7 @@ pub(crate) fn prepare(
     device: &Device,
     replacements: &Replacements,
     own_names: &[String],
+    workgroups: WorkgroupSchedule,
 ) -> Result<Prepared> {
     let PrepareExecutable { affinity, caching_mode, format, data, constants, created, .. } = *op;
     let stored = &plan.executables[created as usize];
@@ -67,6 +68,7 @@ pub(crate) fn prepare(
         format: &captured_format,
         data: data.of(plan.bytes()),
         constants: &constants,
+        workgroups,
     };
     let layers = replacements.layers(created as usize, record, own_name);
     let prepared = Matching { record, version_major: plan.version().major, device, params }.all(&layers)?;
@@ -95,7 +97,8 @@ pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
 /// The own name of an executable.
 pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
     let nothing = Replacements::open(&[], plan)?;
-    let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
+    let device = &devices[op.cache as usize];
+    let prepared = prepare(plan, op, device, &nothing, &[], WorkgroupSchedule::All)?;
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 

@@ -12,7 +12,7 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile,
-    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
+    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, transfer,
 };
 
 pub(crate) use self::names::LiveNames;
@@ -55,6 +55,8 @@ pub struct ReplayOptions {
     ///
     /// [`Buffer::whole_allocation`]: rehal_hal::Buffer::whole_allocation
     pub redzone_bytes: u64,
+    /// Which workgroups of each dispatch run, and in which order.
+    pub workgroups: WorkgroupSchedule,
 }
 
 /// What the functions of each executable may write, as the options tell.
@@ -110,6 +112,7 @@ pub struct Replay {
     replacements: Replacements,
     redzones: Redzones,
     own_names: Vec<String>,
+    workgroups: WorkgroupSchedule,
     file_remaps: Vec<FileRemap>,
     /// Files shared by runs, by index; `None` if each run needs its own.
     files: Vec<Option<File>>,
@@ -180,6 +183,7 @@ impl Replay {
             replacements,
             redzones,
             own_names,
+            workgroups: options.workgroups,
             file_remaps,
             files,
         };
@@ -222,7 +226,7 @@ impl Replay {
 
     /// Prepares an executable of the plan, or its substitute.
     pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
-        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
+        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names, self.workgroups)
     }
 
     /// The file with an index, if runs share it.

@@ -93,7 +93,7 @@ pub use rehal_base::{
 };
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
-pub use rehal_hal::{Device, DeviceGroup};
+pub use rehal_hal::{Device, DeviceGroup, WorkgroupSchedule};
 pub use rehal_local::executable::guard::RemovedOnCrash;
 pub use rehal_local::executable::{flush_c_streams, function_contents, strip as strip_executable};
 pub use rehal_local::watch_buffer;

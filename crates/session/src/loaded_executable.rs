@@ -6,7 +6,7 @@ mod source;
 use rehal_base::{Context, Error, FileKind, Remedy, Result};
 use rehal_hal::{
     Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY,
-    other_driver,
+    WorkgroupSchedule, other_driver,
 };
 use rehal_vm::ValueKind;
 
@@ -94,6 +94,7 @@ impl LoadedExecutable {
             format,
             data,
             constants: &options.constants,
+            workgroups: WorkgroupSchedule::All,
         };
         let other = other_driver(format, &device.info().driver);
         let executable = prepare(device, &params).map_err(|error| match (kind, other) {

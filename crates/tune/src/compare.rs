@@ -1,5 +1,6 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
 
+mod bound;
 mod integers;
 mod memory;
 mod preserved;
@@ -9,6 +10,7 @@ mod slices;
 mod spans;
 mod timing;
 mod varied;
+mod workgroups;
 
 pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
 pub use spans::DispatchSpans;
@@ -119,6 +121,9 @@ pub struct Comparison {
     /// The dispatches, with other bytes where the captured kernel leaves what it binds as it is: a replacement that writes what is there
     /// is right only by chance. `None` if it was wrong before, or if there are no bytes which that can be told of.
     pub preserved: Option<Verification>,
+    /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
+    /// race. `None` if it was wrong before, if each has a single workgroup, or if the devices cannot select workgroups.
+    pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
@@ -135,6 +140,7 @@ impl Comparison {
         is_same(&self.verification)
             && self.memory.as_ref().is_none_or(is_same)
             && self.preserved.as_ref().is_none_or(is_same)
+            && self.workgroups.as_ref().is_none_or(is_same)
             && self.after_timing.as_ref().is_none_or(is_same)
             && self.not_reproduced.is_none()
     }
@@ -151,8 +157,12 @@ impl Comparison {
 
     /// The verification that found it wrong, other than by its [accesses](Comparison::memory).
     pub fn wrong_verification(&self) -> Option<&Verification> {
-        let all = [Some(&self.verification), self.preserved.as_ref(), self.after_timing.as_ref()];
-        all.into_iter().flatten().find(|it| it.outcome() != Outcome::Same)
+        let others = [&self.preserved, &self.workgroups, &self.after_timing];
+        let all = others.into_iter().map(Option::as_ref);
+        std::iter::once(Some(&self.verification))
+            .chain(all)
+            .flatten()
+            .find(|it| it.outcome() != Outcome::Same)
     }
 
     /// The ratio by which replacements are ranked: of the first timing.
@@ -225,6 +235,7 @@ impl KernelComparer {
             verification,
             memory: None,
             preserved: None,
+            workgroups: None,
             after_timing: None,
             not_reproduced: None,
             timings: Vec::new(),
@@ -236,6 +247,9 @@ impl KernelComparer {
             let slices = self.slices()?;
             if comparison.is_right() {
                 comparison.preserved = preserved::verify(subject, slices, &replaying, &options.verify)?;
+            }
+            if comparison.is_right() {
+                comparison.workgroups = workgroups::verify(subject, slices, &replaying, &options.verify)?;
             }
             if !comparison.is_right() && !options.times_wrong {
                 return Ok(comparison);

@@ -78,6 +78,11 @@ pub struct Verification {
     pub omitted_differences: u64,
     /// A second run of the replay, to find all that differs, did not show the differences: they are not deterministic.
     pub is_unreproduced: bool,
+    /// The verified replay ran workgroups in another order than usual ([`WorkgroupSchedule::Reversed`]), and one in the usual order is the
+    /// same: workgroups of what differs first race. Set by the caller, which has both replays.
+    ///
+    /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
+    pub depends_on_order: bool,
     /// The expected bytes are those of a replay with the captured executables, which agrees with the ledger.
     pub is_with_captured: bool,
     /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0 without one.

@@ -13,7 +13,7 @@ use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile,
     KeptSubmission, Live, MemoryAccess, MemoryStatistics, Note, PendingSubmissions, Promise, QueueAffinity,
-    QueueOp, Semaphore, SemaphoreFlags, Submission, unsupported,
+    QueueOp, Semaphore, SemaphoreFlags, Submission, WorkgroupSchedule, unsupported,
 };
 
 use crate::buffer::VulkanBuffer;
@@ -300,6 +300,9 @@ impl DeviceBackend for VulkanDevice {
 
     #[allow(unsafe_code, reason = "trust boundary of native code; see DeviceBackend")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
+        if let WorkgroupSchedule::Where { .. } = params.workgroups {
+            return Err(Error::unimplemented("a Vulkan device runs all workgroups of a dispatch"));
+        }
         // The caller vouches for the code.
         let prepared = VulkanExecutable::prepare(self.core.gpu(), self.options.dispatch_abis, params)?;
         Ok(Executable::new(prepared))

@@ -21,7 +21,7 @@ use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
-    Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
+    Queue, Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -62,6 +62,7 @@ fn try_prepare(device: &Device, format: &str, data: &[u8]) -> Result<Executable>
         format,
         data,
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     #[allow(unsafe_code, reason = "kernels of this test, and fixtures")]
     // SAFETY: they access only their bindings.

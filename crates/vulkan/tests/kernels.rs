@@ -9,7 +9,7 @@ use rehal_hal::{
     AccessScope, Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBuffer,
     CommandBufferMode, CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver,
     Executable, ExecutableParams, ExecutionStage, Live, MemoryBarrier, MemoryType, OptionSet,
-    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -71,6 +71,7 @@ impl Validated {
             format: "vulkan-spirv-raw",
             data: &data,
             constants: &[],
+            workgroups: WorkgroupSchedule::All,
         };
         #[allow(unsafe_code, reason = "kernels of this test")]
         // SAFETY: they access only their bindings.

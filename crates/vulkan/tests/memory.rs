@@ -15,7 +15,7 @@ use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, transfer,
+    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, WorkgroupSchedule, transfer,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -71,6 +71,7 @@ fn try_prepare(device: &Device, module: &Module, constants: &[u32]) -> Result<Ex
         format: "vulkan-spirv-raw",
         data: &module.bytes(),
         constants,
+        workgroups: WorkgroupSchedule::All,
     };
     #[allow(unsafe_code, reason = "kernels of this test")]
     // SAFETY: they access only their bindings.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation,
-    Replay, ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, verify_against,
-    verify_elements, verify_lockstep, watch_memory,
+    Replay, ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule,
+    verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 
 use super::report_format::{self, Format};
@@ -129,13 +129,20 @@ const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
 const INCONCLUSIVE: u8 = 1;
 
-/// What a replay is compared with.
+/// What a replay is compared with, as the flags say.
 enum Other {
     Ledger(PathBuf),
     Replay(DeviceOptions),
     /// What the recorder added to the capture.
     Recorded,
     /// The same replay with other contents of new memory.
+    Memory,
+}
+
+/// The same, opened.
+enum Expected {
+    Ledger(Ledger),
+    Replay(DeviceOptions),
     Memory,
 }
 
@@ -153,37 +160,13 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;
-    let recorded = plan.clone();
-    let outcome = match other {
-        Other::Recorded => {
-            let ledger = Ledger::of_capture(&plan)?.ok_or_else(nothing_to_compare)?;
-            let replay = replay(flags, plan, &devices, Side::Verified)?;
-            verify_against(&replay, &ledger, &options, &mut [&mut Steps::default()])?
-        }
-        Other::Ledger(path) => {
-            let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
-            let ledger = Ledger::open(&path).advise(advice)?;
-            // Before any device is opened.
-            ledger.check_capture(&plan).advise(advice)?;
-            let actual = replay(flags, plan.clone(), &devices, Side::Verified)?;
-            let found = verify_against(&actual, &ledger, &options, &mut [&mut Steps::default()])?;
-            let captured = || replay(flags, plan, &devices, Side::Captured);
-            match flags.list(&replay_flags::SUBSTITUTION)[..] {
-                [] => found,
-                _ => with_elements(found, &actual, &ledger, &options, captured)?,
-            }
-        }
-        Other::Replay(other) => {
-            let expected = replay(flags, plan.clone(), &devices, Side::Captured)?;
-            let actual = replay(flags, plan, &other, Side::Verified)?;
-            side_by_side(&expected, &actual, |sides| verify_lockstep(sides, &options))?
-        }
-        Other::Memory => {
-            let expected = replay(flags, plan.clone(), &devices, Side::Watched)?;
-            let actual = replay(flags, plan, &devices, Side::Watched)?;
-            side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))?
-        }
-    };
+    let expected = expected(other, &plan)?;
+    let target = Target { flags, plan, devices, options };
+    let mut outcome = target.verify(&expected, WorkgroupSchedule::Reversed)?;
+    if outcome.outcome() == Outcome::Different && !matches!(expected, Expected::Memory) {
+        let usual = target.verify(&expected, WorkgroupSchedule::All)?;
+        outcome.depends_on_order = usual.outcome() == Outcome::Same;
+    }
     print(&outcome, flags)?;
     add_notes(&outcome);
     match outcome.outcome() {
@@ -191,7 +174,69 @@ fn run(invocation: &Invocation) -> Result<()> {
         Outcome::Different => invocation.set_status(DIFFERENT),
         Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
     }
-    Recording::of_capture(kernels.as_ref(), None, || replay(flags, recorded, &devices, Side::Verified))
+    let verified = Side::Verified(WorkgroupSchedule::All);
+    Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
+}
+
+/// What is verified, and how.
+struct Target<'f> {
+    flags: &'f Flags,
+    plan: Arc<Plan>,
+    devices: DeviceOptions,
+    options: VerifyOptions,
+}
+
+impl Target<'_> {
+    /// Workgroups of the verified side run as scheduled: whatever their order, a right kernel writes the same.
+    fn verify(&self, expected: &Expected, workgroups: WorkgroupSchedule) -> Result<Verification> {
+        let Self { flags, devices, options, .. } = self;
+        let verified = Side::Verified(workgroups);
+        match expected {
+            Expected::Ledger(ledger) => {
+                let actual = self.replay(devices, verified)?;
+                let found = verify_against(&actual, ledger, options, &mut [&mut Steps::default()])?;
+                let captured = || self.replay(devices, Side::Captured);
+                match flags.list(&replay_flags::SUBSTITUTION)[..] {
+                    [] => Ok(found),
+                    _ => with_elements(found, &actual, ledger, options, captured),
+                }
+            }
+            Expected::Replay(other) => {
+                let expected = self.replay(devices, Side::Captured)?;
+                let actual = self.replay(other, verified)?;
+                side_by_side(&expected, &actual, |sides| verify_lockstep(sides, options))
+            }
+            Expected::Memory => {
+                let expected = self.replay(devices, Side::Watched)?;
+                let actual = self.replay(devices, Side::Watched)?;
+                side_by_side(&expected, &actual, |sides| watch_memory(sides, options))
+            }
+        }
+    }
+
+    /// A replay on devices of its own.
+    fn replay(&self, devices: &DeviceOptions, side: Side) -> Result<Replay> {
+        let flags = self.flags;
+        let mut substitutions =
+            if side == Side::Captured { Vec::new() } else { flags.list(&replay_flags::SUBSTITUTION) };
+        replay_flags::compile_sources(&mut substitutions)?;
+        let has_substitution = !substitutions.is_empty();
+        let options = ReplayOptions {
+            file_remaps: flags.list(&replay_flags::FILE_REMAP),
+            substitutions,
+            redzone_bytes: if side == Side::Watched { REDZONE_BYTES } else { 0 },
+            workgroups: match side {
+                Side::Verified(workgroups) => workgroups,
+                Side::Captured | Side::Watched => WorkgroupSchedule::All,
+            },
+            ..ReplayOptions::default()
+        };
+        let replay = Replay::new(self.plan.clone(), &devices.open()?, &options)?;
+        if has_substitution {
+            replay.check_executables()?;
+        }
+        Ok(replay)
+    }
 }
 
 fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
@@ -220,6 +265,21 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
             Ok(Other::Replay(other))
         }
     }
+}
+
+/// Opens what a replay of `plan` is compared with, before any device is opened.
+fn expected(other: Other, plan: &Plan) -> Result<Expected> {
+    Ok(match other {
+        Other::Recorded => Expected::Ledger(Ledger::of_capture(plan)?.ok_or_else(nothing_to_compare)?),
+        Other::Ledger(path) => {
+            let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
+            let ledger = Ledger::open(&path).advise(advice)?;
+            ledger.check_capture(plan).advise(advice)?;
+            Expected::Ledger(ledger)
+        }
+        Other::Replay(devices) => Expected::Replay(devices),
+        Other::Memory => Expected::Memory,
+    })
 }
 
 /// Warns of tolerances that applied to nothing.
@@ -260,29 +320,10 @@ fn nothing_to_compare() -> Error {
 enum Side {
     /// With the captured executables.
     Captured,
-    /// With the substitutions.
-    Verified,
+    /// With the substitutions, and workgroups as scheduled.
+    Verified(WorkgroupSchedule),
     /// With the substitutions and redzones.
     Watched,
-}
-
-/// A replay on devices of its own.
-fn replay(flags: &Flags, plan: Arc<Plan>, devices: &DeviceOptions, side: Side) -> Result<Replay> {
-    let mut substitutions =
-        if side == Side::Captured { Vec::new() } else { flags.list(&replay_flags::SUBSTITUTION) };
-    replay_flags::compile_sources(&mut substitutions)?;
-    let has_substitution = !substitutions.is_empty();
-    let options = ReplayOptions {
-        file_remaps: flags.list(&replay_flags::FILE_REMAP),
-        substitutions,
-        redzone_bytes: if side == Side::Watched { REDZONE_BYTES } else { 0 },
-        ..ReplayOptions::default()
-    };
-    let replay = Replay::new(plan, &devices.open()?, &options)?;
-    if has_substitution {
-        replay.check_executables()?;
-    }
-    Ok(replay)
 }
 
 /// From where types are known that something was tolerated by.

@@ -322,6 +322,57 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
     }
 }
 
+/// On one thread, in the usual order, its results are right.
+#[test]
+fn a_kernel_whose_workgroups_race_is_wrong() {
+    const SQUARE: &str = "chain_dispatch_0_matmul_24x24x24_f32";
+    let scratch = Scratch::new();
+    let (whole, source, stub) =
+        (capture("chain.chain.local-sync"), scratch.path("kernel.c"), scratch.path("stub.c"));
+    let function = format!("--function={SQUARE}");
+    print(&["rehal", "kernel", "stub", "--no_run", &function, &whole, "-o", stub.to_str().unwrap()]);
+    let stub = fs::read_to_string(&stub).unwrap();
+    let sum = |from: usize, to: usize, row: &str, column: &str| {
+        let product = format!("binding_0[{row} * 24 + k] * binding_0[k * 24 + {column}]");
+        format!("float sum = 0; for (int k = {from}; k < {to}; ++k) sum += {product};")
+    };
+    let own = format!("if (i < 576) {{ {} binding_1[i] = sum; }}", sum(0, 24, "i / 24", "i % 24"));
+    // Of the three workgroups, two have results to write: the first one the elements below 384.
+    let added = format!(
+        "if (i == 500) {{ {} binding_1[0] += sum; }} if (i == 0) {{ {} binding_1[0] = sum; }} else {own}",
+        sum(12, 24, "0", "0"),
+        sum(0, 12, "0", "0")
+    );
+    let read = format!("{own} if (i == 400) binding_1[400] += 0 * binding_1[0] + (binding_1[0] == 0);");
+    let twice = format!("{own} if (i == 400) {{ {} binding_1[0] = sum; }}", sum(0, 24, "0", "0"));
+    for (body, is_race, order_shows) in
+        [(&own, false, false), (&twice, false, false), (&added, true, true), (&read, true, false)]
+    {
+        fs::write(
+            &source,
+            stub.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1),
+        )
+        .unwrap();
+        let tolerance = "--tolerance=*:f32:rel=1e-5";
+        let ran = run(&words(&["--cache=warm", tolerance, &function, &with(&source), &whole]));
+        match is_race {
+            true => {
+                assert_eq!(ran.status, Some(2), "{body}: {ran:?}");
+                assert!(ran.stdout.contains("wrong    workgroups race: "), "{body}: {ran:?}");
+                assert!(
+                    ran.stdout.contains(if order_shows { "[0] expected" } else { "[400] expected" }),
+                    "{ran:?}"
+                );
+            }
+            false => assert!(matches!(ran.status, Some(0 | 3)), "{body}: {ran:?}"),
+        }
+        let replaced = format!("--replay_executable_substitution={SQUARE}={}", source.display());
+        let ran = run(&["rehal", "verify", "--device=local-sync", tolerance, &replaced, &whole]);
+        assert_eq!(ran.status, Some(if order_shows { 2 } else { 0 }), "{body}: {ran:?}");
+        assert_eq!(ran.stdout.contains("workgroups race: "), order_shows, "{body}: {ran:?}");
+    }
+}
+
 #[test]
 fn a_kernel_that_remembers_its_results_is_wrong() {
     let scratch = Scratch::new();

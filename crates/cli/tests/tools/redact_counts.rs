@@ -7,6 +7,7 @@ use rehal_session::hal::{
     AccessScope, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams,
     ExecutionStage, Live, MemoryBarrier, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
+    WorkgroupSchedule,
 };
 use rehal_session::{DeviceOptions, RecordOptions, Recorder};
 use serde_json::Value;
@@ -43,6 +44,7 @@ fn executable(device: &Device, name: &str) -> Executable {
         format: "embedded-elf-x86_64",
         data: &data,
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     device.create_executable_cache("").unwrap();
     // SAFETY: a kernel of `fixtures/cts`, which accesses only its bindings.

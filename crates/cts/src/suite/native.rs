@@ -1,7 +1,9 @@
 //! Behaviour that only kernels written in C can observe: local memory, failures, the dispatch state.
 
 use rehal_base::{Result, StatusCode};
-use rehal_hal::{BufferRef, CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY};
+use rehal_hal::{
+    BufferRef, CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupSchedule,
+};
 
 use crate::check::{equal, holds, refused};
 use crate::harness::Harness;
@@ -36,6 +38,7 @@ fn prepare(harness: &Harness<'_>, format: &str, constants: &[u32]) -> Result<Exe
             format,
             data: &data,
             constants,
+            workgroups: WorkgroupSchedule::All,
         },
     )
 }

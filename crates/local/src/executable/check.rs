@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rehal_base::HostMemory;
-use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY};
+use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY, WorkgroupSchedule};
 use rehal_vm::Budget;
 
 use super::dispatch::Share;
@@ -73,6 +73,7 @@ pub fn exercise_program(bytes: &[u8]) -> Reached {
         format: "vmvx-bytecode-fb",
         data: bytes,
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     // If it requires constants, some are provided.
     let load = |constants| VmvxExecutable::load(&ExecutableParams { constants, ..params }, Some(BUDGET));

@@ -3,7 +3,9 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory};
+use rehal_hal::{
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory, WorkgroupSchedule,
+};
 use smallvec::SmallVec;
 
 use super::cost::{Cost, Costs};
@@ -11,6 +13,7 @@ use super::dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_t
 use super::format::Format;
 use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
+use super::schedule::Scheduled;
 use super::vmvx::VmvxExecutable;
 use crate::execute::Place;
 use crate::profile::WorkgroupClock;
@@ -21,6 +24,7 @@ pub(crate) struct LocalExecutable {
     /// What the workgroups of each function cost, if that is measured.
     costs: Option<Costs>,
     local_memory_limit: Option<u64>,
+    workgroups: WorkgroupSchedule,
 }
 
 enum Code {
@@ -63,21 +67,21 @@ impl LocalExecutable {
         let in_format = || format!("executable of format '{}'", params.format);
         if let Format::Vmvx = Format::of(params.format).context(in_format)? {
             let executable = VmvxExecutable::load(params, None).context(in_format)?;
-            return Ok(Self::new(Code::Vmvx(executable), options));
+            return Ok(Self::new(Code::Vmvx(executable), params.workgroups, options));
         }
         let load =
             LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };
         // SAFETY: the caller trusts the executable.
         let library = unsafe { Library::load(params.format, params.data, &load) }.context(in_format)?;
-        Ok(Self::new(Code::Native(library), options))
+        Ok(Self::new(Code::Native(library), params.workgroups, options))
     }
 
-    fn new(code: Code, options: ExecutableOptions) -> Self {
+    fn new(code: Code, workgroups: WorkgroupSchedule, options: ExecutableOptions) -> Self {
         let costs = options.measures.then(|| match &code {
             Code::Native(library) => library.costs(),
             Code::Vmvx(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
         });
-        Self { code, costs, local_memory_limit: options.local_memory_limit }
+        Self { code, costs, local_memory_limit: options.local_memory_limit, workgroups }
     }
 
     /// The backend of an executable created by this driver.
@@ -111,8 +115,23 @@ impl LocalExecutable {
         outcome.map_err(|failure| failure.error)
     }
 
-    /// Runs the workgroups of `share`. Other threads may run other workgroups of the dispatch meanwhile.
+    /// Runs the workgroups of `share`, as scheduled. Other threads may run other workgroups of the dispatch meanwhile.
     pub(crate) fn run_share(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
+        if self.workgroups == WorkgroupSchedule::All {
+            return self.run_all(ordinal, arguments, share);
+        }
+        let mut scheduled = Scheduled::new(self.workgroups, workgroup_total(arguments.workgroup_count));
+        let Share { concurrency, next } = share;
+        let share = Share { concurrency, next: &mut || scheduled.next(next) };
+        self.run_all(ordinal, arguments, share)
+    }
+
+    fn run_all(
         &self,
         ordinal: u32,
         arguments: &DispatchArguments<'_>,

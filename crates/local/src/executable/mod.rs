@@ -30,6 +30,7 @@ mod dispatch;
 mod image_cache;
 mod local_executable;
 mod query;
+mod schedule;
 
 pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
 pub use format::{function_contents, infer as infer_format, is_supported, strip};

@@ -3,7 +3,7 @@
 
 use rehal_hal::{
     Buffer, BufferRef, CachingMode, Command, CommandBuffer, Device, Dispatch, DispatchFlags, Executable,
-    ExecutableParams, ExecutionStage, Live, QUEUE_AFFINITY_ANY, WorkgroupCount,
+    ExecutableParams, ExecutionStage, Live, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
 };
 
 /// An executable of embedded ELF, for `device`.
@@ -15,6 +15,7 @@ pub fn load(device: &Device, data: &[u8]) -> Executable {
         format: "embedded-elf-x86_64",
         data,
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     // SAFETY: the tests' own code.
     unsafe { device.backend().prepare_executable(&params) }.unwrap()

@@ -1,5 +1,5 @@
 use rehal_base::{Error, Result};
-use rehal_hal::{CachingMode, Device, Executable, ExecutableParams};
+use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, WorkgroupSchedule};
 use rehal_vm::Call;
 
 use super::HalState;
@@ -29,6 +29,7 @@ pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
             format: &text(call, 2)?,
             data: &bytes(call, 3)?,
             constants: &constants,
+            workgroups: WorkgroupSchedule::All,
         },
     )?;
     call.push(Handle::reference(executable));

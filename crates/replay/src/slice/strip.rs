@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use rehal_base::Result;
-use rehal_hal::{Device, Indexed, PrepareExecutable};
+use rehal_hal::{Device, Indexed, PrepareExecutable, WorkgroupSchedule};
 
 use super::SlicedExecutable;
 use super::cut::Found;
@@ -31,7 +31,7 @@ impl Stripped {
         op: &PrepareExecutable<Indexed>,
         device: &Device,
     ) -> Result<Prepared> {
-        prepare::prepare(plan, op, device, &self.replacements, &[])
+        prepare::prepare(plan, op, device, &self.replacements, &[], WorkgroupSchedule::All)
     }
 }
 

@@ -47,6 +47,7 @@ pub fn prepare(device: &Device) -> Result<Executable> {
         format: "counting",
         data: &[1, 2, 3],
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     // SAFETY: the device is a recorder over the counting one, which runs no code.
     unsafe { device.backend().prepare_executable(&params) }

@@ -7,16 +7,16 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Range, Result};
 use rehal_hal::transfer;
-use rehal_replay::{AccessedRange, Observer, Operation, Replay, ReplayOptions};
+use rehal_replay::{Observer, Operation, Replay, ReplayOptions};
 
 use super::CompareSubject;
+use super::bound::{Bound, Dispatched, Part, bound, exact};
 use super::remembered::is_float;
 use super::slices::ShapeSlice;
-use crate::verify::{Evidence, Judge, Known, Target, Verdict};
-use crate::written::{different_bytes, merged, read};
-use crate::{Outcome, Place, Verification, VerifyOptions};
+use crate::written::{merged, read};
+use crate::{Outcome, Verification, VerifyOptions};
 
 /// By how much words change, one after the other: by 1 first, since they may be indices after all. With the last, all bytes differ.
 const CHANGES: [u32; 3] = [1, 0x0101, 0x0101_0101];
@@ -32,15 +32,14 @@ pub(super) fn verify(
     replaced: &ReplayOptions,
     options: &VerifyOptions,
 ) -> Result<Option<Verification>> {
-    let exact = VerifyOptions { tolerances: Vec::new(), ..options.clone() };
+    let exact = exact(options);
     let mut all: Option<Verification> = None;
     for slice in slices {
         let Some(preserved) = preserved(&slice.replay(&subject.devices, &subject.replay)?)? else { continue };
         let mut changer = Changer::new(&preserved, CHANGES[CHANGES.len() - 1]);
         slice.replay(&subject.other_devices, replaced)?.run(&mut [&mut changer])?;
-        let mut judge = Judge::new(&exact);
-        changer.judge(&mut judge)?;
-        let mut found = judge.outcome;
+        let Some(dispatched) = changer.dispatched else { continue };
+        let mut found = dispatched.judge(&changer.changed, true, &exact);
         slice.name_captured(&mut found);
         if found.outcome() != Outcome::Same {
             return Ok(Some(found));
@@ -50,19 +49,8 @@ pub(super) fn verify(
     Ok(all)
 }
 
-/// Bytes of a buffer, or where they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Part<T> {
-    buffer_id: u64,
-    /// In the buffer.
-    range: Range,
-    content: T,
-}
-
 /// Words that are not changed, or may be.
 type Words = Part<()>;
-/// What a buffer contains in bound ranges, joined.
-type Bound = Part<Vec<u8>>;
 
 /// The words that a captured kernel preserves and does not read; `None` if none are known.
 fn preserved(captured: &Replay) -> Result<Option<Vec<Words>>> {
@@ -145,35 +133,6 @@ impl Observer for Kept {
     }
 }
 
-/// What is bound to a dispatch.
-fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
-    let mut all: Vec<Bound> = Vec::new();
-    for (index, it) in bindings.iter().enumerate() {
-        if bindings[..index].iter().any(|other| other.buffer_id == it.buffer_id) {
-            continue;
-        }
-        let own = bindings.iter().filter(|other| other.buffer_id == it.buffer_id);
-        for range in merged(own.map(|it| Range { offset: it.offset, length: it.length }).collect()) {
-            let mut content = Vec::new();
-            read(it.buffer, range.offset, range.length, &mut content)?;
-            all.push(Part { buffer_id: it.buffer_id, range, content });
-        }
-    }
-    Ok(all)
-}
-
-impl Bound {
-    /// The bytes of a range of the buffer, inside.
-    fn bytes(&self, range: Range) -> &[u8] {
-        &self.content[self.span(range)]
-    }
-
-    fn span(&self, range: Range) -> std::ops::Range<usize> {
-        let start = (range.offset - self.range.offset) as usize;
-        start..start + range.length as usize
-    }
-}
-
 /// Adds the words of a range that are the same before and after, and may be changed ([`changed`]).
 fn unchanged(before: &Bound, after: &Bound, range: Range, words: &mut Vec<Words>) {
     let (old, new) = (before.bytes(range).as_chunks::<4>().0, after.bytes(range).as_chunks::<4>().0);
@@ -210,62 +169,13 @@ struct Changer<'w> {
     words: &'w [Words],
     by: u32,
     dispatched: Option<Dispatched>,
-}
-
-/// The dispatch, and what is bound to it afterwards.
-struct Dispatched {
-    place: Place,
-    /// The buffers, and the ranges of them.
-    bindings: Vec<(u64, Range)>,
-    /// What they contain.
-    after: Vec<Bound>,
-    /// What changed words contained before.
+    /// What changed words contain.
     changed: Vec<Bound>,
 }
 
 impl<'w> Changer<'w> {
     fn new(words: &'w [Words], by: u32) -> Self {
-        Self { words, by, dispatched: None }
-    }
-
-    /// Judges whether the dispatch has preserved the words, binding by binding.
-    fn judge(&self, judge: &mut Judge<'_>) -> Result<()> {
-        let Some(Dispatched { place, bindings, after, changed }) = &self.dispatched else {
-            return Err(Error::data_loss("the slice has no dispatch"));
-        };
-        let mut verdict = Verdict::Same;
-        for (index, (buffer_id, range)) in bindings.iter().enumerate() {
-            let is_same = |it: &(u64, Range)| *it == (*buffer_id, *range);
-            let is_it = |it: &&Bound| it.buffer_id == *buffer_id && it.range.covers(*range);
-            let Some(bound) = after.iter().find(is_it).filter(|_| !bindings[..index].iter().any(is_same))
-            else {
-                continue;
-            };
-            let actual = bound.bytes(*range);
-            let mut expected = actual.to_vec();
-            let inside = |it: &&Bound| it.buffer_id == *buffer_id && range.covers(it.range);
-            for it in changed.iter().filter(inside) {
-                let start = (it.range.offset - range.offset) as usize;
-                expected[start..start + it.content.len()].copy_from_slice(&it.content);
-            }
-            let aliases = (0..).zip(bindings).skip(index + 1).filter(|(_, it)| is_same(it));
-            let target = Target {
-                place,
-                binding: Some(index as u32),
-                aliases: &aliases.map(|(index, _)| index).collect::<Vec<u32>>(),
-                buffer_id: *buffer_id,
-                range: *range,
-                recorded_type: None,
-            };
-            let evidence = Evidence {
-                known: vec![Known { offset: 0, expected: &expected, actual }],
-                unexpected_bytes: different_bytes(&expected, actual),
-                ..Evidence::default()
-            };
-            verdict = verdict.max(judge.judge(&target, &evidence, actual));
-        }
-        judge.count(place, verdict);
-        Ok(())
+        Self { words, by, dispatched: None, changed: Vec::new() }
     }
 }
 
@@ -278,30 +188,21 @@ impl Observer for Changer<'_> {
         if operation.dispatch.is_none() {
             return Ok(ControlFlow::Continue(()));
         }
-        let bindings = operation.bindings();
-        let mut changed = Vec::with_capacity(self.words.len());
         for Part { buffer_id, range, .. } in self.words {
-            if let Some(it) = bindings.iter().find(|it| it.buffer_id == *buffer_id) {
+            if let Some(it) = operation.bindings().iter().find(|it| it.buffer_id == *buffer_id) {
                 let mut content = Vec::new();
                 read(it.buffer, range.offset, range.length, &mut content)?;
                 change(&mut content, self.by);
                 transfer::write(it.buffer, range.offset, &content)?;
-                changed.push(Part { buffer_id: *buffer_id, range: *range, content });
+                self.changed.push(Part { buffer_id: *buffer_id, range: *range, content });
             }
         }
-        let of = |it: &AccessedRange<'_>| (it.buffer_id, Range { offset: it.offset, length: it.length });
-        self.dispatched = Some(Dispatched {
-            place: Place::of_operation(operation),
-            bindings: bindings.iter().map(of).collect(),
-            after: Vec::new(),
-            changed,
-        });
         Ok(ControlFlow::Continue(()))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if let (Some(dispatched), Some(_)) = (&mut self.dispatched, operation.dispatch) {
-            dispatched.after = bound(operation.bindings())?;
+        if operation.dispatch.is_some() {
+            self.dispatched = Some(Dispatched::of(operation)?);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -330,7 +231,7 @@ impl Tests<'_> {
         if self.captured.run(&mut [&mut changer]).is_err() {
             return Ok(None);
         }
-        let mut after = changer.dispatched.map(|it| it.after).unwrap_or_default();
+        let Some(Dispatched { mut after, .. }) = changer.dispatched else { return Ok(None) };
         let mut preserved = Vec::new();
         for Part { buffer_id, range, .. } in words {
             let is_it = |it: &Bound| it.buffer_id == *buffer_id && it.range.covers(*range);

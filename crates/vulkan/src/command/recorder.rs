@@ -716,7 +716,7 @@ impl Drop for Recorder {
 
 #[cfg(test)]
 mod tests {
-    use rehal_hal::{CachingMode, ExecutableParams, QUEUE_AFFINITY_ANY};
+    use rehal_hal::{CachingMode, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupSchedule};
 
     use super::*;
     use crate::DispatchAbis;
@@ -740,6 +740,7 @@ mod tests {
             format: "vulkan-spirv-fb",
             data: &std::fs::read(path).unwrap(),
             constants: &[],
+            workgroups: WorkgroupSchedule::All,
         };
         let executable = VulkanExecutable::prepare(&gpu, DispatchAbis::All, &params).unwrap();
         let pipeline = executable.pipeline(0).unwrap();

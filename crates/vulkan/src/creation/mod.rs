@@ -19,7 +19,7 @@ use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
     CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
-    Semaphore, SemaphoreFlags, WorkgroupCount,
+    Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
 };
 
 use crate::emulation::{EmulatedMemory, Emulation};
@@ -78,6 +78,7 @@ fn prepare(device: &Device, scenario: &Scenario) -> Result<Executable> {
         format: scenario.format,
         data: &std::fs::read(path).unwrap(),
         constants: &[],
+        workgroups: WorkgroupSchedule::All,
     };
     // SAFETY: the fixture accesses only its bindings.
     unsafe { device.backend().prepare_executable(&params) }

@@ -12,7 +12,7 @@ use rehal_base::{DriverWork, Error, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,
-    SemaphoreFlags, Timeline, WorkgroupCount,
+    SemaphoreFlags, Timeline, WorkgroupCount, WorkgroupSchedule,
 };
 
 use super::faults::Call;
@@ -55,6 +55,7 @@ impl Fixture {
             format: "vulkan-spirv-raw",
             data: &spinning::spinning().bytes(),
             constants: &[],
+            workgroups: WorkgroupSchedule::All,
         };
         #[allow(unsafe_code, reason = "the test's kernel")]
         // SAFETY: it accesses only its binding.

@@ -46,11 +46,18 @@ fn check(text: &mut String, comparison: &Comparison) {
         line(text, "wrong", verify::memory_report(memory).trim_end());
     } else if let Some(verification) = comparison.wrong_verification() {
         let is = |it: &Option<Verification>| it.as_ref().is_some_and(|it| std::ptr::eq(it, verification));
-        let when = match (is(&comparison.preserved), is(&comparison.after_timing)) {
-            (true, _) => "with other bytes in place of those that the captured kernel preserves: ",
-            (_, true) => "when verified again after timing: ",
-            _ => "",
-        };
+        let cases = [
+            (
+                &comparison.preserved,
+                "with other bytes in place of those that the captured kernel preserves: ",
+            ),
+            (
+                &comparison.workgroups,
+                "workgroups race: with half of them, expected is what all of them write: ",
+            ),
+            (&comparison.after_timing, "when verified again after timing: "),
+        ];
+        let when = cases.iter().find(|(it, _)| is(it)).map_or("", |(_, when)| when);
         line(text, "wrong", &format!("{when}{}", verify::report(verification).trim_end()));
     } else {
         let verified = &comparison.verification;
@@ -271,6 +278,7 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
         "verification": verify::object(&comparison.verification),
         "memory": comparison.memory.as_ref().map(verify::object),
         "preserved": comparison.preserved.as_ref().map(verify::object),
+        "workgroups": comparison.workgroups.as_ref().map(verify::object),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,
         "timings": comparison.timings.iter().map(timing).collect::<Value>(),

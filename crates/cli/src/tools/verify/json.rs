@@ -40,6 +40,7 @@ pub(super) fn object(outcome: &Verification) -> Value {
         "omitted_differences": outcome.omitted_differences,
         "is_with_captured": outcome.is_with_captured,
         "is_unreproduced": outcome.is_unreproduced,
+        "depends_on_order": outcome.depends_on_order,
     })
 }
 

@@ -31,6 +31,9 @@ pub(super) fn text(outcome: &Verification) -> String {
     if outcome.is_unreproduced {
         text.push_str("not deterministic: a second replay was the same\n");
     }
+    if outcome.depends_on_order {
+        text.push_str("workgroups race: this is a replay that runs them in reverse order; one in the usual order is the same\n");
+    }
     let mut last: Option<&Place> = None;
     for difference in &outcome.differences {
         if last != Some(&difference.place) {

@@ -118,6 +118,7 @@ fn modules_are_checked_before_the_driver_compiles_them() {
         format: "vulkan-spirv-raw",
         data: &module,
         constants: &[],
+        workgroups: rehal_hal::WorkgroupSchedule::All,
     };
     let error = VulkanExecutable::prepare(&gpu(), DispatchAbis::default(), &params).map(drop).unwrap_err();
     assert_eq!(error.code(), StatusCode::DataLoss);

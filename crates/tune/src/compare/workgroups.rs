@@ -1,0 +1,140 @@
+//! Finds races between the workgroups of a replacement: each half of them by itself must write what it writes with the others.
+//!
+//! The halves differ in one bit of the number of a workgroup, and each bit is tried, so that any two workgroups are in different halves
+//! once: it depends on no timing whether a race is found. Bytes that two workgroups write with the same values are right.
+
+use std::ops::ControlFlow;
+
+use rehal_base::{Result, StatusCode};
+use rehal_hal::{DeviceGroup, WorkgroupSchedule};
+use rehal_replay::{Observer, Operation, ReplayOptions};
+
+use super::CompareSubject;
+use super::bound::{Bound, Dispatched, bound, exact};
+use super::slices::ShapeSlice;
+use crate::{Outcome, Verification, VerifyOptions};
+
+/// Compares halves of the workgroups of each slice with all of them, up to the first slice in which those of the replacement depend on
+/// each other, and those of the captured kernel do not. `None` if no slice has several workgroups, or the devices cannot select them.
+pub(super) fn verify(
+    subject: &CompareSubject,
+    slices: &[ShapeSlice],
+    replaced: &ReplayOptions,
+    options: &VerifyOptions,
+) -> Result<Option<Verification>> {
+    let exact = exact(options);
+    let mut all: Option<Verification> = None;
+    for slice in slices {
+        let found = match race(slice, &subject.other_devices, replaced, &exact) {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(error) if error.code() == StatusCode::Unimplemented => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if found.outcome() == Outcome::Same {
+            all.get_or_insert_default().add_same(&found);
+            continue;
+        }
+        let captured = race(slice, &subject.devices, &subject.replay, &exact)?;
+        if captured.is_none_or(|it| it.outcome() == Outcome::Same) {
+            let mut found = found;
+            slice.name_captured(&mut found);
+            return Ok(Some(found));
+        }
+    }
+    Ok(all)
+}
+
+/// What halves of the workgroups write, compared with what all of them write; `None` of a single workgroup.
+fn race(
+    slice: &ShapeSlice,
+    devices: &DeviceGroup,
+    options: &ReplayOptions,
+    exact: &VerifyOptions,
+) -> Result<Option<Verification>> {
+    let run = |workgroups| {
+        let mut watched = Watched::default();
+        slice.replay(devices, &ReplayOptions { workgroups, ..options.clone() })?.run(&mut [&mut watched])?;
+        Ok::<_, rehal_base::Error>(watched)
+    };
+    let Watched { before, dispatched: Some(whole) } = run(WorkgroupSchedule::All)? else { return Ok(None) };
+    let total =
+        whole.workgroup_count().into_iter().fold(1, |product: u64, it| product.saturating_mul(it.into()));
+    if total < 2 {
+        return Ok(None);
+    }
+    let mut found = Verification::default();
+    for bit in 0..u64::BITS - (total - 1).leading_zeros() {
+        let half = |is_set| run(WorkgroupSchedule::Where { bit, is_set });
+        let (Some(mut one), Some(other)) = (half(false)?.dispatched, half(true)?.dispatched) else {
+            return Ok(None);
+        };
+        for ((one, other), (before, whole)) in
+            one.after.iter_mut().zip(&other.after).zip(before.iter().zip(&whole.after))
+        {
+            join(&mut one.content, &other.content, &before.content, &whole.content);
+        }
+        found = one.judge(&whole.after, false, exact);
+        if found.outcome() != Outcome::Same {
+            break;
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Makes of what one half of the workgroups left what both halves did, each by itself: of bytes that both changed, one that differs from what
+/// all workgroups left, if there is one.
+fn join(one: &mut [u8], other: &[u8], before: &[u8], whole: &[u8]) {
+    let rest = other.iter().zip(before).zip(whole);
+    for (one, ((other, before), whole)) in one.iter_mut().zip(rest) {
+        if other != before && (one == before || one == whole) {
+            *one = *other;
+        }
+    }
+}
+
+/// What is bound to the dispatch of a slice.
+#[derive(Default)]
+struct Watched {
+    before: Vec<Bound>,
+    dispatched: Option<Dispatched>,
+}
+
+impl Observer for Watched {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.before = bound(operation.bindings())?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.dispatched = Some(Dispatched::of(operation)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_joined_to_what_differs() {
+        // Neither, one, other, both the same, both and the sum, one that reads what the other writes.
+        let (before, whole) = ([0, 0, 0, 0, 0, 0], [0, 1, 2, 5, 2, 7]);
+        let (mut one, other) = ([0, 1, 0, 5, 1, 0], [0, 0, 2, 5, 1, 6]);
+        join(&mut one, &other, &before, &whole);
+        assert_eq!(one, [0, 1, 2, 5, 1, 6]);
+        // The wrong byte remains.
+        for (mut one, other) in [([3], [4]), ([4], [3])] {
+            join(&mut one, &other, &[0], &[4]);
+            assert_eq!(one, [3]);
+        }
+    }
+}
