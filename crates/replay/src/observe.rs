@@ -101,6 +101,13 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Like [`Observer::step`], for a command that is about to be performed by itself because an observer wants its operation, and
+    /// for its submission again when that continues.
+    fn command_step(&mut self, location: RecordLocation) -> Result<()> {
+        let _ = location;
+        Ok(())
+    }
+
     /// Whether profiles relate work to the record that it replays; queried once, before a run.
     fn profiles_records(&self) -> bool {
         false

@@ -9,7 +9,8 @@ use rehal_replay::{Observer, RecordLocation};
 /// that another process truncated ends it with a message that names the file, and with
 /// [`CrashReports::TRUNCATED_STATUS`]. A crash of other code that was called with a [`CrashNote`](rehal_base::CrashNote), such as the
 /// compiler of a driver, ends as one in a kernel. Other crashes are passed to the previous handlers, after a message in threads that have
-/// replayed records. As an [`Observer`] of a replay, it adds the record to the messages.
+/// replayed records. As an [`Observer`] of a replay, it adds the record to the messages: that of the submission, or that of the dispatch
+/// if another observer wants operations, so that commands are performed one by one.
 ///
 /// A library that does not own its process must not install it.
 #[derive(Clone, Copy, Debug)]
@@ -43,5 +44,9 @@ impl Observer for CrashReports {
     fn step(&mut self, location: RecordLocation) -> Result<()> {
         guard::set_context(location.ordinal.into(), location.offset);
         Ok(())
+    }
+
+    fn command_step(&mut self, location: RecordLocation) -> Result<()> {
+        self.step(location)
     }
 }

@@ -253,4 +253,8 @@ impl Observer for Steps {
         }
         Ok(())
     }
+
+    fn command_step(&mut self, location: RecordLocation) -> Result<()> {
+        self.reports.command_step(location)
+    }
 }

@@ -412,4 +412,8 @@ impl Observer for Steps {
     fn step(&mut self, location: RecordLocation) -> Result<()> {
         self.0.get_or_insert_with(CrashReports::install).step(location)
     }
+
+    fn command_step(&mut self, location: RecordLocation) -> Result<()> {
+        self.step(location)
+    }
 }

@@ -23,6 +23,8 @@ use crate::{Observer, Plan};
 pub(super) struct Stepping<'r> {
     /// The observers that want operations, by index.
     observers: Vec<usize>,
+    /// The observers that want steps, by index.
+    steps: Vec<usize>,
     footprints: Footprints<'r>,
     /// The commands of each command buffer, with their records.
     commands: Vec<Vec<(RecordLocation, u32)>>,
@@ -60,14 +62,18 @@ struct Stepped<'s> {
 impl<'r> Stepping<'r> {
     /// `None` if no observer wants operations.
     pub(super) fn new(plan: &'r Plan, observers: &[&mut dyn Observer]) -> Option<Box<Self>> {
-        let wanting = |index: &usize| observers[*index].wants_operations();
-        let observers: Vec<usize> = (0..observers.len()).filter(wanting).collect();
+        let wanting = |wants: fn(&dyn Observer) -> bool| -> Vec<usize> {
+            (0..observers.len()).filter(|&index| wants(&*observers[index])).collect()
+        };
+        let steps = wanting(|it| it.wants_steps());
+        let observers = wanting(|it| it.wants_operations());
         if observers.is_empty() {
             return None;
         }
         let commands = plan.commands_by_buffer();
         Some(Box::new(Self {
             observers,
+            steps,
             footprints: Footprints::new(plan, 0),
             execution_counts: vec![0; commands.len()],
             commands,
@@ -289,14 +295,22 @@ impl<'r> Run<'r, '_, '_> {
             let op =
                 self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
             value += 1;
-            let run_it =
-                |run: &mut Self| run.run_commands(submission, std::slice::from_ref(single), &own, value);
+            let run_it = |run: &mut Self| {
+                run.command_step(stepping, location)?;
+                run.run_commands(submission, std::slice::from_ref(single), &own, value)?;
+                run.command_step(stepping, stepped.location)
+            };
             let flow = self.step_one(stepping, stepped, (location, occurrence), op, table, run_it);
             if flow.map_err(|error| self.plan.locate(error, location))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             rest = others;
         }
+    }
+
+    /// Tells the observers that want steps of a record that is performed next.
+    fn command_step(&mut self, stepping: &Stepping<'r>, location: RecordLocation) -> Result<()> {
+        stepping.steps.iter().try_for_each(|&index| self.observers[index].command_step(location))
     }
 
     /// Whether an observer of a submission wants a command, which must be an operation.
