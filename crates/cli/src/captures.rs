@@ -1,7 +1,13 @@
 //! Opening the capture that a tool operates on.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use rehal_base::Result;
 use rehal_session::{CaptureFile, CaptureOptions};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use crate::output;
 use crate::progress::Progress;
@@ -11,6 +17,33 @@ pub(crate) fn options(recover: bool) -> CaptureOptions {
     let mut options = CaptureOptions::default();
     options.recover = recover;
     options
+}
+
+/// Opens the capture of a tool that writes some of its data to files: see [`keep_private`].
+pub(crate) fn open(path: &Path, options: &CaptureOptions) -> Result<CaptureFile> {
+    let capture = CaptureFile::open(path, options)?;
+    keep_private(path);
+    Ok(capture)
+}
+
+/// What the process creates from now on is accessible only for those (of the owner, the group and others) who may read the capture: slices,
+/// ledgers and records of kernels have its data. By the umask, since libraries and processes of the tools create some of these files and
+/// their directories. Several captures add up.
+pub(crate) fn keep_private(capture: &Path) {
+    let Ok(metadata) = fs::metadata(capture) else { return };
+    let mode = metadata.permissions().mode();
+    let mut denied = Mode::empty();
+    for class in [Mode::RWXG, Mode::RWXO] {
+        let reads = Mode::from_raw_mode(mode) & class & (Mode::RGRP | Mode::ROTH);
+        if reads.is_empty() {
+            denied |= class;
+        }
+    }
+    if !denied.is_empty() {
+        // Reading the umask sets it, here to the strictest in between.
+        let before = umask(Mode::RWXG | Mode::RWXO);
+        umask(before | denied);
+    }
 }
 
 /// Prints notes about truncation and damage of a capture that is opened with `--recover`.

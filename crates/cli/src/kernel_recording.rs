@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
-    CaptureFile, CaptureOptions, CrashReports, DeviceOptions, KernelOptions, KernelRecordOptions,
-    KernelRecording, KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
+    CaptureOptions, CrashReports, DeviceOptions, KernelOptions, KernelRecordOptions, KernelRecording,
+    KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
 };
 
 use crate::flags::{Access, Flag, Flags, Group, Refusal};
-use crate::interrupts;
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
+use crate::{captures, interrupts};
 
 /// Range of the memory size in bytes.
 pub(crate) const MAX_MEMORY: (i64, i64) = (1, i64::MAX);
@@ -170,6 +170,9 @@ impl Recording {
 
     /// Records the kernels of a replay, and reports them; returns their number.
     pub(crate) fn record(&self, replay: &Replay, kernels: &KernelOptions) -> Result<usize> {
+        if let Some(path) = replay.plan().capture().path() {
+            captures::keep_private(path);
+        }
         self.record_all(|recording| recording.add(replay, kernels))
     }
 
@@ -356,7 +359,7 @@ fn add_capture(recording: &mut KernelRecording, capture: &Path, devices: &Device
     let mut options = CaptureOptions::default();
     // A program that fails may leave one that is not closed.
     options.recover = true;
-    let plan = CaptureFile::open(capture, &options)?.plan()?;
+    let plan = captures::open(capture, &options)?.plan()?;
     if plan.device_count() == 0 {
         return Ok(());
     }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CacheState, CaptureFile, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions,
-    Kernels, Observer, RecordLocation, Replay, ReplayOptions, Selector, Substitution,
+    CacheState, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions, Kernels, Replay,
+    ReplayOptions, Selector, Substitution,
 };
 
 use self::candidates::Candidate;
@@ -217,7 +217,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 fn captured(invocation: &Invocation) -> Result<Replay> {
     let flags = &invocation.flags;
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let plan = replay_flags::compile(&CaptureFile::open(&invocation.operand(), &recover)?)?;
+    let plan = replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)?;
     let file_remaps = flags.list(&replay_flags::FILE_REMAP);
     let options = ReplayOptions { file_remaps, ..ReplayOptions::default() };
     Replay::new(plan, &devices::options(flags)?.open()?, &options)
@@ -244,7 +244,7 @@ fn options(flags: &Flags) -> CompareOptions {
 fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
     let flags = &invocation.flags;
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let capture = CaptureFile::open(&invocation.operand(), &recover)?;
+    let capture = captures::open(&invocation.operand(), &recover)?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
@@ -278,8 +278,8 @@ struct Session<'i> {
 impl Session<'_> {
     fn one(&self, comparer: &KernelComparer, candidate: &Candidate) -> Result<Report> {
         let replacement = candidate.build(&self.function)?;
-        let mut steps = Steps(CrashReports::install());
-        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut steps])?;
+        let mut reports = CrashReports::install();
+        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut reports])?;
         verify::note_unused_tolerances(&comparison.verification);
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
         Ok(Report::compared(candidate, &comparison, text))
@@ -291,7 +291,7 @@ impl Session<'_> {
         /// For compilers, and for what a process begins with.
         const BASE: Duration = Duration::from_secs(30);
         let begun = Instant::now();
-        comparer.replay_captured(&mut [&mut Steps(CrashReports::install())])?;
+        comparer.replay_captured(&mut [&mut CrashReports::install()])?;
         let check = BASE.saturating_add(begun.elapsed().saturating_mul(1000));
         Ok(Limits { check, all: check.saturating_add(self.options.max_time.saturating_mul(5)) })
     }
@@ -351,19 +351,6 @@ impl Session<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Sets the record for crash reports.
-struct Steps(CrashReports);
-
-impl Observer for Steps {
-    fn wants_steps(&self) -> bool {
-        true
-    }
-
-    fn step(&mut self, location: RecordLocation) -> Result<()> {
-        self.0.step(location)
     }
 }
 

@@ -122,7 +122,7 @@ fn element_type(text: &str) -> Option<ElementType> {
 }
 
 fn open(path: &std::path::Path, recover: bool) -> Result<CaptureFile> {
-    let capture = CaptureFile::open(path, &captures::options(true))?;
+    let capture = captures::open(path, &captures::options(true))?;
     if recover {
         captures::note_recovered(&capture)?;
     } else {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use rehal_base::Result;
-use rehal_session::{CaptureFile, CaptureOptions, DumpError, Format};
+use rehal_session::{CaptureOptions, DumpError, Format};
 
 use super::replay_flags::RECOVER;
 use crate::flags::{Flag, Group};
@@ -51,7 +51,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn dump(path: &Path, format: Format, options: &CaptureOptions) -> Result<()> {
-    let capture = CaptureFile::open(path, options)?;
+    let capture = captures::open(path, options)?;
     // A progress bar would garble a dump on the same terminal.
     let progress = if io::stdout().is_terminal() { Progress::silent() } else { Progress::new("dumping") };
     let mut stdout = output::stdout()?;

@@ -82,7 +82,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn report(options: &Options) -> Result<()> {
     let path = &options.path;
-    let capture = CaptureFile::open(path, &captures::options(true))?;
+    let capture = captures::open(path, &captures::options(true))?;
     capture.damage_with(&mut Progress::new("verifying").teller())?;
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let devices = options.devices.open()?;

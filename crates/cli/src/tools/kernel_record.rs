@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureFile, CrashReports, KernelOptions, Replay, ReplayOptions};
+use rehal_session::{CrashReports, KernelOptions, Replay, ReplayOptions};
 
 use super::replay_flags;
 use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
@@ -117,7 +117,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         memory_by: "--memory_size",
     };
     let capture =
-        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+        captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let _reports = CrashReports::install();

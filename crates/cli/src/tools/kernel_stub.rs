@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_session::{
-    CaptureFile, CrashReports, KernelLanguage, KernelOptions, Kernels, Replay, ReplayOptions,
-};
+use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay, ReplayOptions};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
@@ -98,7 +96,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::new(StatusCode::AlreadyExists, message)
             .advise("name another file, or replace it with --force"));
     }
-    let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     // Names are checked before anything runs.
     let planned = Kernels::of_plan(&plan, &KernelOptions::default())?;

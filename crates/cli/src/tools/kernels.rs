@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions,
-    watch_buffer,
+    CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions, watch_buffer,
 };
 
 use super::{replay_flags, slice};
@@ -119,7 +118,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     slicing.keep_references = keep_references;
     slicing.check = SliceCheck::Always;
     let capture =
-        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+        captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);

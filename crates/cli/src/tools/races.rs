@@ -2,7 +2,7 @@
 
 use rehal_base::Result;
 use rehal_session::{
-    AccessKind, CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
+    AccessKind, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
 };
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ const FOUND: u8 = 2;
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let capture =
-        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+        captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let strict = flags.get(&STRICT);
     let find = |strict| plan.races_with(RaceOptions { strict }, written_bindings);

@@ -103,7 +103,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
     let output = OutputFile::from_flags(flags, "REDACTED.ireereplay")?;
-    let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut options = RedactOptions::default();
     options.seed = flags.get(&SEED);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureBytes, CaptureFile, ReduceOptions, reduce};
+use rehal_session::{CaptureBytes, ReduceOptions, reduce};
 
 use self::checks::{Check, Checks};
 use self::process::CheckCommand;
@@ -185,7 +185,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(flags, "REDUCED.ireereplay")?;
     check_directory(flags)?;
     // Before anything is created.
-    drop(CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?);
+    drop(captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?);
     let capture = CaptureBytes::map(&path)?;
     let begun = Instant::now();
     let directory = tempfile::Builder::new()

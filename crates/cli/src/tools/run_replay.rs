@@ -16,7 +16,7 @@ use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output::{self, ReaderLeft};
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, devices};
+use crate::{Invocation, Operands, Tool, captures, devices};
 
 /// See the [module](self).
 pub const RUN_REPLAY: Tool = Tool {
@@ -132,14 +132,19 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn replay(options: &Options) -> Result<()> {
-    let Some(ledger) = &options.ledger else { return observe(options, None) };
+    // Before any file is created, which is as private as the capture.
+    let capture = captures::open(&options.replay.path, &options.replay.capture)?;
+    let Some(ledger) = &options.ledger else { return observe(&capture, options, None) };
     // Complete or absent: a replay that fails leaves no ledger.
-    ledger.output.write(|sink| observe(options, Some((ledger, sink))))
+    ledger.output.write(|sink| observe(&capture, options, Some((ledger, sink))))
 }
 
-fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn Write)>) -> Result<()> {
-    let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
-    let plan = replay_flags::compile(&capture)?;
+fn observe(
+    capture: &CaptureFile,
+    options: &Options,
+    ledger: Option<(&ledger_flags::Options, &mut dyn Write)>,
+) -> Result<()> {
+    let plan = replay_flags::compile(capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;

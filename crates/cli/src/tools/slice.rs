@@ -5,8 +5,7 @@ use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, strip_executable,
-    watch_buffer,
+    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, strip_executable, watch_buffer,
 };
 
 use super::replay_flags;
@@ -135,7 +134,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let cut = cut(flags)?;
     let output = OutputFile::from_flags(flags, "SLICE.ireereplay")?;
-    let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut reports = CrashReports::install();
     let options =

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation,
-    Replay, ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule,
-    verify_against, verify_elements, verify_lockstep, watch_memory,
+    CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation, Replay,
+    ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule, verify_against,
+    verify_elements, verify_lockstep, watch_memory,
 };
 
 use super::report_format::{self, Format};
@@ -156,7 +156,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.keep_going = flags.get(&KEEP_GOING);
     options.max_elements = flags.get(&ELEMENTS);
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let capture = CaptureFile::open(&invocation.operand(), &recover)?;
+    let capture = captures::open(&invocation.operand(), &recover)?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;

@@ -1,5 +1,8 @@
 //! `rehal slice`: what a slice replays to, and what it refuses.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use crate::common::{Scratch, capture, fail, print, run};
 use serde_json::Value;
 
@@ -210,4 +213,58 @@ fn a_scope_that_does_not_end_is_an_error() {
     let stderr = fail(&slice(&["--scope=open"], path.to_str().unwrap(), output.to_str().unwrap()));
     assert!(stderr.contains("scope 'open' does not end"), "{stderr}");
     assert!(!output.exists());
+}
+
+#[test]
+fn what_is_made_of_a_capture_is_as_private_as_it_is() {
+    let scratch = Scratch::new();
+    let source = scratch.file("source.ireereplay", std::fs::read(capture("add4.add.local-sync")).unwrap());
+    let made = scratch.path("made");
+    let path = |name: &str| made.join(name).display().to_string();
+    let (cut, output, ledger) =
+        (path("slice"), path("reduced"), format!("--replay_ledger={}", path("ledger")));
+    let (export, records) =
+        (format!("--export={}", path("export")), format!("--directory={}", path("records")));
+    let device = "--device=local-sync";
+    let commands: [&[&str]; 7] = [
+        &["rehal", "slice", device, "--function=add*", "-o", &cut],
+        &["rehal", "kernels", device, &export],
+        &["rehal", "redact", device, "-o", &path("redacted")],
+        &["rehal", "reduce", device, "--check=test -e {}", "--max_checks=1", "-o", &output],
+        &["rehal", "run", device, &ledger],
+        &["rehal", "kernel", "record", device, &records],
+        &["iree-benchmark-replay", device, "--benchmark_min_time=1x", "--rehal_kernel_record"],
+    ];
+    for (mode, umask, expected) in [
+        (0o640, "022", [0o640, 0o750]),
+        (0o600, "022", [0o600, 0o700]),
+        (0o644, "022", [0o644, 0o755]),
+        (0o644, "077", [0o600, 0o700]),
+        (0o604, "022", [0o604, 0o705]),
+    ] {
+        std::fs::create_dir(&made).unwrap();
+        std::fs::set_permissions(&source, Permissions::from_mode(mode)).unwrap();
+        for words in commands {
+            let tool = crate::common::command(words[0]);
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")]).arg(tool.get_program());
+            shell.env("REHAL_KERNEL_RECORD_DIR", made.join("records of a benchmark"));
+            let ran = crate::common::ran(shell.args(&words[1..]).arg(&source).output().unwrap());
+            assert!(ran.status == Some(0) || words[1] == "reduce", "{words:?}: {ran:?}");
+        }
+        let mut count = 0;
+        let mut directories = vec![made.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let (path, metadata) = entry.map(|it| (it.path(), it.metadata().unwrap())).unwrap();
+                let [file, directory] = expected;
+                let expected = if metadata.is_dir() { directory } else { file };
+                assert_eq!(metadata.permissions().mode() & 0o777, expected, "{mode:o}: {}", path.display());
+                count += 1;
+                directories.extend(metadata.is_dir().then_some(path));
+            }
+        }
+        assert!(count >= 15, "{count}");
+        std::fs::remove_dir_all(&made).unwrap();
+    }
 }

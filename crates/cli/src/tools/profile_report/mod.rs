@@ -8,8 +8,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{FileKind, Result};
+use rehal_session::ProfileFile;
 use rehal_session::activity::{Activity, TrackKind};
-use rehal_session::{CaptureFile, ProfileFile};
 use serde_json::{Value, json};
 
 use super::info;
@@ -122,7 +122,7 @@ fn note_of_workers(activity: &Activity) -> Option<String> {
 }
 
 fn capture(options: &Options) -> Result<Value> {
-    let capture = CaptureFile::open(&options.path, &captures::options(true))?;
+    let capture = captures::open(&options.path, &captures::options(true))?;
     captures::note_recovered(&capture)?;
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let shown = capture.activity(options.max_events, &mut Progress::new("reading").teller())?;

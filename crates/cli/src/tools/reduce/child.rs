@@ -115,7 +115,7 @@ pub(super) fn command(called: &OsStr, request: &Request, capture: &Path, kernels
 pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> Result<()> {
     // The capture itself may be truncated; candidates are not.
     let recover = capture == invocation.operand() && invocation.flags.get(&replay_flags::RECOVER);
-    let capture = CaptureFile::open(capture, &crate::captures::options(recover))?;
+    let capture = crate::captures::open(capture, &crate::captures::options(recover))?;
     let (replay, mut reports) = prepare(invocation, &capture)?;
     let observers: &mut [&mut dyn Observer] = &mut [&mut reports];
     let set = |is_interesting: bool| {
