@@ -21,6 +21,8 @@ pub enum Remedy {
     NameCapture,
     /// Open a truncated capture with recovery.
     RecoverTruncated,
+    /// Record a capture again that could not be written to its end, or open it with recovery.
+    RecoverUnclosed,
     /// Copy or record a damaged capture again, or open it with recovery.
     RecoverDamaged,
     /// Restore an external file of a capture, or remap its path.
@@ -108,6 +110,9 @@ impl fmt::Display for Remedy {
         let text = match self {
             Self::NameCapture => "name a capture, which a recorder writes",
             Self::RecoverTruncated => "open it with recovery to use the complete records",
+            Self::RecoverUnclosed => {
+                "make room for the capture and record it again, or open it with recovery to use the records before the error"
+            }
             Self::RecoverDamaged => {
                 "the file is damaged: copy it again from its source, or capture again; recovery reads it without verification"
             }

@@ -21,6 +21,9 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             "name a capture (.ireereplay), as IREE's tools write it with --device_replay_output=PATH"
         }
         Remedy::RecoverTruncated => "use --recover to read the complete records",
+        Remedy::RecoverUnclosed => {
+            "make room for the capture and record it again, or read the records before the error: rehal run --recover CAPTURE"
+        }
         Remedy::RecoverDamaged => {
             "the file is damaged: copy it again from its source, or capture again; \
              rehal info lists all damage, and --recover reads it without verification"

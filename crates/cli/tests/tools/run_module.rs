@@ -700,3 +700,31 @@ fn invalid_inputs() {
         refused(&[&module, "--function=fails", &format!("--input={input}")], expected);
     }
 }
+
+#[test]
+fn a_recording_that_cannot_be_written_to_its_end_is_named_and_can_be_recovered() {
+    let scratch = Scratch::new();
+    let path = scratch.path("capture.ireereplay").display().to_string();
+    let module = fixture("modules/bigconst.vmfb");
+    let tool = command("iree-run-module");
+    // Blocks have 512 bytes or 1024, by the shell. The signal would end the program.
+    let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", limited]).arg(tool.get_program()).args([
+        "--device=local-sync",
+        &format!("--module={module}"),
+        "--function=scale",
+        "--input=768xf32=2",
+        &format!("--device_replay_output={path}"),
+    ]);
+    let ran = crate::common::ran(shell.output().unwrap());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    for part in ["; writing the capture: ", &format!("\n  at: '{path}', "), "rehal run --recover CAPTURE"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    let recovered = run(&["rehal", "info", &path]);
+    assert!(recovered.stdout.contains("never closed: ends at offset "), "{recovered:?}");
+    print(&["rehal", "run", "--device=local-sync", "--recover", &path]);
+    let full = fail(&["iree-run-module", &format!("--module={module}"), "--device_replay_output=/dev/full"]);
+    assert!(full.contains("--device_replay_output=/dev/full\n  try: make room for the capture"), "{full}");
+}

@@ -23,10 +23,10 @@ mod watch;
 use std::fs::{File, TryLockError};
 use std::io::Seek;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Remedy, Result, StatusCode};
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
@@ -135,6 +135,8 @@ pub struct RecordOptions {
 pub struct Recorder {
     stream: Arc<Stream>,
     watch: Option<Arc<Watch>>,
+    /// Of the file, for errors.
+    path: Option<PathBuf>,
 }
 
 impl Recorder {
@@ -145,12 +147,17 @@ impl Recorder {
     /// with `UNAVAILABLE`. A pipe is rejected with `INVALID_ARGUMENT`: closing a capture writes the length in its
     /// header.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)?, watch: None })
+        let stream = Stream::start(Box::new(create_file(path)?), options);
+        let stream = stream.map_err(|error| match error.code() {
+            StatusCode::ResourceExhausted => error.advise("make room for the capture, or name another file"),
+            _ => error,
+        })?;
+        Ok(Self { stream, watch: None, path: Some(path.to_owned()) })
     }
 
     /// Starts a capture in `sink`.
     pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Box::new(sink), options)?, watch: None })
+        Ok(Self { stream: Stream::start(Box::new(sink), options)?, watch: None, path: None })
     }
 
     /// Lets `watcher` see what each dispatch of the devices that are wrapped from now on writes, and records what it says.
@@ -205,14 +212,20 @@ impl Recorder {
         Ok(OpenScope { recorder: self, name })
     }
 
-    /// Closes the capture: writes pending records and seals the file. Returns the first error of recording; later
-    /// calls on the devices are forwarded without being recorded. Closing again does nothing.
+    /// Closes the capture: writes pending records and seals the file. Returns the first error of recording, with the path of the
+    /// file, which is then an unclosed capture of what was written before; later calls on the devices are forwarded without being
+    /// recorded. Closing again does nothing.
     ///
     /// If dispatches are watched, it first waits for the submissions that are ready, so it must not be called by a thread of
     /// a device.
     pub fn close(&self) -> Result<()> {
         let watched = self.watch.as_ref().map_or(Ok(()), |watch| watch.finish());
-        self.stream.close().and(watched)
+        let closed = self.stream.close().map_err(|error| match &self.path {
+            // Its header was written when it was created.
+            Some(path) => error.context(format!("'{}'", path.display())).advise(Remedy::RecoverUnclosed),
+            None => error,
+        });
+        closed.and(watched)
     }
 
     fn record_scope(&self, name: &str, op: &HostOp<crate::Ids<'_>>) -> Result<()> {
