@@ -154,11 +154,12 @@ fn start_verb(
     match &*first.to_string_lossy() {
         "help" | "--help" | "-h" => match arguments.next() {
             None => output::print(&verbs_help(program, tools)).map(|()| 0),
-            Some(verb) => {
-                let tool = take_verb(tools, &verb, &mut arguments)
-                    .ok_or_else(|| unknown_verb(&verb.to_string_lossy(), tools))?;
-                start(tool, format!("{program} {}", tool.verb), called, ["--help".into()].into_iter())
-            }
+            Some(verb) => match take_verb(tools, &verb, &mut arguments) {
+                Some(tool) => {
+                    start(tool, format!("{program} {}", tool.verb), called, ["--help".into()].into_iter())
+                }
+                None => help_of_group(program, &verb, arguments.next(), tools),
+            },
         },
         "version" | "--version" => output::print(&version(program)).map(|()| 0),
         "agents_md" | "--agents_md" | "--agents-md" => {
@@ -166,8 +167,39 @@ fn start_verb(
             output::print(&guides.join("\n")).map(|()| 0)
         }
         "" => Err(Error::invalid_argument("no verb is given").advise(verbs(tools))),
-        other => Err(unknown_verb(other, tools)),
+        other => match arguments.next() {
+            Some(flag) if matches!(flag.to_str(), Some("help" | "--help" | "-h")) => {
+                help_of_group(program, &first, arguments.next(), tools)
+            }
+            Some(flag) if matches!(flag.to_str(), Some("--agents_md" | "--agents-md")) => {
+                let group = verbs_of_group(other, tools);
+                let guides: Vec<_> = group.iter().map(|tool| tool.guide).collect();
+                match guides.is_empty() {
+                    true => Err(unknown_verb(other, tools)),
+                    false => output::print(&guides.join("\n")).map(|()| 0),
+                }
+            }
+            _ => Err(unknown_verb(other, tools)),
+        },
     }
+}
+
+/// The tools whose verbs have two words, of which `first` is the first.
+fn verbs_of_group<'t>(first: &str, tools: &[&'t Tool]) -> Vec<&'t Tool> {
+    tools.iter().copied().filter(|it| it.verb.split_once(' ').is_some_and(|(it, _)| it == first)).collect()
+}
+
+/// Prints the verbs that begin with a word, unless another follows.
+fn help_of_group(program: &str, first: &OsStr, next: Option<OsString>, tools: &[&Tool]) -> Result<u8> {
+    let first = first.to_string_lossy();
+    let group = verbs_of_group(&first, tools);
+    if group.is_empty() || next.is_some() {
+        return Err(unknown_verb(&first, tools));
+    }
+    let mut text = format!("Usage: {program} {first} VERB [flags] [FILE]\n\n");
+    text.push_str(&verbs_list(program, &group, &[]));
+    text.push_str(&format!("\n{program} {first} VERB --help prints the flags of a verb.\n"));
+    output::print(&text).map(|()| 0)
 }
 
 /// The tool whose verb is `first`, or `first` and the next argument, which is then taken.
@@ -191,7 +223,7 @@ fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
     if !longer.is_empty() {
         let longer: Vec<_> = longer.iter().map(|it| format!("'{}'", it.verb)).collect();
         return Error::invalid_argument(format!("'{verb}' is only a part of a verb"))
-            .advise(format!("name one of {}", longer.join(", ")));
+            .advise(format!("name one of {}; {verb} --help describes them", longer.join(", ")));
     }
     let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
     let is_meant = |tool: &&&Tool| tool.name == verb || tool.verb.split(' ').next_back() == Some(verb);
@@ -210,20 +242,28 @@ fn verbs(tools: &[&Tool]) -> String {
 fn verbs_help(program: &str, tools: &[&Tool]) -> String {
     let mut text =
         format!("{program} runs compiled programs, and records, replays, dumps and benchmarks them.\n\n");
-    text.push_str(&format!("Usage: {program} VERB [flags] [FILE]\n\nVerbs\n"));
+    text.push_str(&format!("Usage: {program} VERB [flags] [FILE]\n\n"));
+    let more =
+        [("help", "prints this, or with a verb the flags of that verb"), ("version", "prints the version")];
+    text.push_str(&verbs_list(program, tools, &more));
+    text.push_str(&format!(
+        "\n{program} help VERB and {program} VERB --help print the flags of a verb, {program} VERB --agents_md a \
+         guide for agents.\n"
+    ));
+    text
+}
+
+/// Verbs and what they do, and `more` of them.
+fn verbs_list(program: &str, tools: &[&Tool], more: &[(&str, &str)]) -> String {
     let width = tools.iter().map(|tool| tool.verb.len()).max().unwrap_or_default();
+    let mut text = "Verbs\n".to_owned();
     let mut line = |verb: &str, what: &str| text.push_str(&format!("  {verb:<width$}  {what}\n"));
     for tool in tools {
         let twin =
             if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
         line(tool.verb, &format!("{}{twin}", tool.summary));
     }
-    line("help", "prints this, or with a verb the flags of that verb");
-    line("version", "prints the version");
-    text.push_str(&format!(
-        "\n{program} help VERB and {program} VERB --help print the flags of a verb, {program} VERB --agents_md a \
-         guide for agents.\n"
-    ));
+    more.iter().for_each(|(verb, what)| line(verb, what));
     text
 }
 
@@ -244,7 +284,7 @@ impl Tool {
         self.groups.iter().copied().chain([&GENERAL]).collect()
     }
 
-    fn help(&self, name: &str, all: bool) -> String {
+    pub(crate) fn help(&self, name: &str, all: bool) -> String {
         let usage = match self.operands {
             Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => {
                 form

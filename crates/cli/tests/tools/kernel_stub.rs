@@ -311,10 +311,26 @@ fn a_compilers_temporary_directory_is_private() {
 
 #[test]
 fn a_part_of_a_verb_is_completed() {
-    for words in [&["rehal", "kernel"][..], &["rehal", "kernel", "stud"], &["rehal", "help", "kernel"]] {
+    for words in
+        [&["rehal", "kernel"][..], &["rehal", "kernel", "stud"], &["rehal", "help", "kernel", "stud"]]
+    {
         let stderr = fail(words);
         assert!(stderr.contains("name one of 'kernel stub', 'kernel build'"), "{stderr}");
     }
+    let help = print(&["rehal", "help"]);
+    for words in [&["help", "kernel"][..], &["kernel", "help"], &["kernel", "--help"], &["kernel", "-h"]] {
+        let printed = print(&[&["rehal"], words].concat());
+        assert!(printed.starts_with("Usage: rehal kernel VERB"), "{printed}");
+        let listed: Vec<_> = printed.lines().filter_map(|it| it.strip_prefix("  kernel ")).collect();
+        assert_eq!(listed.len(), help.matches("\n  kernel ").count(), "{printed}");
+        let summary = listed[0].strip_prefix("stub ").unwrap_or_default().trim_start();
+        assert!(!summary.is_empty() && help.contains(summary), "{printed}");
+    }
+    let guides = print(&["rehal", "kernel", "--agents_md"]);
+    assert!(guides.contains("rehal kernel stub") && guides.contains("rehal kernel replay"), "{guides}");
+    assert!(fail(&["rehal", "kernels2", "--help"]).contains("unknown verb 'kernels2'"));
+    // A verb that has subcommands has flags of its own.
+    assert!(print(&["rehal", "profile", "--help"]).contains("Usage: rehal profile [flags]"));
 }
 
 #[test]
