@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Advice, FormatError, Remedy, StatusCode};
@@ -116,6 +117,12 @@ impl Error {
         self
     }
 
+    /// Replaces the advice, by an interface that knows better what to do.
+    pub fn replace_advice(mut self, advice: impl Into<Advice>) -> Self {
+        self.0.advice = Some(advice.into());
+        self
+    }
+
     /// What failed, where, what to do: the lines that a program prints on standard error.
     pub fn report(&self) -> String {
         self.report_with(Remedy::to_string)
@@ -123,17 +130,17 @@ impl Error {
 
     /// As [`Error::report`], with `words` for what to do: an interface names its own means, such as flags.
     pub fn report_with(&self, words: impl FnOnce(&Remedy) -> String) -> String {
-        let mut text = format!("{}; {}", self.0.code, self.0.message);
+        let mut text = self.to_string();
         if !self.0.context.is_empty() {
             text.push_str("\n  at: ");
-            text.push_str(&self.0.context.join(", "));
+            text.push_str(&shown(&self.0.context.join(", "), false));
         }
         if let Some(advice) = &self.0.advice {
             text.push_str("\n  try: ");
-            match advice {
-                Advice::Text(advice) => text.push_str(advice),
-                Advice::Remedy(remedy) => text.push_str(&words(remedy)),
-            }
+            text.push_str(&match advice {
+                Advice::Text(advice) => shown(advice, true),
+                Advice::Remedy(remedy) => shown(&words(remedy), true).into_owned().into(),
+            });
         }
         text
     }
@@ -150,8 +157,25 @@ fn os_words(error: &std::io::Error) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.0.code, self.0.message)
+        write!(f, "{}; {}", self.0.code, shown(&self.0.message, true))
     }
+}
+
+/// Text that may have names from files, without control characters, which could look like another line of a report or control a
+/// terminal. Messages may have several lines, with tabs, such as those of a compiler; contexts have one.
+fn shown(text: &str, has_lines: bool) -> Cow<'_, str> {
+    let is_hidden = |it: char| it.is_control() && !(has_lines && matches!(it, '\n' | '\t'));
+    if !text.contains(is_hidden) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => escaped.extend(character.escape_default()),
+            false => escaped.push(character),
+        }
+    }
+    escaped.into()
 }
 
 impl fmt::Debug for Error {
@@ -210,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn names_in_a_report_control_no_terminal_and_begin_no_line() {
+        let error = Error::not_found("a\tb\nc\x1b[2J\u{9b}").context("d\ne\t\r");
+        let expected = "NOT_FOUND; a\tb\nc\\u{1b}[2J\\u{9b}\n  at: d\\ne\\t\\r";
+        assert_eq!(error.report(), expected);
+        assert_eq!(error.report().lines().next(), error.to_string().lines().next());
+        assert_eq!(error.message(), "a\tb\nc\x1b[2J\u{9b}");
+    }
+
+    #[test]
     fn an_interface_has_its_own_words_for_remedies() {
         let words = |remedy: &Remedy| format!("words for {remedy:?}");
         let error = Error::data_loss("short").advise(Remedy::RecoverTruncated).advise("outer");
@@ -218,6 +251,7 @@ mod tests {
         assert_eq!(error.report(), format!("DATA_LOSS; short\n  try: {}", Remedy::RecoverTruncated));
         let text = Error::data_loss("short").advise("a text");
         assert_eq!(text.report_with(words), text.report());
+        assert_eq!(error.replace_advice("another").report(), "DATA_LOSS; short\n  try: another");
     }
 
     #[test]

@@ -333,14 +333,14 @@ impl Dispatch<Live<'_>> {
         if self.constants.len() != constant_bytes {
             return Err(Error::invalid_argument(format!(
                 "function '{}' takes {constant_bytes} bytes of constants, the dispatch has {}",
-                function.name,
+                function.name.escape_debug(),
                 self.constants.len()
             )));
         }
         if self.bindings.len() != usize::from(function.binding_count) {
             return Err(Error::invalid_argument(format!(
                 "function '{}' takes {} bindings, the dispatch has {}",
-                function.name,
+                function.name.escape_debug(),
                 function.binding_count,
                 self.bindings.len()
             )));

@@ -187,8 +187,10 @@ impl Executable {
     /// The ordinal of the function with this name; the error lists the names.
     pub fn lookup(&self, name: &str) -> Result<u32> {
         self.0.backend.lookup(name).ok_or_else(|| {
-            let names: Vec<_> = self.functions().iter().map(|function| function.name.as_str()).collect();
-            Error::not_found(format!("the executable has no function '{name}'; it has: {}", names.join(", ")))
+            let names: Vec<_> =
+                self.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
+            let (name, names) = (name.escape_debug(), names.join(", "));
+            Error::not_found(format!("the executable has no function '{name}'; it has: {names}"))
         })
     }
 }

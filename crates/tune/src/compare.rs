@@ -175,7 +175,7 @@ impl KernelComparer {
     /// Prepares the captured side. Fails if the function is never dispatched.
     pub fn new(subject: CompareSubject) -> Result<Self> {
         if subject.shapes.is_empty() {
-            let message = format!("function '{}' is never dispatched", subject.function);
+            let message = format!("function '{}' is never dispatched", subject.function.escape_debug());
             return Err(
                 Error::failed_precondition(message).advise("name a function of the catalog of kernels")
             );

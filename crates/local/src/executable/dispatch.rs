@@ -296,13 +296,13 @@ pub(super) fn check_arguments(
 
 #[cold]
 fn mismatch(function: &FunctionInfo, what: &str, expected: usize, found: usize) -> Error {
-    let name = &function.name;
+    let name = function.name.escape_debug();
     Error::invalid_argument(format!("function '{name}' takes {expected} {what}, {found} were provided"))
 }
 
 #[cold]
 fn too_deep(function: &FunctionInfo, count: [u32; 3], size: [u32; 3]) -> Error {
-    let name = &function.name;
+    let name = function.name.escape_debug();
     Error::out_of_range(format!(
         "dispatch of '{name}': workgroup count {count:?} of size {size:?} exceeds 65535 in z"
     ))
@@ -315,11 +315,12 @@ fn failure(
     workgroup: [u32; 3],
     state: &DispatchState,
 ) -> WorkgroupFailure {
-    let name = &function.name;
+    let name = function.name.escape_debug();
     let error = Error::new(
         StatusCode::Internal,
         format!("function '{name}' failed in workgroup {workgroup:?}: it returned {code}"),
-    );
+    )
+    .advise("a kernel returns 0 on success, and another number if it refuses its inputs; a stub returns 1 until it has a body");
     let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
     WorkgroupFailure { workgroup: number_of(workgroup, count), error }
 }

@@ -191,11 +191,10 @@ impl Library {
         match self.functions.iter().position(|function| function.name == name) {
             Some(ordinal) => Ok(ordinal as u32),
             None => {
-                let names: Vec<_> = self.functions.iter().map(|function| function.name.as_str()).collect();
-                Err(Error::not_found(format!(
-                    "the executable has no function '{name}'; it has: {}",
-                    names.join(", ")
-                )))
+                let names: Vec<_> =
+                    self.functions.iter().map(|it| it.name.escape_debug().to_string()).collect();
+                let (name, names) = (name.escape_debug(), names.join(", "));
+                Err(Error::not_found(format!("the executable has no function '{name}'; it has: {names}")))
             }
         }
     }

@@ -191,7 +191,7 @@ pub(super) fn check_local_memory(function: &FunctionInfo, length: u64, limit: Op
     match limit {
         Some(limit) if length > limit => Err(Error::resource_exhausted(format!(
             "function '{}' needs {length} bytes of local memory per workgroup, a worker has {limit}",
-            function.name
+            function.name.escape_debug()
         ))),
         _ => Ok(()),
     }

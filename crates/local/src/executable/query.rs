@@ -153,7 +153,8 @@ unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo
         }
         if (*exports.ptrs.add(ordinal)).is_none() {
             return Err(Error::failed_precondition(format!(
-                "function '{name}' of the executable has no code"
+                "function '{}' of the executable has no code",
+                name.escape_debug()
             )));
         }
         Ok(FunctionInfo {

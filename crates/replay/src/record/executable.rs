@@ -74,7 +74,8 @@ pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
         }
         if !names.insert(name) {
             return Err(Error::failed_precondition(format!(
-                "cannot record the executable: duplicate function name '{name}'"
+                "cannot record the executable: duplicate function name '{}'",
+                name.escape_debug()
             )));
         }
     }

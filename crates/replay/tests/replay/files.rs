@@ -157,7 +157,7 @@ fn refused(spec: &FileSpec, options: &ReplayOptions, code: StatusCode, words: &[
     let error = run_with(&capture.finish(), options).unwrap_err();
     assert_eq!(error.code(), code, "{error:?}");
     let report = error.report();
-    let captured = String::from_utf8_lossy(&spec.reference).into_owned();
+    let captured = String::from_utf8_lossy(&spec.reference).replace('\0', "\\u{0}");
     let place = "operation(3) device.import_file(10), device 1, object 1, related object 5";
     for word in [place, "record #5, offset ", captured.as_str()].iter().chain(words) {
         assert!(report.contains(word), "'{word}' is not in: {report}");

@@ -81,7 +81,7 @@ impl LaunchArguments {
                 let plural = if wanted == 1 { "" } else { "s" };
                 return Err(Error::invalid_argument(format!(
                     "function '{}' takes {wanted} {what}{plural}, found {given}",
-                    function.name
+                    function.name.escape_debug()
                 ))
                 .advise(format!("give each {what} of the function, in order")));
             }
@@ -117,7 +117,7 @@ impl Launches {
         }
         let function = executable.function(arguments.function)?;
         arguments.check(function)?;
-        let place = || format!("function '{}'", function.name);
+        let place = || format!("function '{}'", function.name.escape_debug());
         for (ordinal, it) in arguments.bindings.iter().enumerate() {
             it.buffer
                 .resolve(it.offset, it.length)

@@ -149,5 +149,8 @@ pub(crate) fn describe(kept: &KeptSubmission, completed: Option<usize>) -> Strin
 pub(super) fn function_name(store: &Store, dispatch: &Dispatch<Indexed>) -> String {
     let executable = store.executables.get(dispatch.executable as usize);
     let function = executable.and_then(|it| it.functions().get(dispatch.function as usize));
-    function.map_or_else(|| format!("function {}", dispatch.function), |it| format!("'{}'", it.name))
+    function.map_or_else(
+        || format!("function {}", dispatch.function),
+        |it| format!("'{}'", it.name.escape_debug()),
+    )
 }

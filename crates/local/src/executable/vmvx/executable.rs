@@ -57,8 +57,9 @@ impl VmvxExecutable {
         let name = file.name().to_owned();
         let mut functions = Vec::new();
         for export in file.exports().filter(|export| !NO_ENTRIES.contains(&export.local_name)) {
-            let function = Reflection::read(file.signature(export.function))
-                .context(|| format!("function '{}' of executable '{name}'", export.local_name))?;
+            let function = Reflection::read(file.signature(export.function)).context(|| {
+                format!("function '{}' of executable '{name}'", export.local_name.escape_debug())
+            })?;
             functions.push((export.local_name.to_owned(), function));
         }
         let modules = [Module::native(VmvxModule)?, Module::bytecode(file)?];
@@ -132,7 +133,7 @@ impl VmvxExecutable {
 
     #[cold]
     fn failure(&self, function: &FunctionInfo, error: Error, workgroup: [u32; 3]) -> Error {
-        let (name, executable) = (&function.name, &self.name);
+        let (name, executable) = (function.name.escape_debug(), &self.name);
         error.context(format!("function '{name}' of executable '{executable}' in workgroup {workgroup:?}"))
     }
 }
