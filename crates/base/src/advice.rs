@@ -45,6 +45,8 @@ pub enum Remedy {
         /// The executable's id in the capture.
         id: u64,
     },
+    /// Name an executable, or the format of one that its bytes do not tell.
+    NameExecutable,
     /// Compile an executable for devices of another driver than the one that it is for.
     CompileExecutable {
         /// The name of the driver.
@@ -128,6 +130,9 @@ impl fmt::Display for Remedy {
             }
             Self::SubstituteExecutable { id } => {
                 return write!(f, "compile it for this machine, and substitute executable {id}");
+            }
+            Self::NameExecutable => {
+                "name a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan; if it is of another format, name that"
             }
             Self::CompileExecutable { driver } => {
                 return write!(f, "compile it for devices of driver '{driver}'");

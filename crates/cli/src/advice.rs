@@ -45,6 +45,10 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
                 "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
             );
         }
+        Remedy::NameExecutable => {
+            "name a source (.c, .rs) or a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan; if it is of another \
+             format, name that: --replay_executable_substitution=WHICH@FORMAT=PATH"
+        }
         Remedy::CompileExecutable { driver } => return compile_for(driver),
         Remedy::CompileForAddresses => {
             "compile the program for addresses of buffers, which have no such limit: \

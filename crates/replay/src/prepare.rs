@@ -102,6 +102,10 @@ pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<I
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 
+/// Advice about a replacement that lacks the function.
+const STUB: &str = "a stub of the kernel has the name and the signature that a replacement needs";
+/// The format of VM bytecode for CPUs.
+const VMVX_FORMAT: &str = "vmvx-bytecode-fb";
 /// A format of ELF images.
 const ELF_FORMAT: &str = "embedded-elf-x86_64";
 
@@ -125,9 +129,9 @@ fn prepare_replacement(
     let unknown = || match kind {
         Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => other_device(kind.name()),
         Some(kind @ FileKind::Elf) if other_driver(ELF_FORMAT, driver).is_some() => other_device(kind.name()),
-        Some(kind) => refuse(kind).advise("name the format: ID@FORMAT=PATH"),
+        Some(kind) => refuse(kind).advise(Remedy::NameExecutable),
         None => Error::invalid_argument("the device cannot infer the executable format of the file")
-            .advise("name the format: ID@FORMAT=PATH"),
+            .advise(Remedy::NameExecutable),
     };
     let format = match replacement.format.as_deref() {
         Some(format) => format,
@@ -170,7 +174,10 @@ impl Matching<'_> {
     /// also prepared if its functions are replaced one by one, and some are not.
     fn all(&self, layers: &[Layer<'_>]) -> Result<Prepared> {
         let in_layer = |layer: &Layer<'_>, error: Error| {
-            error.context(format!("substitute {} for executable {}", layer.replacement.place, self.record.id))
+            let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
+            let (place, function, id) =
+                (&layer.replacement.place, function.unwrap_or_default(), self.record.id);
+            error.context(format!("substitute {place} for {function}executable {id}"))
         };
         let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
@@ -198,7 +205,10 @@ impl Matching<'_> {
                     captured.ordinal,
                     captured.name.escape_ascii()
                 ))),
-                None => parts[found.0].function(found.1).and_then(|loaded| compare(&captured, loaded)),
+                None => parts[found.0].function(found.1).and_then(|loaded| {
+                    let format = replacements.get(found.0).map_or(self.params.format, |code| &code.format);
+                    compare(&captured, loaded).map_err(|error| error.advise(self.how_to_match(format)))
+                }),
             };
             checked.map_err(|error| match layers.get(found.0) {
                 Some(layer) => in_layer(layer, error),
@@ -228,8 +238,12 @@ impl Matching<'_> {
     ) -> Result<Option<(usize, u32)>, (usize, Error)> {
         let named = layers.iter().position(|layer| layer.function.is_some_and(|it| it == captured.name));
         if let Some(index) = named {
-            let ordinal = self.ordinal_in(captured, &parts[index]).map_err(|error| (index, error))?;
-            return Ok(Some((index, ordinal)));
+            let found = self.ordinal_in(captured, &parts[index]);
+            let found = found.map_err(|error| match error.code() {
+                StatusCode::NotFound => (index, error.advise(STUB)),
+                _ => (index, error),
+            });
+            return found.map(|ordinal| Some((index, ordinal)));
         }
         let mut missing = None;
         for (index, layer) in layers.iter().enumerate() {
@@ -254,14 +268,34 @@ impl Matching<'_> {
         find_function(captured, executable, self.version_major)
     }
 
+    /// What to do about code of a format with another signature than the captured function.
+    fn how_to_match(&self, format: &str) -> String {
+        let captured = self.params.format;
+        match [captured, format].map(|format| format == VMVX_FORMAT) {
+            [true, false] => {
+                "the captured executable is VMVX bytecode, whose functions state no workgroup size: make the replacement from a stub of \
+                 this capture, which has the captured signature, or record the program compiled for this CPU (llvm-cpu)"
+                    .into()
+            }
+            [false, true] => format!(
+                "the replacement is VMVX bytecode, whose functions state no workgroup size: compile it to '{}', as the captured executable",
+                captured.escape_debug()
+            ),
+            _ => "compile the replacement from the same dispatch, with the same bindings and constants; a stub of this capture has \
+                  the captured signature"
+                .into(),
+        }
+    }
+
     fn nothing_replaced(&self, part: &Executable) -> Error {
         let names: Vec<_> = self.record.function_names().map(|it| it.escape_ascii().to_string()).collect();
-        let others: Vec<_> = part.functions().iter().map(|it| it.name.as_str()).collect();
+        let others: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
         Error::not_found(format!(
             "it has none of the functions to replace: they are {}, and it has {}",
             names.join(", "),
             others.join(", ")
         ))
+        .advise(STUB)
     }
 }
 
@@ -323,5 +357,4 @@ fn mismatch(captured: &Function<'_>, part: &str, was: &str, is: &str) -> Error {
         "signature mismatch of function '{}'{part}: captured={was} replacement={is}",
         captured.name.escape_ascii()
     ))
-    .advise("compile the replacement from the same dispatch, with the same bindings and constants")
 }

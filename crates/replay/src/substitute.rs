@@ -181,7 +181,7 @@ impl Display for Selector {
         match self {
             Self::All => out.write_str("all executables"),
             Self::Id(id) => write!(out, "executable {id}"),
-            Self::Name(name) => write!(out, "executable '{}'", name.escape_debug()),
+            Self::Name(name) => write!(out, "function or executable '{}'", name.escape_debug()),
         }
     }
 }

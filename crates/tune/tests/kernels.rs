@@ -232,7 +232,7 @@ fn substitutions_of_sources_become_libraries() {
     fs::write(&path, "#error no").unwrap();
     let mut substitutions = [parse(format!("f={}", path.display()))];
     let error = build_substitutes(&mut substitutions, &CompilerOptions::default(), |_, _| ()).unwrap_err();
-    assert!(error.report().contains("the substitute for executable 'f'"), "{error:?}");
+    assert!(error.report().contains("the substitute for function or executable 'f'"), "{error:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
     CacheState, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions, Kernels, Replay,
     ReplayOptions, Selector, Substitution,
@@ -251,7 +251,7 @@ fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
     let opened = devices::options(flags)?;
     let baseline = flags.get(&BASELINE).map(|path| Candidate { path }.build(function)).transpose()?;
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
-    KernelComparer::new(CompareSubject {
+    let comparer = KernelComparer::new(CompareSubject {
         plan,
         devices: opened.open()?,
         other_devices: opened.open()?,
@@ -262,7 +262,16 @@ fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
         },
         function: function.to_owned(),
         shapes,
-    })
+    });
+    comparer.map_err(in_own_words)
+}
+
+/// An error with the advice of this tool, in which no flag names the format of a replacement.
+fn in_own_words(error: Error) -> Error {
+    match error.advice() {
+        Some(Advice::Remedy(Remedy::NameExecutable)) => error.replace_advice(candidates::NAME_REPLACEMENT),
+        _ => error,
+    }
 }
 
 struct Session<'i> {
@@ -279,7 +288,8 @@ impl Session<'_> {
     fn one(&self, comparer: &KernelComparer, candidate: &Candidate) -> Result<Report> {
         let replacement = candidate.build(&self.function)?;
         let mut reports = CrashReports::install();
-        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut reports])?;
+        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut reports]);
+        let comparison = comparison.map_err(in_own_words)?;
         verify::note_unused_tolerances(&comparison.verification);
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
         Ok(Report::compared(candidate, &comparison, text))

@@ -430,3 +430,84 @@ fn a_stub_of_a_kernel_for_vulkan_names_a_slice() {
         assert!(text.contains(&command), "{command} is not in\n{text}");
     }
 }
+
+/// The error of a replay with a replacement of the function, and that of a comparison.
+fn refused(path: &str, replacement: &str) -> [String; 2] {
+    let substitution = format!("--replay_executable_substitution={ADD}={replacement}");
+    let (function, with) = (format!("--function={ADD}"), format!("--with={replacement}"));
+    [
+        fail(&["iree-run-replay", "--device=local-sync", &substitution, path]),
+        fail(&["rehal", "compare", "--device=local-sync", &function, &with, path]),
+    ]
+}
+
+#[test]
+fn replacements_that_do_not_fit_are_refused_with_what_to_do() {
+    let scratch = Scratch::new();
+    let (native, bytecode) = (capture("add4.add.local-sync"), capture("add4.vmvx.local-sync"));
+    let broken = scratch.file("broken.c", "int x = ;\n");
+    for error in refused(&native, &broken) {
+        assert!(error.contains("broken.c' does not compile"), "{error}");
+        let place = format!("\n  at: the substitute for function or executable '{ADD}'\n");
+        assert!(error.contains(&place), "{error}");
+    }
+    let other = scratch.file("other.c", "int other(void) { return 0; }\n");
+    for error in refused(&native, &other) {
+        for part in [
+            "; the library does not define 'iree_hal_executable_library_query'\n",
+            &format!("substitute '{other}' for function '{ADD}' of executable 4"),
+            "begin with a stub of the kernel",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!error.contains("/proc/self/fd"), "{error}");
+    }
+    let renamed = scratch.path("renamed.c");
+    let text = stub(&["--no_run"], ADD, &native, &renamed);
+    fs::write(&renamed, text.replace(ADD, "another")).unwrap();
+    for error in refused(&native, renamed.to_str().unwrap()) {
+        assert!(
+            error.contains("it has: another\n") && error.contains("\n  try: a stub of the kernel"),
+            "{error}"
+        );
+    }
+    let of_native = scratch.path("of_native.c");
+    stub(&["--no_run"], ADD, &native, &of_native);
+    for error in refused(&bytecode, of_native.to_str().unwrap()) {
+        assert!(error.contains("workgroup_size=[0,0,0]"), "{error}");
+        assert!(error.contains("\n  try: the captured executable is VMVX bytecode"), "{error}");
+    }
+    for (name, bytes) in [("text.so", "text"), ("unknown.so", "\u{1}\u{2}\u{3}\u{4}")] {
+        let [run, compare] = refused(&native, &scratch.file(name, bytes));
+        assert!(run.contains("if it is of another format, name that: --replay_executable_"), "{run}");
+        assert!(compare.contains("\n  try: name a source (.c, .rs), a shared library"), "{compare}");
+        assert!(!compare.contains("FORMAT"), "{compare}");
+    }
+}
+
+#[test]
+fn names_of_functions_cannot_look_like_lines_of_a_report() {
+    let scratch = Scratch::new();
+    let name = b"add_0\nINTERNAL; \x1b[2J";
+    let mut name = name.to_vec();
+    name.resize(ADD.len(), b'x');
+    let bytes = fs::read(capture("add4.add.local-sync")).unwrap();
+    let path = scratch.file("capture.ireereplay", crate::common::patched(&bytes, ADD.as_bytes(), &name));
+    let stub = scratch.path("kernel.c");
+    let function = format!("--function={}", str::from_utf8(&name).unwrap());
+    print(&["rehal", "kernel", "stub", &function, "--no_run", &path, "-o", stub.to_str().unwrap()]);
+    for (index, replacement) in
+        [stub.to_str().unwrap(), &fixture("cts/affine.embedded.elf")].iter().enumerate()
+    {
+        let substitution = format!("--replay_executable_substitution=4={replacement}");
+        let directory = format!("--directory={}", scratch.path(&format!("kernels {index}")).display());
+        for tool in [&["rehal", "verify"][..], &["rehal", "run"], &["rehal", "kernel", "record", &directory]]
+        {
+            let error = fail(&[tool, &["--device=local-sync", &substitution, &path]].concat());
+            assert!(error.contains("'add_0\\nINTERNAL; \\u{1b}[2J"), "{tool:?}: {error}");
+            let lines: Vec<_> = error.lines().skip(1).collect();
+            assert!(lines.iter().all(|it| it.starts_with("  ")), "{tool:?}: {error}");
+            assert!(!error.contains('\u{1b}'), "{tool:?}: {error}");
+        }
+    }
+}

@@ -61,7 +61,8 @@ impl Dylib {
         let symbol = unsafe { self.library.get::<*const c_void>(name.as_bytes()) };
         match symbol {
             Ok(symbol) => Ok(*symbol),
-            Err(error) => Err(Error::not_found(format!("no symbol '{name}': {}", words(&error)))),
+            // The loader's message names a temporary file, which the caller does not know.
+            Err(_) => Err(Error::not_found(format!("the library does not define '{name}'"))),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{CrashNote, Error, Result, StatusCode};
+use rehal_base::{Context, CrashNote, Error, Result, StatusCode};
 use rehal_hal::FunctionInfo;
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
@@ -62,6 +62,10 @@ unsafe impl Send for Library {}
 // SAFETY: as above; several threads may call functions of an executable concurrently.
 unsafe impl Sync for Library {}
 
+/// Advice about a library without [`abi::QUERY_SYMBOL`].
+const NO_QUERY: &str = "name an executable that the compiler wrote, or begin with a stub of the kernel: a driver calls this function to \
+     find those of an executable";
+
 impl Library {
     /// Loads a native executable of a format supported by [`format::is_supported`].
     ///
@@ -80,7 +84,8 @@ impl Library {
             Format::SystemElf => {
                 // SAFETY: the caller trusts the bytes.
                 let dylib = unsafe { Dylib::from_bytes(bytes) }?;
-                (dylib.symbol(abi::QUERY_SYMBOL)?, Code::System(dylib), Arc::default())
+                let query = dylib.symbol(abi::QUERY_SYMBOL).advise(|| NO_QUERY)?;
+                (query, Code::System(dylib), Arc::default())
             }
             Format::Vmvx => {
                 return Err(Error::unimplemented(format!(

@@ -132,7 +132,7 @@ fn a_signature_that_is_not_the_captured_one_is_refused_before_anything_runs() {
             "no function 'rows_dispatch_0_elementwise_D_f32'; it has: lines",
         ),
         (".version = 6", ".version = 7", "ABI version 7"),
-        ("iree_hal_executable_library_query", "query", "no symbol 'iree_hal_executable_library_query'"),
+        ("iree_hal_executable_library_query", "query", "define 'iree_hal_executable_library_query'"),
     ] {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text, "{from}");

@@ -12,6 +12,10 @@ use crate::tools::replay_flags;
 /// The extensions of replacements in directories.
 const EXTENSIONS: [&str; 7] = ["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
 
+/// Advice about a file that is not a replacement.
+pub(super) const NAME_REPLACEMENT: &str =
+    "name a source (.c, .rs), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
+
 /// A replacement.
 pub(super) struct Candidate {
     pub path: PathBuf,
@@ -69,7 +73,7 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<()> {
     match metadata.is_file() {
         true => Ok(()),
         false => Err(Error::invalid_argument(format!("'{}' is not a regular file", path.display()))
-            .advise("name a source (.c, .rs), a shared library, an executable or a SPIR-V module (.spv)")),
+            .advise(NAME_REPLACEMENT)),
     }
 }
 
@@ -97,4 +101,20 @@ pub(super) fn states(with: &[PathBuf]) -> Vec<(PathBuf, Option<(SystemTime, u64)
         }
     }
     states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EXTENSIONS;
+
+    #[test]
+    fn texts_list_the_extensions() {
+        let (last, others) = EXTENSIONS.split_last().unwrap();
+        let quoted: Vec<_> = others.iter().map(|it| format!("`.{it}`")).collect();
+        let guide = include_str!("../../guides/compare.md").replace('\n', " ");
+        assert!(guide.contains(&format!("end with {} or `.{last}`.", quoted.join(", "))), "{EXTENSIONS:?}");
+        let plain: Vec<_> = others.iter().map(|it| format!(".{it}")).collect();
+        let help = super::super::COMPARE.help("rehal compare", true).replace("\n# ", " ");
+        assert!(help.contains(&format!("extensions {} and .{last}.", plain.join(", "))), "{help}");
+    }
 }
