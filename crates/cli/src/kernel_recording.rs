@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Advice, Context, Error, Remedy, Result, StatusCode};
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, KernelOptions, KernelRecordOptions, KernelRecording,
     KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
@@ -202,14 +202,18 @@ impl Recording {
     /// Adds where an error is, and what to do in the words of the tool.
     fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
         let outcome = outcome.context(|| format!("--{}={}", self.place, self.directory.display()));
-        outcome.map_err(|error| match error.code() {
-            StatusCode::AlreadyExists => {
+        outcome.map_err(|error| match (error.code(), error.advice()) {
+            (
+                _,
+                Some(Advice::Remedy(Remedy::SetOption { name: KernelRecordOptions::MEMORY_LIMIT, value })),
+            ) => {
+                let advice = format!("allow that many bytes or more: {}={value}", self.memory_by);
+                error.replace_advice(advice)
+            }
+            (StatusCode::AlreadyExists, _) => {
                 error.advise(format!("name another directory, or replace them with {}", self.force_by))
             }
-            StatusCode::ResourceExhausted => error.advise(format!(
-                "free memory and disk space; {} allows kernels with more memory",
-                self.memory_by
-            )),
+            (StatusCode::ResourceExhausted, _) => error.advise("free memory and disk space"),
             _ => error,
         })
     }

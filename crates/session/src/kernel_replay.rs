@@ -49,7 +49,11 @@ impl KernelFiles {
     pub fn open(path: &Path) -> Result<Self> {
         let place = || format!("'{}'", path.display());
         let mut text = Vec::new();
-        let file = open_file(path).context(place)?;
+        let opened = match path.is_dir() {
+            true => Err(Error::invalid_argument("it is a directory, not the descriptor of a kernel")),
+            false => open_regular(path),
+        };
+        let file = opened.advise(|| name_descriptor(path)).context(place)?;
         let read = file.take(MAX_READ_BYTES).read_to_end(&mut text);
         read.map_err(|error| Error::io("reading the descriptor", &error)).context(place)?;
         let descriptor = KernelDescriptor::parse(&text).map_err(|error| {
@@ -117,12 +121,44 @@ impl KernelFiles {
 /// Larger files are not descriptors.
 const MAX_READ_BYTES: u64 = 64 << 20;
 
-/// Opens a regular file: others may have no end, or block.
+/// Opens a file of a descriptor.
 fn open_file(path: &Path) -> Result<File> {
-    let opening = |error: std::io::Error| Error::io("opening the file", &error).advise(RECORD_AGAIN);
+    open_regular(path).advise(|| RECORD_AGAIN)
+}
+
+/// Opens a regular file: others may have no end, or block.
+fn open_regular(path: &Path) -> Result<File> {
+    let opening = |error: std::io::Error| Error::io("opening the file", &error);
     match std::fs::metadata(path).map_err(opening)?.is_file() {
         true => File::open(path).map_err(opening),
-        false => Err(Error::invalid_argument("it is not a regular file").advise(RECORD_AGAIN)),
+        false => Err(Error::invalid_argument("it is not a regular file")),
+    }
+}
+
+/// Advice about a path that is not a descriptor: those in the directory, which is the path or has it.
+fn name_descriptor(path: &Path) -> String {
+    /// More are counted.
+    const MAX_SHOWN: usize = 3;
+    let directory = match path.is_dir() {
+        true => path,
+        false => path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|it| it.path());
+    // Other files in JSON have no image beside them.
+    let is_descriptor = |it: &PathBuf| {
+        it.extension().is_some_and(|it| it == "json") && it.with_extension(KernelDescriptor::IMAGE).is_file()
+    };
+    let mut descriptors: Vec<PathBuf> = entries.filter(is_descriptor).collect();
+    descriptors.sort();
+    let shown =
+        |it: &PathBuf| it.strip_prefix("./").unwrap_or(it).display().to_string().escape_debug().to_string();
+    let names: Vec<_> = descriptors.iter().take(MAX_SHOWN).map(shown).collect();
+    match descriptors.len() {
+        0 => "name a descriptor (.json), as a recording of kernels writes it, with its other files beside it"
+            .into(),
+        1 => format!("name a descriptor: {}", names.join("")),
+        count @ 2..=MAX_SHOWN => format!("name one of the {count} descriptors: {}", names.join(", ")),
+        count => format!("name one of the {count} descriptors: {}, ...", names.join(", ")),
     }
 }
 
@@ -275,14 +311,19 @@ fn changed(what: &str, recorded: [u32; 3], total: u64, given: &[u32], limits: [u
         [x, y, z] => [*x, *y, *z],
         _ => {
             return Err(Error::invalid_argument(format!("'{shown}' is not a number of {what}"))
-                .advise("give one number, or three separated by commas"));
+                .advise("give one number, or three separated by commas: X,Y,Z"));
         }
     };
     let count = KernelDescriptor::teams(chosen);
     let [least, most] = limits;
+    let form = match (0..3).filter(is_wide).count() {
+        _ if least == most => format!("leave it out, or give {most}"),
+        0 | 1 => format!("give one number, from {least} to {most}"),
+        _ => format!("give three numbers, from 1,1,1 to {x},{y},{z}"),
+    };
     let advice = match what {
-        "threads" => "the workgroup size of an executable is fixed when it is compiled",
-        _ => "more workgroups than were recorded access memory outside of their bindings",
+        "threads" => format!("{form}: the workgroup size of an executable is fixed when it is compiled"),
+        _ => format!("{form}: more workgroups than were recorded access memory outside of their bindings"),
     };
     if least > 0 && !(least..=most).contains(&count) {
         let message =

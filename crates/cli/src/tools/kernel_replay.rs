@@ -72,7 +72,7 @@ const NUM_TEAMS: Flag<Option<Vec<u32>>> = Flag::parsed(
     "num_teams",
     "N",
     "",
-    "a number of workgroups, or three as in 4,2,1",
+    "a number of workgroups of at least 1, or three as in 4,2,1",
     numbers,
     "Number of workgroups in place of the recorded, which is the largest; three numbers if they are in several dimensions. The \
      kernel then computes a part of its results.",
@@ -82,7 +82,7 @@ const NUM_THREADS: Flag<Option<Vec<u32>>> = Flag::parsed(
     "num_threads",
     "N",
     "",
-    "a workgroup size, or three numbers as in 64,1,1",
+    "a workgroup size of at least 1, or three numbers as in 64,1,1",
     numbers,
     "Workgroup size in place of the recorded. Executables for CPUs have the size that they were compiled with.",
 );
@@ -256,7 +256,7 @@ fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition:
     text
 }
 
-/// One to three numbers, separated by commas.
+/// One number or three, separated by commas.
 fn numbers(value: &OsStr) -> Result<Option<Vec<u32>>, Refusal> {
     let Some(text) = value.to_str() else { return Err(Refusal::Unexpected) };
     if text.is_empty() {
@@ -264,7 +264,7 @@ fn numbers(value: &OsStr) -> Result<Option<Vec<u32>>, Refusal> {
     }
     let numbers: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
     match numbers {
-        Ok(numbers) if numbers.len() <= 3 => Ok(Some(numbers)),
+        Ok(numbers) if matches!(numbers.len(), 1 | 3) && !numbers.contains(&0) => Ok(Some(numbers)),
         _ => Err(Refusal::Unexpected),
     }
 }

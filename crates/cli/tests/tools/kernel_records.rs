@@ -233,6 +233,14 @@ fn numbers_of_workgroups_and_devices() {
     }
     let stderr = refused(&["--num_teams=9"], &path);
     assert!(stderr.contains("number of teams (9) is out of the allowed limits (min,max: 1,8)"), "{stderr}");
+    assert!(stderr.contains("\n  try: give one number, from 1 to 8: more workgroups than"), "{stderr}");
+    for (wrong, form) in [
+        ("--num_teams=0", "(expected a number of workgroups of at least 1, or three as in 4,2,1)"),
+        ("--num_teams=1,2", "(expected a number of workgroups of at least 1, or three as in 4,2,1)"),
+        ("--num_threads=0,1,1", "(expected a workgroup size of at least 1, or three numbers as in 64,1,1)"),
+    ] {
+        assert!(refused(&[wrong], &path).contains(form), "{wrong}");
+    }
     let stderr = refused(&["--num_threads=64"], &path);
     assert!(
         stderr.contains("number of threads (64) is out of the allowed limits (min,max: 1,1)"),
@@ -316,7 +324,12 @@ fn captures_and_directories_that_cannot_be_recorded() {
     assert!(stderr(&[&flag, "--function=nothing", &path]).contains("no kernel to record"));
     assert!(stderr(&[&flag, &capture("multi.nothing.local-sync")]).contains("no kernel to record"));
     let few = stderr(&[&flag, "--memory_size=100", &path]);
-    assert!(few.contains("144 bytes, and the memory size is 100") && few.contains("--memory_size"), "{few}");
+    assert!(few.contains("144 bytes, and the memory size is 100"), "{few}");
+    assert!(few.contains("\n  try: allow that many bytes or more: --memory_size=144\n"), "{few}");
+    let variables = [("REHAL_KERNEL_RECORD", "1"), ("REHAL_KERNEL_RECORD_MEMSIZE", "100")];
+    let variables = [&variables[..], &[("REHAL_KERNEL_RECORD_DIR", directory.to_str().unwrap())]].concat();
+    let few = with(&variables, &["rehal", "run", "--device=local-sync", &path]);
+    assert!(few.stderr.contains("or more: REHAL_KERNEL_RECORD_MEMSIZE=144\n"), "{few:?}");
     assert!(stderr(&[&flag, "--report_filename=../x", &path]).contains("without a directory"));
     assert!(stderr(&[&flag, &fixture("modules/add4.vmfb")]).contains("not a capture"));
     assert!(!directory.exists());
@@ -428,7 +441,7 @@ fn hostile_descriptors_are_errors() {
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, &bytes).unwrap();
     }
-    assert!(refused(&[], &directory).contains("not a regular file"));
+    assert!(refused(&[], &directory).contains("it is a directory"));
     assert!(refused(&[], Path::new("/dev/zero")).contains("not a regular file"));
     assert!(refused(&[], Path::new(&capture("add4.add.local-sync"))).contains("capture"));
     assert_eq!(replay(&["--verify"], &path).status, Some(0));
@@ -739,4 +752,28 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
     let mut command = command("rehal");
     let ended = command.args(["kernel", "replay", path.to_str().unwrap()]).stdout(full).output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
+}
+
+#[test]
+fn a_path_that_is_not_a_descriptor_is_answered_with_those_beside_it() {
+    let scratch = Scratch::new();
+    let [one, many, none] = ["one", "many", "none"].map(|it| scratch.path(it));
+    std::fs::create_dir(&none).unwrap();
+    record(&[], &capture("add4.add.local-sync"), &one);
+    record(&[], &capture("mlp.mlp.local-sync"), &many);
+    let only = only(&one);
+    std::fs::write(one.join("another.json"), "{}").unwrap();
+    std::fs::write(none.join("another.json"), "{}").unwrap();
+    let is_directory = "it is a directory, not the descriptor of a kernel\n";
+    for (path, message, advice) in [
+        (&one, is_directory, format!("name a descriptor: {}\n", only.display())),
+        (&one.join("missing.json"), "No such file", format!("name a descriptor: {}\n", only.display())),
+        (&many, is_directory, "name one of the 5 descriptors: ".to_owned()),
+        (&none, is_directory, "name a descriptor (.json), as a recording of kernels writes it".to_owned()),
+        (&none.join("missing.json"), "No such file", "name a descriptor (.json), as".to_owned()),
+    ] {
+        let stderr = refused(&[], path);
+        assert!(stderr.contains(message), "{}: {stderr}", path.display());
+        assert!(stderr.contains(&format!("\n  try: {advice}")), "{}: {stderr}", path.display());
+    }
 }

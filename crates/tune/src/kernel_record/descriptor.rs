@@ -119,6 +119,8 @@ const ADVICE: &str =
 impl KernelDescriptor {
     /// The extension of the file to which a replay writes the device allocation after the dispatch, beside the descriptor.
     pub const REPLAY_OUTPUT: &str = REPLAYED;
+    /// The extension of the image of a kernel that was recorded by this library: beside its descriptor.
+    pub const IMAGE: &str = IMAGE;
 
     /// Reads and checks a descriptor. Ranges are in the allocation and lists fit; whether files exist is not checked.
     pub fn parse(text: &[u8]) -> Result<Self> {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Remedy, Result, StatusCode};
 use rehal_hal::transfer;
 use rehal_replay::{AccessKind, DispatchOperation, Operation};
 
@@ -28,6 +28,11 @@ pub struct KernelRecordOptions {
     pub memory_limit_bytes: u64,
     /// Whether records that exist are replaced. Default: false.
     pub force: bool,
+}
+
+impl KernelRecordOptions {
+    /// The name of [`KernelRecordOptions::memory_limit_bytes`] in a [`Remedy::SetOption`].
+    pub const MEMORY_LIMIT: &'static str = "memory_limit_bytes";
 }
 
 impl Default for KernelRecordOptions {
@@ -153,7 +158,9 @@ impl KernelRecorder {
         if layout.total_bytes > limit {
             let message =
                 format!("its bindings have {} bytes, and the memory size is {limit}", layout.total_bytes);
-            return Err(Error::resource_exhausted(message));
+            let value = layout.total_bytes.to_string();
+            let remedy = Remedy::SetOption { name: KernelRecordOptions::MEMORY_LIMIT, value };
+            return Err(Error::resource_exhausted(message).advise(remedy));
         }
         let mut descriptor = describe(operation, dispatch, name, &layout)?;
         let stem = self.stem(dispatch, &descriptor);
