@@ -6,7 +6,7 @@ mod text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
     CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation, Replay,
     ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule, verify_against,
@@ -129,6 +129,9 @@ const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
 const INCONCLUSIVE: u8 = 1;
 
+/// What to do about a ledger that does not serve.
+const MAKE_LEDGER: &str = "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
+
 /// What a replay is compared with, as the flags say.
 enum Other {
     Ledger(PathBuf),
@@ -194,7 +197,12 @@ impl Target<'_> {
         match expected {
             Expected::Ledger(ledger) => {
                 let actual = self.replay(devices, verified)?;
-                let found = verify_against(&actual, ledger, options, &mut [&mut Steps::default()])?;
+                let found = verify_against(&actual, ledger, options, &mut [&mut Steps::default()]);
+                let found = found.map_err(|error| match error.code() {
+                    // Its entries are read meanwhile.
+                    StatusCode::DataLoss => error.advise(MAKE_LEDGER),
+                    _ => error,
+                })?;
                 let captured = || self.replay(devices, Side::Captured);
                 match flags.list(&replay_flags::SUBSTITUTION)[..] {
                     [] => Ok(found),
@@ -272,9 +280,8 @@ fn expected(other: Other, plan: &Plan) -> Result<Expected> {
     Ok(match other {
         Other::Recorded => Expected::Ledger(Ledger::of_capture(plan)?.ok_or_else(nothing_to_compare)?),
         Other::Ledger(path) => {
-            let advice = || "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
-            let ledger = Ledger::open(&path).advise(advice)?;
-            ledger.check_capture(plan).advise(advice)?;
+            let ledger = Ledger::open(&path).advise(|| MAKE_LEDGER)?;
+            ledger.check_capture(plan).advise(|| MAKE_LEDGER)?;
             Expected::Ledger(ledger)
         }
         Other::Replay(devices) => Expected::Replay(devices),

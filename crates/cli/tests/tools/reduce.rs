@@ -120,6 +120,23 @@ fn a_wrong_result_is_reduced_to_its_dispatch() {
     assert!(ran.stderr.contains("no difference from the ledger: the same: 13 dispatches"), "{ran:?}");
     let other = reduce(&scratch, &["--check=wrong", &against], "mlp.mlp.local-sync");
     assert!(other.status == Some(1) && other.stderr.contains("ledger"), "{other:?}");
+    let bytes = fs::read(&ledger).unwrap();
+    let mut corrupt = bytes.clone();
+    corrupt[bytes.len() / 2] ^= 1;
+    for (bytes, message) in [
+        (&b"not a ledger"[..], "cannot be compared with the ledger"),
+        (&corrupt, "cannot be compared with the ledger"),
+        (&bytes[..100], "of which not all could be compared: inconclusive: 0 dispatches"),
+    ] {
+        let against = format!("--against={}", scratch.file("broken", bytes));
+        let ran = reduce(&scratch, &["--check=wrong", &against], CHAIN);
+        assert!(ran.status == Some(1) && ran.stderr.contains(message), "{ran:?}");
+        assert_eq!(ran.stderr.matches("\n  try: ").count(), 1, "{ran:?}");
+        assert!(
+            ran.stderr.contains("\n  try: make a ledger of the capture: rehal run --replay_ledger"),
+            "{ran:?}"
+        );
+    }
 }
 
 /// The reads of a ledger are enough to find which work a wrong result needs.
@@ -290,6 +307,7 @@ fn what_is_refused() {
     ] {
         let error = fail(&[&["rehal", "reduce", "--device=local-sync", &path], words].concat());
         assert!(error.contains(part), "{words:?}: {error}");
+        assert_eq!(error.matches("\n  try: ").count(), 1, "{words:?}: {error}");
     }
     let text = scratch.file("text", "not a capture");
     fail(&["rehal", "reduce", "--check=true", &text, "-o", &out]);

@@ -213,13 +213,19 @@ impl Checks {
         let wrong = answer.as_ref().and_then(|answer| child::wrong_of(&answer["wrong"]));
         let Some(wrong) = wrong else {
             let report = answer.as_ref().and_then(|answer| answer["report"].as_str()).unwrap_or_default();
-            let what = match report.is_empty() {
-                true => "the capture cannot be compared with the ledger".to_string(),
-                false => {
-                    format!("no difference from the ledger: {}", report.lines().next().unwrap_or_default())
-                }
-            };
-            return Err(self.no_subject(&what, &ended));
+            return Err(
+                match (report.lines().next(), answer.as_ref().is_some_and(|it| it["same"] == true)) {
+                    (None, _) => self.no_subject("the capture cannot be compared with the ledger", &ended),
+                    (Some(first), true) => {
+                        self.no_subject(&format!("no difference from the ledger: {first}"), &ended)
+                    }
+                    (Some(_), false) => Error::failed_precondition(format!(
+                        "no difference from the ledger, of which not all could be compared: {}",
+                        report.trim_end()
+                    ))
+                    .advise(child::MAKE_LEDGER),
+                },
+            );
         };
         let suspect = wrong.dispatch.as_ref().map(|it| it.place);
         Ok((Subject::Wrong(wrong), suspect))
@@ -243,7 +249,11 @@ impl Checks {
     /// The error for a capture that does not show what is looked for.
     fn no_subject(&self, what: &str, ended: &Ended) -> Error {
         let printed = String::from_utf8_lossy(&ended.stderr);
-        let printed = printed.trim_end();
+        // An error of the process has its own advice, which is the one to follow.
+        let (printed, advice) = match printed.trim_end().rsplit_once("\n  try: ") {
+            Some((printed, advice)) if !advice.contains('\n') => (printed, Some(advice)),
+            _ => (printed.trim_end(), None),
+        };
         let mut message = what.to_string();
         if ended.end == End::TimedOut {
             message.push_str(" within the time of a check");
@@ -251,9 +261,10 @@ impl Checks {
         if !printed.is_empty() {
             message.push_str(&format!("\n{printed}"));
         }
-        Error::failed_precondition(message).advise(match ended.end {
-            End::TimedOut => "give it more time: --check_timeout=10m",
-            _ => "name what the capture shows: --check=crash, wrong or slow, or --check='COMMAND {}'",
+        Error::failed_precondition(message).advise(match (ended.end, advice) {
+            (End::TimedOut, _) => "give it more time: --check_timeout=10m",
+            (_, Some(advice)) => advice,
+            (_, None) => "name what the capture shows: --check=crash, wrong or slow, or --check='COMMAND {}'",
         })
     }
 

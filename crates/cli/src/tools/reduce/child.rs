@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
     CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
-    KernelTimes, Kernels, Ledger, Observer, Operation, Range, Replay, SliceOptions, SlicedDispatch,
+    KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Range, Replay, SliceOptions, SlicedDispatch,
     Substitution, VerifyOptions, WrongResult, build_kernel, has_wrong_result, substitute_sources,
     wrong_result,
 };
@@ -143,9 +143,14 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
             let mut options = VerifyOptions::default();
             options.tolerances = invocation.flags.list(&verify::TOLERANCE);
             options.element_types = invocation.flags.list(&ledger_flags::ELEMENT_TYPE);
-            let (wrong, outcome) = wrong_result(&replay, &ledger, &options, observers)?;
+            let found = wrong_result(&replay, &ledger, &options, observers);
+            let (wrong, outcome) = found.map_err(|error| match error.code() {
+                // Its entries are read meanwhile.
+                StatusCode::DataLoss => error.advise(MAKE_LEDGER),
+                _ => error,
+            })?;
             let shown = verify::report(&outcome);
-            let found = json!({ "wrong": wrong.as_ref().map(wrong_json), "report": shown });
+            let found = json!({ "wrong": wrong.as_ref().map(wrong_json), "report": shown, "same": outcome.outcome() == Outcome::Same });
             output::print(&format!("\n{found}\n"))?;
         }
         Request::HasWrong(wrong) => set(has_wrong_result(&replay, &wrong, observers)?),
@@ -164,8 +169,11 @@ fn prepare(invocation: &Invocation, capture: &CaptureFile) -> Result<(Replay, Cr
     replay_flags::prepare(&options, capture.plan()?)
 }
 
+/// Advice about a ledger that cannot be compared with.
+pub(super) const MAKE_LEDGER: &str = "make a ledger of the capture: rehal run --replay_ledger=PATH CAPTURE";
+
 fn ledger(invocation: &Invocation, replay: &Replay) -> Result<Ledger> {
-    let advice = || "make a ledger of the capture: rehal run --replay_ledger=PATH CAPTURE";
+    let advice = || MAKE_LEDGER;
     let ledger = match invocation.flags.get(&AGAINST) {
         Some(path) => Ledger::open(&path).advise(advice)?,
         None => Ledger::of_capture(replay.plan())?.ok_or_else(|| {
