@@ -1,5 +1,6 @@
 //! Writes the source of a kernel with the ABI of a captured function and an empty body.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -164,15 +165,10 @@ impl ObservedKernel {
         text
     }
 
-    /// The distinct values of all shapes, in order of appearance.
-    fn values<T: PartialEq>(&self, of: impl Fn(&ObservedShape) -> Option<T>) -> Vec<T> {
-        let mut values = Vec::new();
-        for value in self.shapes.iter().filter_map(of) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        values
+    /// The distinct values of all shapes, in ascending order: that of the shapes is by their times, which vary.
+    fn values<T: Ord>(&self, of: impl Fn(&ObservedShape) -> Option<T>) -> Vec<T> {
+        let values: BTreeSet<T> = self.shapes.iter().filter_map(of).collect();
+        values.into_iter().collect()
     }
 
     /// The comment that says what was observed; every line is one of a comment.
@@ -182,7 +178,9 @@ impl ObservedKernel {
         let (dispatches, shapes) = (plural(count, "dispatch", "dispatches"), self.shapes.len() as u64);
         let of = if self.executable_ids.len() == 1 { "executable" } else { "executables" };
         let mut text = format!("// Observed: {dispatches} of {of} {ids} ({}), ", comment(&self.format));
-        let _ = writeln!(text, "in {}.", plural(shapes, "shape", "shapes"));
+        let is_by_time = shapes > 1 && self.shapes.iter().all(|it| it.time_ns.is_some());
+        let order = if is_by_time { ", those that took longest first" } else { "" };
+        let _ = writeln!(text, "in {}{order}.", plural(shapes, "shape", "shapes"));
         for (number, shape) in self.shapes.iter().take(MAX_SHAPES).enumerate() {
             let _ = writeln!(text, "// {}. {}", number + 1, shape.described());
         }
