@@ -1,13 +1,13 @@
 //! Opening the capture that a tool operates on.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rehal_base::Result;
 use rehal_session::{CaptureFile, CaptureOptions};
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{getegid, umask};
 
 use crate::output;
 use crate::progress::Progress;
@@ -31,14 +31,14 @@ pub(crate) fn open(path: &Path, options: &CaptureOptions) -> Result<CaptureFile>
 /// their directories. Several captures add up.
 pub(crate) fn keep_private(capture: &Path) {
     let Ok(metadata) = fs::metadata(capture) else { return };
-    let mode = metadata.permissions().mode();
+    let mode = Mode::from_raw_mode(metadata.permissions().mode());
     let mut denied = Mode::empty();
-    for class in [Mode::RWXG, Mode::RWXO] {
-        let reads = Mode::from_raw_mode(mode) & class & (Mode::RGRP | Mode::ROTH);
-        if reads.is_empty() {
-            denied |= class;
-        }
-    }
+    // New files have the group of the process: if that is not the capture's, its members read the capture as others.
+    let is_group = metadata.gid() == getegid().as_raw();
+    let others_read = mode.contains(Mode::ROTH);
+    let group_reads = if is_group { mode.contains(Mode::RGRP) } else { others_read };
+    denied.set(Mode::RWXG, !group_reads);
+    denied.set(Mode::RWXO, !others_read);
     if !denied.is_empty() {
         // Reading the umask sets it, here to the strictest in between.
         let before = umask(Mode::RWXG | Mode::RWXO);

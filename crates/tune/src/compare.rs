@@ -53,6 +53,9 @@ pub struct CompareOptions {
     pub max_time: Duration,
     /// Seed of the order of the pairs.
     pub seed: u64,
+    /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all that makes them depend on each
+    /// other is a race.
+    pub allows_atomics: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
     /// Is called once it is known what a replacement computes, before it is timed.
@@ -67,6 +70,7 @@ impl Default for CompareOptions {
             precision: 0.01,
             max_time: Duration::from_secs(60),
             seed: 0,
+            allows_atomics: false,
             times_wrong: false,
             on_timing: None,
         }
@@ -122,7 +126,8 @@ pub struct Comparison {
     /// is right only by chance. `None` if it was wrong before, or if there are no bytes which that can be told of.
     pub preserved: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
-    /// race. `None` if it was wrong before, if each has a single workgroup, or if the devices cannot select workgroups.
+    /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select
+    /// workgroups, or with [`CompareOptions::allows_atomics`].
     pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
@@ -246,10 +251,12 @@ impl KernelComparer {
         if comparison.is_right() || options.times_wrong {
             let slices = self.slices()?;
             if comparison.is_right() {
-                comparison.preserved = preserved::verify(subject, slices, &replaying, &options.verify)?;
+                comparison.preserved =
+                    preserved::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
-            if comparison.is_right() {
-                comparison.workgroups = workgroups::verify(subject, slices, &replaying, &options.verify)?;
+            if comparison.is_right() && !options.allows_atomics {
+                comparison.workgroups =
+                    workgroups::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
             if !comparison.is_right() && !options.times_wrong {
                 return Ok(comparison);
@@ -257,9 +264,13 @@ impl KernelComparer {
             if let Some(on_timing) = options.on_timing {
                 on_timing();
             }
+            if let Some(slice) = slices.first() {
+                slice.locate(observers)?;
+            }
             timing::time(subject, slices, &replaying, options, &mut comparison)?;
             if comparison.is_right() {
-                comparison.after_timing = Some(self.verify_slices(slices, &replaying, &options.verify)?);
+                comparison.after_timing =
+                    Some(self.verify_slices(slices, &replaying, &options.verify, observers)?);
             }
         }
         Ok(comparison)
@@ -304,10 +315,12 @@ impl KernelComparer {
         slices: &[ShapeSlice],
         replaying: &ReplayOptions,
         options: &VerifyOptions,
+        observers: &mut [&mut dyn Observer],
     ) -> Result<Verification> {
         let subject = &self.subject;
         let mut all = Verification::default();
         for slice in slices {
+            slice.locate(observers)?;
             let expected = slice.replay(&subject.devices, &subject.replay)?;
             let actual = slice.replay(&subject.other_devices, replaying)?;
             let sides = VerifySides {

@@ -78,8 +78,8 @@ pub struct Verification {
     pub omitted_differences: u64,
     /// A second run of the replay, to find all that differs, did not show the differences: they are not deterministic.
     pub is_unreproduced: bool,
-    /// The verified replay ran workgroups in another order than usual ([`WorkgroupSchedule::Reversed`]), and one in the usual order is the
-    /// same: workgroups of what differs first race. Set by the caller, which has both replays.
+    /// The verified replay ran workgroups in reverse order ([`WorkgroupSchedule::Reversed`]), and one in the usual order is the same:
+    /// workgroups of what differs first race. Set by the caller, which has both replays.
     ///
     /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
     pub depends_on_order: bool,

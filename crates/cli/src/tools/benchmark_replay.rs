@@ -3,7 +3,7 @@
 use rehal_base::{Context, Error, Result};
 use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, State, TimeUnit};
-use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, find_scope};
+use rehal_session::{CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
@@ -161,7 +161,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn measure(mut options: Options) -> Result<()> {
-    let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
+    let capture = captures::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     let scope = options.scope.clone();
     let scope = scope.as_deref();

@@ -126,6 +126,13 @@ const MAX_TIME: Flag<Duration> = Flag::parsed(
 const SEED: Flag<u64> =
     Flag::number("seed", 0, (0, i64::MAX), |seed| seed as u64, "Seed of the order of the pairs.");
 
+const ATOMICS: Flag<bool> = Flag::switch(
+    "atomics",
+    false,
+    "Workgroups of the replacements may use atomic operations on the same numbers: whether they depend on each other, which is a race \
+     otherwise, is not checked.",
+);
+
 const TIME_WRONG: Flag<bool> =
     Flag::switch("time_wrong", false, "Also times a replacement that computes something else.");
 
@@ -147,6 +154,7 @@ const COMPARISON: Group = Group {
         &verify::TOLERANCE,
         &ledger_flags::ELEMENT_TYPE,
         &verify::ELEMENTS,
+        &ATOMICS,
         &WATCH,
         &FORMAT,
     ],
@@ -236,6 +244,7 @@ fn options(flags: &Flags) -> CompareOptions {
     options.precision = flags.get(&PRECISION);
     options.max_time = flags.get(&MAX_TIME);
     options.seed = flags.get(&SEED);
+    options.allows_atomics = flags.get(&ATOMICS);
     options.times_wrong = flags.get(&TIME_WRONG);
     options
 }

@@ -18,6 +18,7 @@ use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
+use crate::output::escaped;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -174,7 +175,7 @@ impl Original<'_> {
         let by = match &source {
             Ok(Some(it)) => match &it.function {
                 Some(function) => {
-                    format!(", since '{function}' ({}) computes the count from data", it.location)
+                    format!(", since '{}' ({}) computes the count from data", escaped(function), it.location)
                 }
                 None => format!(", since {} writes the count", it.location),
             },
@@ -182,14 +183,14 @@ impl Original<'_> {
         };
         let error = Error::failed_precondition(format!(
             "'{}' is dispatched with {redacted} workgroups instead of {original} (execution {}){by}",
-            changed.function,
+            escaped(&changed.function),
             changed.occurrence + 1
         ));
         let error = error.context(changed.location.to_string());
         match source {
             Ok(Some(it)) if it.function.is_some() => error.advise(format!(
                 "--keep='{}' keeps the data that this function accesses; --no_run writes the capture with other workgroup counts",
-                it.function.unwrap_or_default()
+                escaped(&it.function.unwrap_or_default())
             )),
             _ => error.advise("--no_run writes the capture with other workgroup counts"),
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
     CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation, Replay,
-    ReplayOptions, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule, verify_against,
-    verify_elements, verify_lockstep, watch_memory,
+    ReplayOptions, Substitution, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule,
+    verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 
 use super::report_format::{self, Format};
@@ -164,12 +164,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;
     let expected = expected(other, &plan)?;
-    let target = Target { flags, plan, devices, options };
-    let mut outcome = target.verify(&expected, WorkgroupSchedule::Reversed)?;
-    if outcome.outcome() == Outcome::Different && !matches!(expected, Expected::Memory) {
-        let usual = target.verify(&expected, WorkgroupSchedule::All)?;
-        outcome.depends_on_order = usual.outcome() == Outcome::Same;
-    }
+    let mut substitutions = flags.list(&replay_flags::SUBSTITUTION);
+    replay_flags::compile_sources(&mut substitutions)?;
+    let target = Target { flags, plan, devices, options, substitutions };
+    let outcome = target.verify_in_any_order(&expected)?;
     print(&outcome, flags)?;
     add_notes(&outcome);
     match outcome.outcome() {
@@ -187,12 +185,44 @@ struct Target<'f> {
     plan: Arc<Plan>,
     devices: DeviceOptions,
     options: VerifyOptions,
+    /// With their sources compiled.
+    substitutions: Vec<Substitution>,
 }
 
 impl Target<'_> {
-    /// Workgroups of the verified side run as scheduled: whatever their order, a right kernel writes the same.
+    /// Of replays in lockstep that are the same, a second time with workgroups in reverse order: if that differs, they race.
+    fn verify_in_any_order(&self, expected: &Expected) -> Result<Verification> {
+        let outcome = self.verify(expected, WorkgroupSchedule::All)?;
+        let is_lockstep = matches!(expected, Expected::Replay(_));
+        if !is_lockstep || outcome.outcome() != Outcome::Same || !self.has_workgroups()? {
+            return Ok(outcome);
+        }
+        let mut reversed = self.verify(expected, WorkgroupSchedule::Reversed)?;
+        if reversed.outcome() != Outcome::Different {
+            return Ok(outcome);
+        }
+        let first = |outcome: &Verification| outcome.differences.first().map(|it| it.place.clone());
+        let again = self.verify(expected, WorkgroupSchedule::Reversed)?;
+        match first(&again) == first(&reversed) {
+            true => reversed.depends_on_order = true,
+            false => reversed.is_unreproduced = true,
+        }
+        Ok(reversed)
+    }
+
+    /// Whether a dispatch may have several workgroups.
+    fn has_workgroups(&self) -> Result<bool> {
+        let mut has = false;
+        self.plan.distinct_dispatches(|it, _| {
+            has |= it.workgroup_count.is_none_or(|count| count.iter().any(|count| *count > 1));
+            Ok(())
+        })?;
+        Ok(has)
+    }
+
+    /// Workgroups of the verified side run as scheduled.
     fn verify(&self, expected: &Expected, workgroups: WorkgroupSchedule) -> Result<Verification> {
-        let Self { flags, devices, options, .. } = self;
+        let Self { devices, options, .. } = self;
         let verified = Side::Verified(workgroups);
         match expected {
             Expected::Ledger(ledger) => {
@@ -204,7 +234,7 @@ impl Target<'_> {
                     _ => error,
                 })?;
                 let captured = || self.replay(devices, Side::Captured);
-                match flags.list(&replay_flags::SUBSTITUTION)[..] {
+                match self.substitutions[..] {
                     [] => Ok(found),
                     _ => with_elements(found, &actual, ledger, options, captured),
                 }
@@ -225,9 +255,7 @@ impl Target<'_> {
     /// A replay on devices of its own.
     fn replay(&self, devices: &DeviceOptions, side: Side) -> Result<Replay> {
         let flags = self.flags;
-        let mut substitutions =
-            if side == Side::Captured { Vec::new() } else { flags.list(&replay_flags::SUBSTITUTION) };
-        replay_flags::compile_sources(&mut substitutions)?;
+        let substitutions = if side == Side::Captured { Vec::new() } else { self.substitutions.clone() };
         let has_substitution = !substitutions.is_empty();
         let options = ReplayOptions {
             file_remaps: flags.list(&replay_flags::FILE_REMAP),

@@ -182,7 +182,7 @@ impl Observer for Inspector<'_> {
         let both = count(&mut read) + only_written;
         let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
         let bound = count(&mut bound.collect::<Vec<_>>());
-        kernel.traffic = Some(Traffic { read: both - written, written, bound });
+        kernel.traffic = Some(Traffic { read: both.saturating_sub(written), written, bound });
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),

@@ -1,7 +1,9 @@
 //! What is bound to the dispatch of a slice.
 
+use std::ops::ControlFlow;
+
 use rehal_base::{Range, Result};
-use rehal_replay::{AccessedRange, Operation};
+use rehal_replay::{AccessKind, AccessedRange, Observer, Operation};
 
 use crate::verify::{Evidence, Judge, Known, Target, Verdict};
 use crate::written::{different_bytes, merged, read};
@@ -12,30 +14,28 @@ pub(super) fn exact(options: &VerifyOptions) -> VerifyOptions {
     VerifyOptions { tolerances: Vec::new(), ..options.clone() }
 }
 
-/// Bytes of a buffer, or where they are.
+/// What a buffer contains in bound ranges, joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part<T> {
+pub(super) struct Bound {
     pub buffer_id: u64,
     /// In the buffer.
     pub range: Range,
-    pub content: T,
+    pub content: Vec<u8>,
 }
 
-/// What a buffer contains in bound ranges, joined.
-pub(super) type Bound = Part<Vec<u8>>;
-
-/// What is bound to a dispatch.
+/// What is bound to a dispatch, without what it only reads. The same parts in each replay of a slice.
 pub(super) fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
     let mut all: Vec<Bound> = Vec::new();
-    for (index, it) in bindings.iter().enumerate() {
-        if bindings[..index].iter().any(|other| other.buffer_id == it.buffer_id) {
+    let written = || bindings.iter().filter(|it| it.access != AccessKind::Reads);
+    for it in written() {
+        if all.iter().any(|other| other.buffer_id == it.buffer_id) {
             continue;
         }
-        let own = bindings.iter().filter(|other| other.buffer_id == it.buffer_id);
+        let own = written().filter(|other| other.buffer_id == it.buffer_id);
         for range in merged(own.map(|it| Range { offset: it.offset, length: it.length }).collect()) {
             let mut content = Vec::new();
             read(it.buffer, range.offset, range.length, &mut content)?;
-            all.push(Part { buffer_id: it.buffer_id, range, content });
+            all.push(Bound { buffer_id: it.buffer_id, range, content });
         }
     }
     Ok(all)
@@ -47,7 +47,7 @@ impl Bound {
         &self.content[self.span(range)]
     }
 
-    pub(super) fn span(&self, range: Range) -> std::ops::Range<usize> {
+    fn span(&self, range: Range) -> std::ops::Range<usize> {
         let start = (range.offset - self.range.offset) as usize;
         start..start + range.length as usize
     }
@@ -56,9 +56,9 @@ impl Bound {
 /// A dispatch, and what is bound to it afterwards.
 pub(super) struct Dispatched {
     pub after: Vec<Bound>,
-    place: Place,
+    pub place: Place,
     /// The buffers, and the ranges of them.
-    bindings: Vec<(u64, Range)>,
+    pub bindings: Vec<(u64, Range)>,
 }
 
 impl Dispatched {
@@ -120,5 +120,34 @@ impl Dispatched {
         }
         judge.count(&self.place, verdict);
         judge.outcome
+    }
+}
+
+/// Keeps what is bound to the dispatch of a slice.
+#[derive(Default)]
+pub(super) struct Watched {
+    /// Whether to keep it before the dispatch, too.
+    pub keeps_before: bool,
+    pub before: Vec<Bound>,
+    pub dispatched: Option<Dispatched>,
+}
+
+impl Observer for Watched {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if self.keeps_before && operation.dispatch.is_some() {
+            self.before = bound(operation.bindings())?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if operation.dispatch.is_some() {
+            self.dispatched = Some(Dispatched::of(operation)?);
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -1,5 +1,6 @@
 //! Slices in memory: a capture for each shape of the kernel.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -7,10 +8,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Plan, PlanOptions, PlannedBinding, Replay, ReplayOptions, Slice, SliceOptions, SliceSet};
+use rehal_replay::{
+    Observer, Plan, PlanOptions, PlannedBinding, RecordLocation, Replay, ReplayOptions, Slice, SliceOptions,
+    SliceSet,
+};
 
 use super::ComparedShape;
 use super::integers::IndexLimit;
+use super::preserved::Preserved;
 use crate::{DispatchPlace, Place, Verification};
 
 /// A capture of the first dispatch of a shape, whose only scope has the name of the function.
@@ -19,6 +24,8 @@ pub(super) struct ShapeSlice {
     pub shape: ComparedShape,
     /// What may be an index of what is bound.
     pub index_limit: IndexLimit,
+    /// What [`super::preserved`] has found.
+    pub preserved: OnceCell<Option<Preserved>>,
     captured: Captured,
 }
 
@@ -27,6 +34,12 @@ impl ShapeSlice {
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, options)
+    }
+
+    /// Before a replay of the slice: a crash is one of the dispatch of the whole capture.
+    pub(super) fn locate(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        let mut observers = observers.iter_mut().filter(|it| it.wants_steps());
+        observers.try_for_each(|it| it.command_step(self.captured.location))
     }
 
     /// Names the dispatch of the whole capture in what a verification of the slice found.
@@ -48,6 +61,7 @@ impl ShapeSlice {
 
 /// A dispatch of the whole capture.
 struct Captured {
+    location: RecordLocation,
     place: Place,
     executable_id: u64,
     bindings: Vec<PlannedBinding>,
@@ -66,7 +80,12 @@ fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<Capt
                 ..Place::default()
             };
             let executable_id = it.executable.id;
-            *found = Some(Captured { place, executable_id, bindings: it.bindings.to_vec() });
+            *found = Some(Captured {
+                location: it.location,
+                place,
+                executable_id,
+                bindings: it.bindings.to_vec(),
+            });
         }
         Ok(())
     })?;
@@ -96,7 +115,13 @@ pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<Sha
             Ok(())
         })?;
         let index_limit = IndexLimit::of(bound_bytes);
-        Ok(ShapeSlice { plan: Arc::new(plan), shape: shape.clone(), index_limit, captured })
+        Ok(ShapeSlice {
+            plan: Arc::new(plan),
+            shape: shape.clone(),
+            index_limit,
+            preserved: OnceCell::new(),
+            captured,
+        })
     };
     captures.0.iter().zip(shapes).zip(places).map(compile).collect::<Result<Vec<_>, Error>>()
 }

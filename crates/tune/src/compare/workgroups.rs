@@ -3,14 +3,12 @@
 //! The halves differ in one bit of the number of a workgroup, and each bit is tried, so that any two workgroups are in different halves
 //! once: it depends on no timing whether a race is found. Bytes that two workgroups write with the same values are right.
 
-use std::ops::ControlFlow;
-
-use rehal_base::{Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{DeviceGroup, WorkgroupSchedule};
-use rehal_replay::{Observer, Operation, ReplayOptions};
+use rehal_replay::{Observer, ReplayOptions};
 
 use super::CompareSubject;
-use super::bound::{Bound, Dispatched, bound, exact};
+use super::bound::{Watched, exact};
 use super::slices::ShapeSlice;
 use crate::{Outcome, Verification, VerifyOptions};
 
@@ -21,10 +19,12 @@ pub(super) fn verify(
     slices: &[ShapeSlice],
     replaced: &ReplayOptions,
     options: &VerifyOptions,
+    observers: &mut [&mut dyn Observer],
 ) -> Result<Option<Verification>> {
     let exact = exact(options);
     let mut all: Option<Verification> = None;
     for slice in slices {
+        slice.locate(observers)?;
         let found = match race(slice, &subject.other_devices, replaced, &exact) {
             Ok(Some(found)) => found,
             Ok(None) => continue,
@@ -53,11 +53,14 @@ fn race(
     exact: &VerifyOptions,
 ) -> Result<Option<Verification>> {
     let run = |workgroups| {
-        let mut watched = Watched::default();
+        let mut watched =
+            Watched { keeps_before: workgroups == WorkgroupSchedule::All, ..Watched::default() };
         slice.replay(devices, &ReplayOptions { workgroups, ..options.clone() })?.run(&mut [&mut watched])?;
-        Ok::<_, rehal_base::Error>(watched)
+        Ok::<_, Error>(watched)
     };
-    let Watched { before, dispatched: Some(whole) } = run(WorkgroupSchedule::All)? else { return Ok(None) };
+    let Watched { before, dispatched: Some(whole), .. } = run(WorkgroupSchedule::All)? else {
+        return Ok(None);
+    };
     let total =
         whole.workgroup_count().into_iter().fold(1, |product: u64, it| product.saturating_mul(it.into()));
     if total < 2 {
@@ -90,33 +93,6 @@ fn join(one: &mut [u8], other: &[u8], before: &[u8], whole: &[u8]) {
         if other != before && (one == before || one == whole) {
             *one = *other;
         }
-    }
-}
-
-/// What is bound to the dispatch of a slice.
-#[derive(Default)]
-struct Watched {
-    before: Vec<Bound>,
-    dispatched: Option<Dispatched>,
-}
-
-impl Observer for Watched {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() {
-            self.before = bound(operation.bindings())?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() {
-            self.dispatched = Some(Dispatched::of(operation)?);
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }
 

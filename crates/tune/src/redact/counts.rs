@@ -67,8 +67,9 @@ impl WorkgroupCounts {
     /// Replays the redacted capture up to the first dispatch with another count, which is not performed. `None` if there is none.
     pub fn compare(&self, redacted: &Replay, reports: &mut dyn Observer) -> Result<Option<ChangedCount>> {
         let mut watch = Watch::of(redacted.plan(), |at: &mut usize, seen, operation| {
-            let original = self.0.get(*at)?;
+            let original = self.0.get(*at);
             *at += 1;
+            let original = original?;
             (original.count != seen.count).then(|| original.changed(&seen, operation))
         })?;
         redacted.run(&mut [reports, &mut watch])?;
@@ -109,17 +110,28 @@ impl ChangedCount {
             ranges: vec![(self.place.0, self.place.1, COUNT_BYTES)],
             before: Vec::new(),
             found: None,
+            may_write: None,
         };
         for _ in 0..MAX_SOURCES {
             original.run(&mut [&mut *reports, &mut search])?;
-            let Some(found) = search.found.take() else { return Ok(None) };
+            // Data of fills and updates stays: if such a command wrote the bytes last, a kernel wrote the same ones again.
+            let is_source = |it: &Found| it.source.function.is_some() || it.kind == QueueOpKind::Copy;
+            let found = search.found.take();
+            let found = found.filter(is_source).or(search.may_write.take());
+            let Some(found) = found else { return Ok(None) };
             let is_kept = found.source.function.as_ref().map(|name| {
                 keep.iter().any(|pattern| glob::matches_bytes(pattern.as_bytes(), name.as_bytes()))
             });
             if !is_kept.unwrap_or(found.kind == QueueOpKind::Copy) {
                 return Ok(Some(found.source));
             }
-            search = Search { end: found.site, ranges: found.inputs, before: Vec::new(), found: None };
+            search = Search {
+                end: found.site,
+                ranges: found.inputs,
+                before: Vec::new(),
+                found: None,
+                may_write: None,
+            };
         }
         Ok(None)
     }
@@ -193,6 +205,8 @@ struct Search {
     /// The bytes that the operation may write, before it.
     before: Vec<u8>,
     found: Option<Found>,
+    /// The last dispatch that may write them.
+    may_write: Option<Found>,
 }
 
 struct Found {
@@ -241,10 +255,11 @@ impl Observer for Search {
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if writes(operation.kind) && self.before != self.bytes(operation)? {
+        let is_changed = writes(operation.kind) && self.before != self.bytes(operation)?;
+        if is_changed || operation.dispatch.is_some() && !self.before.is_empty() {
             let range = |it: &AccessedRange<'_>| (it.buffer_id, it.offset, it.length);
             let inputs = operation.ranges.iter().filter(|it| it.access != AccessKind::Writes);
-            self.found = Some(Found {
+            let found = Some(Found {
                 source: CountSource {
                     location: operation.location,
                     function: operation.dispatch.map(|it| it.info.name.clone()),
@@ -253,6 +268,10 @@ impl Observer for Search {
                 site: (operation.location.ordinal, operation.occurrence),
                 inputs: inputs.map(range).collect(),
             });
+            match is_changed {
+                true => self.found = found,
+                false => self.may_write = found,
+            }
         }
         Ok(ControlFlow::Continue(()))
     }

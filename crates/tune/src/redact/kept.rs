@@ -73,7 +73,7 @@ impl Kept {
         })?;
         if let Some(unused) = used.iter().position(|used| !used) {
             let message = format!("no function that is dispatched matches '{}'", functions[unused]);
-            return Err(Error::invalid_argument(message).advise("rehal kernels lists their names"));
+            return Err(Error::invalid_argument(message).advise("name a function of the catalog of kernels"));
         }
         if this.counts.buffers.is_empty() && this.stated.buffers.is_empty() {
             return Ok(this);

@@ -105,7 +105,7 @@ impl Pipeline {
         }
         Err(Error::unimplemented(format!(
             "function '{}' was dispatched with {bytes} bytes of dynamic local memory, which Vulkan does not have",
-            self.name
+            self.name.escape_debug()
         )))
     }
 }

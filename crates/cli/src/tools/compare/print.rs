@@ -45,19 +45,7 @@ fn check(text: &mut String, comparison: &Comparison) {
     } else if let Some(memory) = wrong_memory(comparison) {
         line(text, "wrong", verify::memory_report(memory).trim_end());
     } else if let Some(verification) = comparison.wrong_verification() {
-        let is = |it: &Option<Verification>| it.as_ref().is_some_and(|it| std::ptr::eq(it, verification));
-        let cases = [
-            (
-                &comparison.preserved,
-                "with other bytes in place of those that the captured kernel preserves: ",
-            ),
-            (
-                &comparison.workgroups,
-                "workgroups race: with half of them, expected is what all of them write: ",
-            ),
-            (&comparison.after_timing, "when verified again after timing: "),
-        ];
-        let when = cases.iter().find(|(it, _)| is(it)).map_or("", |(_, when)| when);
+        let when = case(comparison, verification);
         line(text, "wrong", &format!("{when}{}", verify::report(verification).trim_end()));
     } else {
         let verified = &comparison.verification;
@@ -76,6 +64,20 @@ fn check(text: &mut String, comparison: &Comparison) {
         );
         verify::inferred_types(verified).for_each(|it| line(text, "", &it));
     }
+}
+
+/// In which case a replacement is wrong, if not in a replay of the capture.
+fn case(comparison: &Comparison, wrong: &Verification) -> &'static str {
+    let cases = [
+        (&comparison.preserved, "with other bytes in place of those that the captured kernel preserves: "),
+        (
+            &comparison.workgroups,
+            "workgroups depend on each other (a race, but of atomic operations: --atomics), with half of them, instead of all: ",
+        ),
+        (&comparison.after_timing, "when verified again after timing: "),
+    ];
+    let is_wrong = |it: &&Verification| std::ptr::eq(*it, wrong);
+    cases.iter().find(|(it, _)| it.as_ref().filter(is_wrong).is_some()).map_or("", |(_, case)| case)
 }
 
 /// The memory errors of a replacement, if it has some.
@@ -255,7 +257,10 @@ pub(super) fn summary(comparison: &Comparison) -> String {
 
 /// Why a replacement is wrong, in a line.
 fn difference(comparison: &Comparison) -> String {
-    let verified = || comparison.wrong_verification().and_then(verify::first_difference);
+    let verified = || {
+        let wrong = comparison.wrong_verification()?;
+        verify::first_difference(wrong).map(|it| format!("{}{it}", case(comparison, wrong)))
+    };
     let memory = || wrong_memory(comparison).and_then(verify::first_memory_error);
     comparison.not_reproduced.clone().or_else(verified).or_else(memory).unwrap_or_default()
 }
