@@ -285,8 +285,8 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
         }
     }
     // One that reads them as indices of 64 bits: with another upper half, they are out of bounds of everything.
-    let indexes = "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i] + \
-                   0 * binding_0[((volatile int64_t *)dispatch->bindings[2])[i % 12]];";
+    let indexes = "if (i < 40) binding_2[24 + i] = binding_0[i] + \
+                   binding_1[((volatile int64_t *)dispatch->bindings[2])[i % 12]];";
     for more in ["", " if (i == 10) binding_2[64] = 0;"] {
         kernel(&format!("{indexes}{more}"));
         if more.is_empty() {
@@ -301,7 +301,7 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
         ("((float *)binding_2)[i] = ((volatile float *)binding_2)[i];", None),
         ("if (i == 10) ((float *)binding_2)[23] = 0;", Some((92, "[23]"))),
         ("if (i == 10) ((float *)binding_2)[64] = 0;", Some((256, "[64]"))),
-        ("if (i == 10) ((char *)binding_2)[0] = 0;", Some((0, "[0]"))),
+        ("if (i == 10) ((float *)binding_2)[0] = 0;", Some((0, "[0]"))),
     ] {
         kernel(&format!("{own} {more}"));
         for capture in [whole.as_str(), sliced.to_str().unwrap()] {

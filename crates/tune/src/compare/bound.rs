@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Range, Result};
+use rehal_hal::transfer;
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation};
 
 use crate::verify::{Evidence, Judge, Known, Target, Verdict};
@@ -25,13 +26,21 @@ pub(super) struct Bound {
 
 /// What is bound to a dispatch, without what it only reads. The same parts in each replay of a slice.
 pub(super) fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
+    bound_for(bindings, |access| access != AccessKind::Reads)
+}
+
+/// The same of other kinds of access.
+pub(super) fn bound_for(
+    bindings: &[AccessedRange<'_>],
+    is_wanted: impl Fn(AccessKind) -> bool,
+) -> Result<Vec<Bound>> {
     let mut all: Vec<Bound> = Vec::new();
-    let written = || bindings.iter().filter(|it| it.access != AccessKind::Reads);
-    for it in written() {
+    let wanted = || bindings.iter().filter(|it| is_wanted(it.access));
+    for it in wanted() {
         if all.iter().any(|other| other.buffer_id == it.buffer_id) {
             continue;
         }
-        let own = written().filter(|other| other.buffer_id == it.buffer_id);
+        let own = wanted().filter(|other| other.buffer_id == it.buffer_id);
         for range in merged(own.map(|it| Range { offset: it.offset, length: it.length }).collect()) {
             let mut content = Vec::new();
             read(it.buffer, range.offset, range.length, &mut content)?;
@@ -45,6 +54,14 @@ impl Bound {
     /// The bytes of a range of the buffer, inside.
     pub(super) fn bytes(&self, range: Range) -> &[u8] {
         &self.content[self.span(range)]
+    }
+
+    /// Replaces what the buffer contains, which is one of those that are bound.
+    pub(super) fn put(&self, bindings: &[AccessedRange<'_>]) -> Result<()> {
+        match bindings.iter().find(|it| it.buffer_id == self.buffer_id) {
+            Some(it) => transfer::write(it.buffer, self.range.offset, &self.content),
+            None => Ok(()),
+        }
     }
 
     fn span(&self, range: Range) -> std::ops::Range<usize> {

@@ -4,17 +4,17 @@
 //! Slices are replayed with other bytes there. Which ones do not matter to the captured kernel is found by replaying
 //! it alone: bytes that it preserves, whatever they are, and that change nothing that it writes. A kernel that reads one of them as an
 //! index must not crash: so the lowest bit changes, and of what may be an integer of 64 bits, the upper half only if the kernel does not
-//! read the lower.
+//! read the lower; and numbers that are the same differ a little in these replays, so that it shows which of them a kernel takes.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use rehal_base::{ElementType, Range, Result, StatusCode};
-use rehal_hal::transfer;
+use rehal_base::{ElementType, Error, Range, Result, StatusCode};
 use rehal_replay::{Observer, Operation, Replay, ReplayOptions};
 
 use super::CompareSubject;
-use super::bound::{Bound, Dispatched, Watched, bound, exact};
+use super::bound::{Bound, Dispatched, bound, bound_for, exact};
+use super::integers::mixed;
 use super::remembered::is_float;
 use super::slices::ShapeSlice;
 use crate::tolerance::{element_type_of, type_in_name};
@@ -121,11 +121,15 @@ fn of_captured(
 /// The words that a captured kernel preserves and does not read; `None` if none are known. `element_bytes` is the size of the elements of what
 /// it writes, if that is known.
 fn preserved(captured: &Replay, element_bytes: Option<u64>) -> Result<Option<Preserved>> {
-    let mut kept = Watched { keeps_before: true, ..Watched::default() };
-    captured.run(&mut [&mut kept])?;
-    let Watched { before, dispatched: Some(dispatched), .. } = kept else { return Ok(None) };
+    let none = Words::default();
+    let run = |is_varied| {
+        let mut changer = Changer { is_varied, ..Changer::new(&none, 0) };
+        captured.run(&mut [&mut changer])?;
+        Ok::<_, Error>(changer.dispatched.map(|dispatched| (changer.changed, dispatched)))
+    };
+    let (Some((_, whole)), Some((before, dispatched))) = (run(false)?, run(true)?) else { return Ok(None) };
     let unchanged = unchanged(&before, &dispatched);
-    let tests = Tests { captured, after: &dispatched.after };
+    let tests = Tests { captured, after: &dispatched.after, is_varied: true };
     let parity = |parity: u64| {
         let of = |(words, bound): (&Vec<bool>, &Bound)| {
             let first = bound.range.offset / 4;
@@ -152,8 +156,9 @@ fn preserved(captured: &Replay, element_bytes: Option<u64>) -> Result<Option<Pre
         Some(2) => 0x0001_0001,
         _ => 1,
     };
-    // All of them at once.
-    for by in [1, by] {
+    // All of them at once; last with the captured inputs.
+    let last = Tests { captured, after: &whole.after, is_varied: false };
+    for (tests, by) in [(&tests, 1), (&tests, by), (&last, by)] {
         if words.count() == 0 {
             return Ok(None);
         }
@@ -190,6 +195,17 @@ fn changed(word: u32, by: u32) -> Option<u32> {
     }
 }
 
+/// Makes numbers differ in their last bits that are the same.
+fn vary(bound: &mut Bound) {
+    let seed = mixed(bound.buffer_id);
+    for (place, word) in (bound.range.offset..).step_by(4).zip(words_mut(&mut bound.content)) {
+        let value = u32::from_le_bytes(*word);
+        if is_float(value) {
+            *word = (value ^ (mixed(seed ^ place) & 0xff) as u32).to_le_bytes();
+        }
+    }
+}
+
 fn words_mut(bytes: &mut [u8]) -> std::slice::IterMut<'_, [u8; 4]> {
     bytes.as_chunks_mut::<4>().0.iter_mut()
 }
@@ -198,6 +214,8 @@ fn words_mut(bytes: &mut [u8]) -> std::slice::IterMut<'_, [u8; 4]> {
 struct Changer<'w> {
     words: &'w Words,
     by: u32,
+    /// Whether numbers vary, too.
+    is_varied: bool,
     /// What is bound to the dispatch before it, with these changes.
     changed: Vec<Bound>,
     dispatched: Option<Dispatched>,
@@ -205,7 +223,7 @@ struct Changer<'w> {
 
 impl<'w> Changer<'w> {
     fn new(words: &'w Words, by: u32) -> Self {
-        Self { words, by, changed: Vec::new(), dispatched: None }
+        Self { words, by, is_varied: false, changed: Vec::new(), dispatched: None }
     }
 }
 
@@ -218,17 +236,26 @@ impl Observer for Changer<'_> {
         if operation.dispatch.is_none() {
             return Ok(ControlFlow::Continue(()));
         }
-        self.changed = bound(operation.bindings())?;
-        for (bound, words) in self.changed.iter_mut().zip(&self.words.0) {
+        let bindings = operation.bindings();
+        if self.is_varied {
+            for mut it in bound_for(bindings, |_| true)? {
+                vary(&mut it);
+                match it.put(bindings) {
+                    // It stays as it is, in each of the replays.
+                    Err(error) if error.code() == StatusCode::PermissionDenied => {}
+                    put => put?,
+                }
+            }
+        }
+        self.changed = bound(bindings)?;
+        for (bound, words) in
+            self.changed.iter_mut().zip(&self.words.0).filter(|(_, words)| words.contains(&true))
+        {
             for (word, _) in words_mut(&mut bound.content).zip(words).filter(|(_, is_word)| **is_word) {
                 let value = u32::from_le_bytes(*word);
                 *word = changed(value, self.by).unwrap_or(value).to_le_bytes();
             }
-            if let Some(it) = operation.bindings().iter().find(|it| it.buffer_id == bound.buffer_id)
-                && words.contains(&true)
-            {
-                transfer::write(it.buffer, bound.range.offset, &bound.content)?;
-            }
+            bound.put(bindings)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -246,6 +273,8 @@ struct Tests<'r> {
     captured: &'r Replay,
     /// What is bound to it without changes.
     after: &'r [Bound],
+    /// Whether its numbers vary.
+    is_varied: bool,
 }
 
 impl Tests<'_> {
@@ -268,7 +297,7 @@ impl Tests<'_> {
 
     /// Those of the words that it preserves. `None` if it reads some of them: then something else differs.
     fn preserved(&self, words: &Words, by: u32) -> Result<Option<Words>> {
-        let mut changer = Changer::new(words, by);
+        let mut changer = Changer { is_varied: self.is_varied, ..Changer::new(words, by) };
         // A kernel that does not run with other bytes reads them.
         if self.captured.run(&mut [&mut changer]).is_err() {
             return Ok(None);
