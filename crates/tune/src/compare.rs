@@ -3,12 +3,12 @@
 mod bound;
 mod integers;
 mod memory;
-mod preserved;
 mod remembered;
 mod sampling;
 mod slices;
 mod spans;
 mod timing;
+mod unread;
 mod varied;
 mod workgroups;
 
@@ -122,9 +122,10 @@ pub struct Comparison {
     /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
     /// other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
-    /// The dispatches, with other bytes where the captured kernel leaves what it binds as it is: a replacement that writes what is there
-    /// is right only by chance. `None` if it was wrong before, or if there are no bytes which that can be told of.
-    pub preserved: Option<Verification>,
+    /// The dispatches, with other bytes where memory contains the same before and after the captured kernel, which does not read them: a
+    /// replacement that writes there what the captured kernel does not, or does not write what it does, is right only by chance. `None` if
+    /// it was wrong before, or if there are no such bytes.
+    pub unread: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
     /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select
     /// workgroups, or with [`CompareOptions::allows_atomics`].
@@ -144,7 +145,7 @@ impl Comparison {
         let is_same = |it: &Verification| it.outcome() == Outcome::Same;
         is_same(&self.verification)
             && self.memory.as_ref().is_none_or(is_same)
-            && self.preserved.as_ref().is_none_or(is_same)
+            && self.unread.as_ref().is_none_or(is_same)
             && self.workgroups.as_ref().is_none_or(is_same)
             && self.after_timing.as_ref().is_none_or(is_same)
             && self.not_reproduced.is_none()
@@ -162,7 +163,7 @@ impl Comparison {
 
     /// The verification that found it wrong, other than by its [accesses](Comparison::memory).
     pub fn wrong_verification(&self) -> Option<&Verification> {
-        let others = [&self.preserved, &self.workgroups, &self.after_timing];
+        let others = [&self.workgroups, &self.unread, &self.after_timing];
         let all = others.into_iter().map(Option::as_ref);
         std::iter::once(Some(&self.verification))
             .chain(all)
@@ -239,30 +240,27 @@ impl KernelComparer {
         let mut comparison = Comparison {
             verification,
             memory: None,
-            preserved: None,
+            unread: None,
             workgroups: None,
             after_timing: None,
             not_reproduced: None,
             timings: Vec::new(),
         };
-        if comparison.is_right() {
-            comparison.memory = memory::watch(subject, &replaying, &options.verify, observers)?;
-        }
         if comparison.is_right() || options.times_wrong {
             let slices = self.slices()?;
-            if comparison.is_right() {
-                comparison.preserved =
-                    preserved::verify(subject, slices, &replaying, &options.verify, observers)?;
-            }
+            // What races may also look like a result of unwritten memory.
             if comparison.is_right() && !options.allows_atomics {
                 comparison.workgroups =
                     workgroups::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
+            if comparison.is_right() {
+                comparison.memory = memory::watch(subject, &replaying, &options.verify, observers)?;
+            }
+            if comparison.is_right() {
+                comparison.unread = unread::verify(subject, slices, &replaying, &options.verify, observers)?;
+            }
             if !comparison.is_right() && !options.times_wrong {
                 return Ok(comparison);
-            }
-            if let Some(on_timing) = options.on_timing {
-                on_timing();
             }
             if let Some(slice) = slices.first() {
                 slice.locate(observers)?;
@@ -340,7 +338,7 @@ impl KernelComparer {
     }
 }
 
-/// Zeros in new memory: `memory` names results that depend on it, and `preserved` finds what is written to it with its own value.
+/// Zeros in new memory: `memory` names results that depend on it, and `unread` finds what is written to it with its own value.
 fn verify_sides(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     decided(run_lockstep(sides, options, NewMemory::Filled(0))?)
 }

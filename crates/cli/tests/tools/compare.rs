@@ -240,22 +240,25 @@ fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong()
     );
 }
 
-/// It writes zeros where the captured kernel leaves those of a fill: of the whole capture, and of a slice, which leaves them out.
-#[test]
-fn a_kernel_that_writes_what_is_there_already_is_wrong() {
-    let scratch = Scratch::new();
-    let (whole, sliced) = (capture("padded.padded.local-sync"), scratch.path("slice.ireereplay"));
+/// Writes a kernel in C with this body for the fixture that writes a part of its binding.
+fn padded(path: &Path, body: &str) {
+    let stub = path.with_extension("stub.c");
     let function = format!("--function={PADDED}");
-    print(&["rehal", "slice", &function, &whole, "-o", sliced.to_str().unwrap()]);
-    let source = scratch.path("kernel.c");
-    let kernel = |body: &str| {
-        let stub = scratch.path("stub.c");
-        print(&["rehal", "kernel", "stub", "--no_run", &function, &whole, "-o", stub.to_str().unwrap()]);
-        let text = fs::read_to_string(&stub).unwrap();
-        fs::remove_file(&stub).unwrap();
-        let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
-        fs::write(&source, text).unwrap();
-    };
+    let whole = capture("padded.padded.local-sync");
+    print(&["rehal", "kernel", "stub", "--no_run", &function, &whole, "-o", stub.to_str().unwrap()]);
+    let text = fs::read_to_string(&stub).unwrap();
+    fs::remove_file(&stub).unwrap();
+    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
+    fs::write(path, text).unwrap();
+}
+
+/// What the captured kernel writes, reads or takes for indices does not change when bytes are changed that it leaves alone.
+#[test]
+fn memory_that_is_the_same_is_written_and_left_as_the_captured_kernel_does() {
+    let scratch = Scratch::new();
+    let (whole, source) = (capture("padded.padded.local-sync"), scratch.path("kernel.c"));
+    let function = format!("--function={PADDED}");
+    let kernel = |body: &str| padded(&source, body);
     // One element beyond what is written. Elements between them that no side changes do not count.
     kernel(
         "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i]; if (i == 10) binding_2[65] = 1.7014118e38f;",
@@ -266,6 +269,23 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
     assert_eq!((&found["different_offset"], &found["unexpected_bytes"]), (&263.into(), &1.into()), "{ran:?}");
     for side in ["expected", "actual"] {
         assert_eq!(found[side]["finite_count"], 41, "{ran:?}");
+    }
+    // A captured kernel that writes zeros in place of those of the fill, and one that leaves them.
+    let clears = "if (i < 24) binding_2[i] = 0;";
+    let sums = "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i];";
+    let clearing = scratch.path("clearing.c");
+    kernel(&format!("{sums} {clears}"));
+    fs::copy(&source, &clearing).unwrap();
+    let base = format!("--baseline={}", clearing.display());
+    for (body, is_right) in
+        [(format!("{sums} {clears}"), true), (sums.to_owned(), false), (String::new(), false)]
+    {
+        kernel(&body);
+        let tolerance = "--tolerance=*:f32:abs=1e-3";
+        let ran = run(&words(&[&base, "--cache=warm", tolerance, &function, &with(&source), &whole]));
+        assert_eq!(ran.status == Some(2), !is_right, "{body}: {ran:?}");
+        let is_said = ran.stdout.contains("bytes 0..") && ran.stdout.contains("where memory is the same");
+        assert_eq!(is_said, body == sums, "{body}: {ran:?}");
     }
     // A captured kernel that reads some of the zeros.
     let reads = "if (i < 40) binding_2[24 + i] = binding_0[i] + binding_1[i] + binding_2[i % 8];";
@@ -295,6 +315,16 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
         let ran = run(&self::words(&words));
         assert_eq!(ran.status == Some(2) && !ran.stdout.contains("crashed"), !more.is_empty(), "{ran:?}");
     }
+}
+
+/// It writes zeros where the captured kernel leaves those of a fill: of the whole capture, and of a slice, which leaves them out.
+#[test]
+fn a_kernel_that_writes_what_is_there_already_is_wrong() {
+    let scratch = Scratch::new();
+    let (whole, sliced) = (capture("padded.padded.local-sync"), scratch.path("slice.ireereplay"));
+    let function = format!("--function={PADDED}");
+    print(&["rehal", "slice", &function, &whole, "-o", sliced.to_str().unwrap()]);
+    let source = scratch.path("kernel.c");
     let own = "if (i < 40) ((float *)binding_2)[24 + i] = ((float *)binding_0)[i] + ((float *)binding_1)[i];";
     for (more, difference) in [
         ("", None),
@@ -303,7 +333,7 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
         ("if (i == 10) ((float *)binding_2)[64] = 0;", Some((256, "[64]"))),
         ("if (i == 10) ((float *)binding_2)[0] = 0;", Some((0, "[0]"))),
     ] {
-        kernel(&format!("{own} {more}"));
+        padded(&source, &format!("{own} {more}"));
         for capture in [whole.as_str(), sliced.to_str().unwrap()] {
             let words = ["--cache=warm", "--tolerance=*:f32:abs=1e-3", &function, &with(&source), capture];
             let ran = run(&self::words(&words));
@@ -323,7 +353,7 @@ fn a_kernel_that_writes_what_is_there_already_is_wrong() {
             let report: Value = serde_json::from_str(&ran.stdout).unwrap();
             let candidate = &report["candidates"][0];
             let record = if capture == whole { 19 } else { 25 };
-            let found = &candidate["preserved"]["differences"][0];
+            let found = &candidate["unread"]["differences"][0];
             assert_eq!(
                 (found["record"].as_u64(), found["binding"].as_u64(), found["different_offset"].as_u64()),
                 (Some(record), Some(2), Some(offset)),
@@ -356,9 +386,15 @@ fn a_kernel_whose_workgroups_race_is_wrong() {
     );
     let read = format!("{own} if (i == 400) binding_1[400] += 0 * binding_1[0] + (binding_1[0] == 0);");
     let twice = format!("{own} if (i == 400) {{ {} binding_1[0] = sum; }}", sum(0, 24, "0", "0"));
-    for (body, is_race, order_shows) in
-        [(&own, false, false), (&twice, false, false), (&added, true, true), (&read, true, false)]
-    {
+    // What a later workgroup overwrites: 0 before, in the usual order.
+    let early = format!("if (i == 3) binding_1[1100] = binding_1[500]; {own}");
+    for (body, is_race, order_shows) in [
+        (&own, false, false),
+        (&twice, false, false),
+        (&added, true, true),
+        (&read, true, false),
+        (&early, true, true),
+    ] {
         fs::write(
             &source,
             stub.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1),
@@ -370,15 +406,14 @@ fn a_kernel_whose_workgroups_race_is_wrong() {
             true => {
                 assert_eq!(ran.status, Some(2), "{body}: {ran:?}");
                 assert!(ran.stdout.contains("wrong    workgroups depend on each other"), "{body}: {ran:?}");
-                assert!(
-                    ran.stdout.contains(if order_shows { "[0] expected" } else { "[400] expected" }),
-                    "{ran:?}"
-                );
+                let element = if body == &early { 1100 } else { 400 * usize::from(!order_shows) };
+                assert!(ran.stdout.contains(&format!("[{element}] expected")), "{ran:?}");
             }
             false => assert!(matches!(ran.status, Some(0 | 3)), "{body}: {ran:?}"),
         }
         let ran = run(&words(&["--atomics", "--cache=warm", tolerance, &function, &with(&source), &whole]));
-        assert!(matches!(ran.status, Some(0 | 3)), "{body}: {ran:?}");
+        // That one is wrong in another way too: it reads what was never written.
+        assert_eq!(matches!(ran.status, Some(0 | 3)), body != &early, "{body}: {ran:?}");
         let replaced = format!("--replay_executable_substitution={SQUARE}={}", source.display());
         let ran = run(&["rehal", "verify", "--device=local-sync", tolerance, &replaced, &whole]);
         assert_eq!(ran.status, Some(if order_shows { 2 } else { 0 }), "{body}: {ran:?}");

@@ -178,8 +178,17 @@ impl Tested {
                 }
             }
         }
-        // Work that changes nothing: what it wrote is unknown.
+        // Work that changes nothing: what it wrote is unknown, and all of it is read.
         if narrowed.is_empty() {
+            let is_read = |it: &Content| {
+                collected
+                    .outputs
+                    .iter()
+                    .any(|output| output.buffer == it.buffer && overlap(output.all(), it.all()).is_some())
+            };
+            for (content, unread) in collected.contents.iter().zip(&mut self.unread) {
+                *unread &= !is_read(content);
+            }
             return;
         }
         collected.outputs = narrowed;

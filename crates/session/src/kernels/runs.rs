@@ -179,6 +179,12 @@ impl Observer for Inspector<'_> {
                 false => only_written += changed.bytes,
             }
         }
+        if written == 0 {
+            // It writes something, which was there already.
+            let bindings = kernel.bindings.iter_mut().zip(operation.bindings());
+            let written = bindings.filter(|(_, it)| it.access == AccessKind::Binds);
+            written.for_each(|(binding, _)| binding.is_written = None);
+        }
         let both = count(&mut read) + only_written;
         let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
         let bound = count(&mut bound.collect::<Vec<_>>());

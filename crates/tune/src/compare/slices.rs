@@ -15,7 +15,7 @@ use rehal_replay::{
 
 use super::ComparedShape;
 use super::integers::IndexLimit;
-use super::preserved::Preserved;
+use super::unread::Unread;
 use crate::{DispatchPlace, Place, Verification};
 
 /// A capture of the first dispatch of a shape, whose only scope has the name of the function.
@@ -24,8 +24,8 @@ pub(super) struct ShapeSlice {
     pub shape: ComparedShape,
     /// What may be an index of what is bound.
     pub index_limit: IndexLimit,
-    /// What [`super::preserved`] has found.
-    pub preserved: OnceCell<Option<Preserved>>,
+    /// What [`super::unread`] has found.
+    pub unread: OnceCell<Option<Unread>>,
     captured: Captured,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<Sha
             plan: Arc::new(plan),
             shape: shape.clone(),
             index_limit,
-            preserved: OnceCell::new(),
+            unread: OnceCell::new(),
             captured,
         })
     };

@@ -1,4 +1,5 @@
-//! Finds races between the workgroups of a replacement: each half of them by itself must write what it writes with the others.
+//! Finds races between the workgroups of a replacement: each half of them by itself must write what it writes with the others, and all of
+//! them in reverse order must write the same.
 //!
 //! The halves differ in one bit of the number of a workgroup, and each bit is tried, so that any two workgroups are in different halves
 //! once: it depends on no timing whether a race is found. Bytes that two workgroups write with the same values are right.
@@ -10,7 +11,7 @@ use rehal_replay::{Observer, ReplayOptions};
 use super::CompareSubject;
 use super::bound::{Watched, exact};
 use super::slices::ShapeSlice;
-use crate::{Outcome, Verification, VerifyOptions};
+use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions};
 
 /// Compares halves of the workgroups of each slice with all of them, up to the first slice in which those of the replacement depend on
 /// each other, and those of the captured kernel do not. `None` if no slice has several workgroups, or the devices cannot select them.
@@ -25,7 +26,7 @@ pub(super) fn verify(
     let mut all: Option<Verification> = None;
     for slice in slices {
         slice.locate(observers)?;
-        let found = match race(slice, &subject.other_devices, replaced, &exact) {
+        let found = match guarded(slice, &subject.other_devices, replaced, &exact) {
             Ok(Some(found)) => found,
             Ok(None) => continue,
             Err(error) if error.code() == StatusCode::Unimplemented => return Ok(None),
@@ -43,6 +44,20 @@ pub(super) fn verify(
         }
     }
     Ok(all)
+}
+
+/// [`race`], with redzones for what a replacement writes out of bounds.
+fn guarded(
+    slice: &ShapeSlice,
+    devices: &DeviceGroup,
+    options: &ReplayOptions,
+    exact: &VerifyOptions,
+) -> Result<Option<Verification>> {
+    let redzones = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..options.clone() };
+    match race(slice, devices, &redzones, exact) {
+        Err(error) if error.code() == StatusCode::Unimplemented => race(slice, devices, options, exact),
+        found => found,
+    }
 }
 
 /// What halves of the workgroups write, compared with what all of them write; `None` of a single workgroup.
@@ -66,8 +81,13 @@ fn race(
     if total < 2 {
         return Ok(None);
     }
-    let mut found = Verification::default();
+    // A workgroup may read what a later one overwrites: no half shows that.
+    let Some(reversed) = run(WorkgroupSchedule::Reversed)?.dispatched else { return Ok(None) };
+    let mut found = reversed.judge(&whole.after, false, exact);
     for bit in 0..u64::BITS - (total - 1).leading_zeros() {
+        if found.outcome() != Outcome::Same {
+            break;
+        }
         let half = |is_set| run(WorkgroupSchedule::Where { bit, is_set });
         let (Some(mut one), Some(other)) = (half(false)?.dispatched, half(true)?.dispatched) else {
             return Ok(None);
@@ -78,9 +98,6 @@ fn race(
             join(&mut one.content, &other.content, &before.content, &whole.content);
         }
         found = one.judge(&whole.after, false, exact);
-        if found.outcome() != Outcome::Same {
-            break;
-        }
     }
     Ok(Some(found))
 }

@@ -69,10 +69,13 @@ fn check(text: &mut String, comparison: &Comparison) {
 /// In which case a replacement is wrong, if not in a replay of the capture.
 fn case(comparison: &Comparison, wrong: &Verification) -> &'static str {
     let cases = [
-        (&comparison.preserved, "with other bytes in place of those that the captured kernel preserves: "),
+        (
+            &comparison.unread,
+            "with other bytes where memory is the same before and after the captured kernel: ",
+        ),
         (
             &comparison.workgroups,
-            "workgroups depend on each other (a race, but of atomic operations: --atomics), with half of them, instead of all: ",
+            "workgroups depend on each other (a race, but of atomic operations: --atomics), in reverse order, or with half of them: ",
         ),
         (&comparison.after_timing, "when verified again after timing: "),
     ];
@@ -282,7 +285,7 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
         "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
         "verification": verify::object(&comparison.verification),
         "memory": comparison.memory.as_ref().map(verify::object),
-        "preserved": comparison.preserved.as_ref().map(verify::object),
+        "unread": comparison.unread.as_ref().map(verify::object),
         "workgroups": comparison.workgroups.as_ref().map(verify::object),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,

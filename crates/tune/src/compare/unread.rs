@@ -1,9 +1,9 @@
-//! Finds bytes that a replacement writes and the captured kernel leaves as they are, although they contain the same afterwards: zeros
-//! that replace zeros.
+//! Finds differences in what a replacement writes where memory contains the same before and after: zeros that replace zeros. Bytes that it
+//! writes and the captured kernel leaves as they are, and elements that it leaves as they are and the captured kernel writes.
 //!
 //! Slices are replayed with other bytes there. Which ones do not matter to the captured kernel is found by replaying
-//! it alone: bytes that it preserves, whatever they are, and that change nothing that it writes. A kernel that reads one of them as an
-//! index must not crash: so the lowest bit changes, and of what may be an integer of 64 bits, the upper half only if the kernel does not
+//! it alone: those that change nothing else that it leaves. A kernel that reads one of them as an
+//! index must not crash: so the lowest bits change, and of what may be an integer of 64 bits, the upper half only if the kernel does not
 //! read the lower; and numbers that are the same differ a little in these replays, so that it shows which of them a kernel takes.
 
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions};
 /// Maximum number of replays of the captured kernel that find out which words of a set it does not read.
 const MAX_TESTS: usize = 16;
 
-/// Replays the slices with other bytes where the captured kernel preserves them, up to the first in which the replacement does not:
-/// whatever the tolerances are. `None` if there are no such bytes.
+/// Replays the slices with other bytes where memory contains the same before and after the captured kernel, up to the first in which
+/// the replacement writes other bytes there: whatever the tolerances are. `None` if there are no such bytes.
 pub(super) fn verify(
     subject: &CompareSubject,
     slices: &[ShapeSlice],
@@ -39,18 +39,33 @@ pub(super) fn verify(
     let mut all: Option<Verification> = None;
     for slice in slices {
         slice.locate(observers)?;
-        let preserved = match slice.preserved.get() {
-            Some(preserved) => preserved,
+        let unread = match slice.unread.get() {
+            Some(unread) => unread,
             None => {
                 let found = of_captured(subject, slice, element_bytes)?;
-                slice.preserved.get_or_init(|| found)
+                slice.unread.get_or_init(|| found)
             }
         };
-        let Some(preserved) = preserved else { continue };
-        let mut changer = Changer::new(&preserved.words, preserved.by);
-        slice.replay(&subject.other_devices, replaced)?.run(&mut [&mut changer])?;
-        let Changer { changed, dispatched: Some(dispatched), .. } = changer else { continue };
-        let mut found = judge(&dispatched, &changed, &preserved.words, &exact);
+        let Some(unread) = unread else { continue };
+        let replay = slice.replay(&subject.other_devices, replaced)?;
+        let run = |by| {
+            let mut changer = Changer::new(&unread.words, by);
+            replay.run(&mut [&mut changer])?;
+            Ok::<_, Error>(changer.dispatched.map(|dispatched| (changer.changed, dispatched)))
+        };
+        let [one, other] = unread.by.map(run);
+        let (Some((changed, dispatched)), Some((changed_again, dispatched_again))) = (one?, other?) else {
+            continue;
+        };
+        let (mut expected, mut is_left) = (dispatched.after.clone(), false);
+        let again = changed_again.iter().zip(&dispatched_again.after);
+        for (part, ((expected, changed), (changed_again, after_again))) in
+            expected.iter_mut().zip(&changed).zip(again).enumerate()
+        {
+            let runs = [(changed, &dispatched.after[part]), (changed_again, after_again)];
+            is_left |= unread.expect(part, runs, &mut expected.content);
+        }
+        let mut found = dispatched.judge(&expected, !is_left, &exact);
         slice.name_captured(&mut found);
         if found.outcome() != Outcome::Same {
             return Ok(Some(found));
@@ -60,20 +75,47 @@ pub(super) fn verify(
     Ok(all)
 }
 
-/// Whether all words are preserved after the dispatch, of which `changed` was bound to it before.
-fn judge(dispatched: &Dispatched, changed: &[Bound], words: &Words, exact: &VerifyOptions) -> Verification {
-    let mut expected = dispatched.after.clone();
-    for ((expected, changed), words) in expected.iter_mut().zip(changed).zip(&words.0) {
-        let pairs = words_mut(&mut expected.content).zip(changed.content.as_chunks::<4>().0);
-        pairs.zip(words).filter(|(_, is_word)| **is_word).for_each(|((word, changed), _)| *word = *changed);
-    }
-    dispatched.judge(&expected, true, exact)
+/// Words that contain the same before and after a captured kernel, which does not read them.
+pub(super) struct Unread {
+    words: Words,
+    /// By what they change, in two replays.
+    by: [u32; 2],
+    /// By part, which bytes are preserved if they change. The others are written again.
+    preserved: Vec<Vec<bool>>,
+    /// What the captured kernel leaves without changes.
+    after: Vec<Bound>,
+    /// A number of bytes that are written together, 4 at most.
+    element_bytes: usize,
 }
 
-/// Words that a captured kernel preserves and does not read, and how they change.
-pub(super) struct Preserved {
-    words: Words,
-    by: u32,
+impl Unread {
+    /// Makes of what a replacement left in a part, with the first changes, what it should have left. `runs` are what was changed in the part
+    /// and left there, with either changes. Returns whether it should have written more.
+    fn expect(&self, part: usize, runs: [(&Bound, &Bound); 2], expected: &mut [u8]) -> bool {
+        let mut is_any_left = false;
+        let (preserved, captured) = (&self.preserved[part], &self.after[part].content);
+        let [(changed, _), _] = runs;
+        for (word, _) in self.words.0[part].iter().enumerate().filter(|(_, is_word)| **is_word) {
+            for start in (4 * word..4 * word + 4).step_by(self.element_bytes) {
+                let element = start..start + self.element_bytes;
+                // With either changes: so it was not written, and not by chance the same.
+                let is_left = runs.iter().all(|(changed, after)| {
+                    let (changed, after) =
+                        (&changed.content[element.clone()], &after.content[element.clone()]);
+                    changed == after && after != &captured[element.clone()]
+                });
+                for at in element {
+                    if preserved[at] {
+                        expected[at] = changed.content[at];
+                    } else if is_left {
+                        is_any_left |= expected[at] != captured[at];
+                        expected[at] = captured[at];
+                    }
+                }
+            }
+        }
+        is_any_left
+    }
 }
 
 /// Which words of what is bound belong to a set: by part, in order.
@@ -110,17 +152,17 @@ fn of_captured(
     subject: &CompareSubject,
     slice: &ShapeSlice,
     element_bytes: Option<u64>,
-) -> Result<Option<Preserved>> {
-    let of = |options: &ReplayOptions| preserved(&slice.replay(&subject.devices, options)?, element_bytes);
+) -> Result<Option<Unread>> {
+    let of = |options: &ReplayOptions| unread(&slice.replay(&subject.devices, options)?, element_bytes);
     match of(&ReplayOptions { redzone_bytes: REDZONE_BYTES, ..subject.replay.clone() }) {
         Err(error) if error.code() == StatusCode::Unimplemented => of(&subject.replay),
         found => found,
     }
 }
 
-/// The words that a captured kernel preserves and does not read; `None` if none are known. `element_bytes` is the size of the elements of what
-/// it writes, if that is known.
-fn preserved(captured: &Replay, element_bytes: Option<u64>) -> Result<Option<Preserved>> {
+/// The words that a captured kernel does not read and that contain the same afterwards; `None` if none are known. `element_bytes` is the
+/// size of the elements of what it writes, if that is known.
+fn unread(captured: &Replay, element_bytes: Option<u64>) -> Result<Option<Unread>> {
     let none = Words::default();
     let run = |is_varied| {
         let mut changer = Changer { is_varied, ..Changer::new(&none, 0) };
@@ -157,18 +199,23 @@ fn preserved(captured: &Replay, element_bytes: Option<u64>) -> Result<Option<Pre
         _ => 1,
     };
     // All of them at once; last with the captured inputs.
-    let last = Tests { captured, after: &whole.after, is_varied: false };
-    for (tests, by) in [(&tests, 1), (&tests, by), (&last, by)] {
-        if words.count() == 0 {
-            return Ok(None);
-        }
-        words = tests.preserved(&words, by)?.unwrap_or_default();
+    if words.count() == 0 || !tests.is_unread(&words, 1)? || !tests.is_unread(&words, by)? {
+        return Ok(None);
     }
-    Ok((words.count() != 0).then_some(Preserved { words, by }))
+    let last = Tests { captured, after: &whole.after, is_varied: false };
+    let by = [by, by << 1];
+    let (Some(preserved), Some(again)) = (last.preserved(&words, by[0])?, last.preserved(&words, by[1])?)
+    else {
+        return Ok(None);
+    };
+    let element_bytes = element_bytes.map_or(4, |bytes| bytes.clamp(1, 4)) as usize;
+    Ok((preserved == again).then_some(Unread { words, by, preserved, after: whole.after, element_bytes }))
 }
 
-/// The words that a dispatch does not change and that may be changed ([`changed`]), of bindings in which it changes others.
+/// The words that a dispatch does not change and that may be changed ([`changed`]): of bindings in which it changes others, if there are
+/// some.
 fn unchanged(before: &[Bound], dispatched: &Dispatched) -> Words {
+    let is_unchanged = before == dispatched.after;
     let of = |(before, after): (&Bound, &Bound)| {
         let own = dispatched.bindings.iter().filter(|(buffer_id, _)| *buffer_id == before.buffer_id);
         let is_changed = |it: &Range| before.range.covers(*it) && before.bytes(*it) != after.bytes(*it);
@@ -178,7 +225,7 @@ fn unchanged(before: &[Bound], dispatched: &Dispatched) -> Words {
             let word = Range { offset, length: 4 };
             old == new
                 && self::changed(u32::from_le_bytes(*old), 1).is_some()
-                && changed.iter().any(|it| it.covers(word))
+                && (is_unchanged || changed.iter().any(|it| it.covers(word)))
         };
         (before.range.offset..).step_by(4).zip(words).map(is_word).collect()
     };
@@ -278,7 +325,7 @@ struct Tests<'r> {
 }
 
 impl Tests<'_> {
-    /// Those of the words that it preserves and does not read, as far as a number of tests tells.
+    /// Those of the words that it does not read, as far as a number of tests tells.
     fn unread(&self, words: Words) -> Result<Words> {
         let mut unread = Words(words.0.iter().map(|part| vec![false; part.len()]).collect());
         let mut pending = VecDeque::from([words]);
@@ -287,34 +334,46 @@ impl Tests<'_> {
             if words.count() == 0 {
                 continue;
             }
-            match self.preserved(&words, 1)? {
-                Some(found) => unread = unread.and(&found),
-                None => pending.extend(words.halves().into_iter().flatten()),
+            match self.is_unread(&words, 1)? {
+                true => unread = unread.and(&words),
+                false => pending.extend(words.halves().into_iter().flatten()),
             }
         }
         Ok(unread)
     }
 
-    /// Those of the words that it preserves. `None` if it reads some of them: then something else differs.
-    fn preserved(&self, words: &Words, by: u32) -> Result<Option<Words>> {
+    /// Whether nothing else changes if words change.
+    fn is_unread(&self, words: &Words, by: u32) -> Result<bool> {
+        Ok(self.preserved(words, by)?.is_some())
+    }
+
+    /// Which bytes of the words are preserved when they change, by part; the others are written with what they contain without changes.
+    /// `None` if something else changes: then the kernel reads some of them.
+    fn preserved(&self, words: &Words, by: u32) -> Result<Option<Vec<Vec<bool>>>> {
         let mut changer = Changer { is_varied: self.is_varied, ..Changer::new(words, by) };
         // A kernel that does not run with other bytes reads them.
         if self.captured.run(&mut [&mut changer]).is_err() {
             return Ok(None);
         }
-        let Some(Dispatched { mut after, .. }) = changer.dispatched else { return Ok(None) };
-        let mut preserved = words.clone();
-        for ((expected, actual), words) in self.after.iter().zip(&mut after).zip(&mut preserved.0) {
-            let pairs = words_mut(&mut actual.content).zip(expected.content.as_chunks::<4>().0);
-            for ((actual, expected), is_word) in pairs.zip(words).filter(|(_, is_word)| **is_word) {
-                // The others it writes.
-                *is_word = changed(u32::from_le_bytes(*expected), by) == Some(u32::from_le_bytes(*actual));
-                if *is_word {
-                    *actual = *expected;
+        let Changer { changed, dispatched: Some(Dispatched { after, .. }), .. } = changer else {
+            return Ok(None);
+        };
+        let mut preserved = Vec::with_capacity(after.len());
+        for (((after, expected), changed), words) in after.iter().zip(self.after).zip(&changed).zip(&words.0)
+        {
+            let bytes = after.content.iter().zip(&expected.content).zip(&changed.content).enumerate();
+            let mut part = vec![false; after.content.len()];
+            for (at, ((after, expected), changed)) in bytes {
+                if after != expected {
+                    part[at] = after == changed && words.get(at / 4) == Some(&true);
+                    if !part[at] {
+                        return Ok(None);
+                    }
                 }
             }
+            preserved.push(part);
         }
-        Ok((after == self.after).then_some(preserved))
+        Ok(Some(preserved))
     }
 }
 
