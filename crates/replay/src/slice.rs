@@ -97,7 +97,7 @@ pub struct SlicedExecutable {
 /// bytes as in the whole capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SliceCheck {
-    /// Unless it is a dispatch that took more than 0.1 s, and more than a quarter of the replay up to its end.
+    /// Unless it is a dispatch that took more than 50 ms, and more than a quarter of the replay up to its end.
     #[default]
     WhenCheap,
     /// Yes.

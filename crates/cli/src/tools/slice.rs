@@ -104,7 +104,7 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
     "auto",
     &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
     "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
-     more than 0.1 s, and more than a quarter of the replay up to its end; always; never. Without it, all that is bound to kernels stays in the \
+     more than 50 ms, and more than a quarter of the replay up to its end; always; never. Without it, all that is bound to kernels stays in the \
      slice, except zeros that they overwrite.",
 );
 
@@ -195,7 +195,7 @@ fn unchecked(slice: &Slice, keeps_touched: bool) -> String {
     let pages = if keeps_touched { ", and pages that it does not access" } else { "" };
     format!(
         "note: the slice is not checked, and has {bytes} bytes, all that is bound to the dispatch, whether it reads them or not. Those include \
-         what was in the {written} bytes that it writes, except zeros{pages}. The dispatch took more than 0.1 s and more than a quarter \
+         what was in the {written} bytes that it writes, except zeros{pages}. The dispatch took more than 50 ms and more than a quarter \
          of the replay, and is not repeated. --check=always performs it by itself, checks it, and leaves these bytes out"
     )
 }

@@ -324,7 +324,7 @@ impl Content {
 
 /// Whether it is cheap to repeat work that took `duration` of a replay of `elapsed`. Times of short work depend on chance.
 pub(super) fn is_cheap(duration: Duration, elapsed: Duration) -> bool {
-    const SHORT: Duration = Duration::from_millis(100);
+    const SHORT: Duration = Duration::from_millis(50);
     duration <= SHORT || duration <= elapsed / 4
 }
 
@@ -353,8 +353,8 @@ mod tests {
     #[test]
     fn only_long_work_is_not_repeated() {
         let cheap = |work, replay| is_cheap(Duration::from_millis(work), Duration::from_millis(replay));
-        assert!(cheap(100, 100) && cheap(0, 0));
-        assert!(cheap(101, 404) && !cheap(101, 403));
+        assert!(cheap(50, 50) && cheap(0, 0));
+        assert!(cheap(51, 204) && !cheap(51, 203));
         assert!(is_cheap(Duration::from_secs(9), Duration::MAX));
     }
 }

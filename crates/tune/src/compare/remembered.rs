@@ -77,6 +77,7 @@ fn alter(bytes: &mut [u8], mask: u32, limit: IndexLimit) {
     }
 }
 
+#[inline]
 pub(super) fn is_float(value: u32) -> bool {
     let exponent = (value >> 23) & 0xff;
     (127 - 20..127 + 20).contains(&exponent)

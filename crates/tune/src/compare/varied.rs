@@ -94,24 +94,37 @@ impl<'r> VariedSide<'r> {
 /// changes, but indices, sizes and flags do not. In others, integers are exchanged.
 fn vary(bytes: &mut [u8], offset: u64, variant: u64, limit: IndexLimit) -> bool {
     let mut is_varied = false;
+    // Inputs of a megabyte vary many times in a comparison: what follows is for vectors.
+    let (bits, seed) = ((variant & 0b11) as u32, mixed(variant >> 2) as u32);
     for (start, block) in (offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
         let words = block.as_chunks_mut::<4>().0;
-        let count = |is: fn(u32) -> bool| words.iter().filter(|it| is(u32::from_le_bytes(**it))).count();
-        let (floats, others) = (count(is_float), count(|it| it != 0 && !is_float(it)));
+        let (mut floats, mut zeros) = (0_u32, 0_u32);
+        for word in &*words {
+            let value = u32::from_le_bytes(*word);
+            floats += u32::from(is_float(value));
+            zeros += u32::from(value == 0);
+        }
+        let others = words.len() as u32 - floats - zeros;
         if floats == 0 || floats < 3 * others {
             is_varied |= exchange(block, start, variant, limit);
             continue;
         }
         is_varied = true;
-        for (place, word) in (start..).step_by(4).zip(words) {
+        let first = (start / 4) as u32;
+        for (index, word) in (0..words.len() as u32).zip(words) {
             let value = u32::from_le_bytes(*word);
-            if is_float(value) {
-                let random = mixed(place ^ (variant & !0b11)) & 0b1100;
-                *word = (value ^ (random | variant & 0b11) as u32).to_le_bytes();
-            }
+            let change = mixed_word(first.wrapping_add(index) ^ seed) & 0b1100 | bits;
+            *word = (value ^ if is_float(value) { change } else { 0 }).to_le_bytes();
         }
     }
     is_varied
+}
+
+/// A bijection in which the lower bits depend on all bits of `word`.
+fn mixed_word(word: u32) -> u32 {
+    let word = (word ^ (word >> 16)).wrapping_mul(0x7feb_352d);
+    let word = (word ^ (word >> 15)).wrapping_mul(0x846c_a68b);
+    word ^ (word >> 16)
 }
 
 #[cfg(test)]
