@@ -122,9 +122,9 @@ pub struct Comparison {
     /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
     /// other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
-    /// The dispatches, with other bytes where memory contains the same before and after the captured kernel, which does not read them: a
-    /// replacement that writes there what the captured kernel does not, or does not write what it does, is right only by chance. `None` if
-    /// it was wrong before, or if there are no such bytes.
+    /// The dispatches, with changed inputs in memory that the captured kernel neither changes nor reads: a replacement that overwrites it,
+    /// or leaves what the captured kernel overwrites with equal bytes, is right only by chance. `None` if it was wrong before, or if no
+    /// memory can be tested.
     pub unread: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
     /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select

@@ -23,8 +23,8 @@ use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions};
 /// Maximum number of replays of the captured kernel that find out which words of a set it does not read.
 const MAX_TESTS: usize = 16;
 
-/// Replays the slices with other bytes where memory contains the same before and after the captured kernel, up to the first in which
-/// the replacement writes other bytes there: whatever the tolerances are. `None` if there are no such bytes.
+/// Replays the slices with changed inputs in memory that the captured kernel neither changes nor reads, up to the first slice in which the
+/// replacement writes other bytes there, whatever the tolerances are. `None` if no memory can be tested.
 pub(super) fn verify(
     subject: &CompareSubject,
     slices: &[ShapeSlice],
