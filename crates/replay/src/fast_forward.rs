@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, File, FileContents, MemoryAccess, transfer};
+use twox_hash::XxHash3_64;
 
 use crate::plan::RecordLocation;
 use crate::region::{Bytes, Holder, Region, Restart};
@@ -30,8 +32,8 @@ pub struct FastForward<'r> {
     open_scopes: Vec<&'r [u8]>,
     saved: Vec<Saved>,
     /// Bytes that the scope may change but did not, with their digests.
-    unchanged: Vec<(Bytes, blake3::Hash)>,
-    host_reads: Vec<(RecordLocation, blake3::Hash)>,
+    unchanged: Vec<(Bytes, u64)>,
+    host_reads: Vec<(RecordLocation, u64)>,
 }
 
 /// Bytes as they are before the scope.
@@ -39,7 +41,7 @@ struct Saved {
     at: Bytes,
     memory: HostMemory,
     /// The digest of what the first pass made of them; `None` if they are deallocated.
-    after: Option<blake3::Hash>,
+    after: Option<u64>,
 }
 
 impl<'r> FastForward<'r> {
@@ -135,20 +137,21 @@ impl<'r> FastForward<'r> {
     ///
     /// What it changes of bytes that are not restored stays, and is to be undone before [`FastForward::repeat`] or
     /// [`FastForward::check_unchanged`].
-    pub fn vary(&mut self, vary: &mut dyn FnMut(VariedPiece, &mut [u8]) -> bool) -> Result<()> {
+    pub fn vary(
+        &mut self,
+        bytes: VariedBytes,
+        vary: &mut dyn FnMut(VariedPiece, &mut [u8]) -> bool,
+    ) -> Result<()> {
         let state = self.state.as_ref().ok_or_else(failed)?;
         let restored = self.saved.iter().map(|saved| (&saved.at, true));
-        let all = restored.chain(self.unchanged.iter().map(|(at, _)| (at, false)));
-        for (at, is_restored) in all {
+        let others = (bytes == VariedBytes::All).then_some(&self.unchanged).into_iter().flatten();
+        for (at, is_restored) in restored.chain(others.map(|(at, _)| (at, false))) {
             let Holder::Buffer(index) = at.holder else { continue };
             let buffer = state.objects.buffers[index as usize].as_ref();
             let Some(buffer) = buffer.filter(|_| !self.is_deallocated(at.holder)) else { continue };
-            let mut piece = Vec::new();
-            let outcome = self.read(state, at, |offset, bytes| {
-                piece.clear();
-                piece.extend_from_slice(bytes);
-                match vary(VariedPiece { offset: at.start + offset, is_restored }, &mut piece) {
-                    true => transfer::write(buffer, at.start + offset, &piece),
+            let outcome = self.read(state, at, |offset, piece| {
+                match vary(VariedPiece { offset: at.start + offset, is_restored }, piece) {
+                    true => transfer::write(buffer, at.start + offset, piece),
                     false => Ok(()),
                 }
             });
@@ -174,12 +177,9 @@ impl<'r> FastForward<'r> {
             ranges.filter(|at| matches!(at.holder, Holder::Buffer(_)) && !self.is_deallocated(at.holder))
         {
             let memory = HostMemory::allocate(at.end - at.start)?;
-            let mut piece = Vec::new();
-            self.read(state, at, |offset, bytes| {
-                piece.clear();
-                piece.extend_from_slice(bytes);
-                alter(&mut piece);
-                memory.write(offset, &piece)
+            self.read(state, at, |offset, piece| {
+                alter(piece);
+                memory.write(offset, piece)
             })?;
             self.write(state, at, &memory)?;
         }
@@ -194,7 +194,9 @@ impl<'r> FastForward<'r> {
             let outcome = self.read(state, at, |offset, bytes| {
                 let starts = (at.start + offset..).step_by(BLOCK_BYTES as usize);
                 let blocks = starts.zip(bytes.chunks(BLOCK_BYTES as usize));
-                outputs.0.extend(blocks.map(|(start, bytes)| ((at.holder, start), blake3::hash(bytes))));
+                outputs
+                    .0
+                    .extend(blocks.map(|(start, bytes)| ((at.holder, start), XxHash3_64::oneshot(bytes))));
                 Ok(())
             });
             outcome.map_err(|error| self.replay.plan().in_file(error))?;
@@ -313,21 +315,21 @@ impl<'r> FastForward<'r> {
         self.region.deallocated.iter().any(|buffer| holder == Holder::Buffer(buffer.index))
     }
 
-    fn digest(&self, state: &State<'_>, at: &Bytes) -> Result<blake3::Hash> {
-        let mut hasher = blake3::Hasher::new();
+    fn digest(&self, state: &State<'_>, at: &Bytes) -> Result<u64> {
+        let mut hasher = XxHash3_64::new();
         self.read(state, at, |_, bytes| {
-            hasher.update(bytes);
+            hasher.write(bytes);
             Ok(())
         })?;
-        Ok(hasher.finalize())
+        Ok(hasher.finish())
     }
 
-    /// Passes bytes to `take` in pieces of whole blocks, with their offset in the range.
+    /// Passes copies of bytes to `take` in pieces of whole blocks, with their offset in the range.
     fn read(
         &self,
         state: &State<'_>,
         at: &Bytes,
-        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+        mut take: impl FnMut(u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
         const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
         let mut piece = vec![0; PIECE_BYTES.min(at.end - at.start) as usize];
@@ -403,7 +405,16 @@ impl<'r> FastForward<'r> {
     }
 }
 
-/// Which bytes [`FastForward::vary`] passes: up to 64 KiB.
+/// Which bytes [`FastForward::vary`] passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariedBytes {
+    /// All that the scope may access.
+    All,
+    /// Those that [`FastForward::restore`] puts back.
+    Restored,
+}
+
+/// Bytes that [`FastForward::vary`] passes: up to 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariedPiece {
     /// Their offset in their buffer.
@@ -414,7 +425,7 @@ pub struct VariedPiece {
 
 /// Digests of what a scope wrote, by blocks: see [`FastForward::outputs`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outputs(BTreeMap<(Holder, u64), blake3::Hash>);
+pub struct Outputs(BTreeMap<(Holder, u64), u64>);
 
 /// A block of [`Outputs`]: the same for all replays of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -459,7 +470,7 @@ impl Plan {
 
 /// The digests of the host reads of the first pass.
 #[derive(Default)]
-struct FirstReads(Vec<(RecordLocation, blake3::Hash)>);
+struct FirstReads(Vec<(RecordLocation, u64)>);
 
 impl Observer for FirstReads {
     fn wants_host_reads(&self) -> bool {
@@ -474,7 +485,7 @@ impl Observer for FirstReads {
 
 /// Checks that host reads are those of the first pass.
 struct SameReads<'e> {
-    expected: &'e [(RecordLocation, blake3::Hash)],
+    expected: &'e [(RecordLocation, u64)],
     next: usize,
 }
 
@@ -499,11 +510,11 @@ impl Observer for SameReads<'_> {
     }
 }
 
-fn digest(read: &HostRead<'_>) -> Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
+fn digest(read: &HostRead<'_>) -> Result<u64> {
+    let mut hasher = XxHash3_64::new();
     read.memory.for_each_chunk(read.memory.whole(), |chunk| {
-        hasher.update(chunk);
+        hasher.write(chunk);
         Ok::<_, Error>(())
     })?;
-    Ok(hasher.finalize())
+    Ok(hasher.finish())
 }

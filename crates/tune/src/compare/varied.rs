@@ -2,7 +2,7 @@
 //! them again: by what rounding makes of numbers, or by integers that change places.
 
 use rehal_base::Result;
-use rehal_replay::{FastForward, Observer, Outputs, VariedPiece};
+use rehal_replay::{FastForward, Observer, Outputs, VariedBytes, VariedPiece};
 
 use super::integers::{IndexLimit, exchange, mixed};
 use super::remembered::is_float;
@@ -27,30 +27,34 @@ impl<'r> VariedSide<'r> {
         Self { side, limit, variant: 0, timed: None, kept: None }
     }
 
-    /// Puts back the inputs, as those of a variant, and dispatches the kernel. Returns whether the variant differs from none.
+    /// Puts back the inputs, as those of a variant, and dispatches the kernel. Returns whether that changed inputs, from those of the last
+    /// repetition or from the captured ones.
     pub(super) fn repeat(&mut self, variant: u64, observers: &mut [&mut dyn Observer]) -> Result<bool> {
-        let is_varied = self.set(variant)?;
+        let is_changed = self.set(variant)?;
         match variant {
             0 => self.side.repeat(observers)?,
             _ => self.side.repeat_varied(observers)?,
         }
-        Ok(is_varied)
+        Ok(is_changed)
     }
 
     /// Puts back the inputs, as those of a variant.
     fn set(&mut self, variant: u64) -> Result<bool> {
         self.side.restore()?;
         let before = std::mem::replace(&mut self.variant, variant);
-        let (mut is_varied, limit) = (false, self.limit);
-        if before != 0 || variant != 0 {
-            self.side.vary(&mut |VariedPiece { offset, is_restored }, bytes| {
-                let is_undone = !is_restored && before != 0 && vary(bytes, offset, before, limit);
-                let is_done = variant != 0 && vary(bytes, offset, variant, limit);
-                is_varied |= is_done;
-                is_undone | is_done
-            })?;
-        }
-        Ok(is_varied)
+        let (mut is_changed, limit) = (false, self.limit);
+        let bytes = match variant == before {
+            true if variant == 0 => return Ok(false),
+            true => VariedBytes::Restored,
+            false => VariedBytes::All,
+        };
+        self.side.vary(bytes, &mut |VariedPiece { offset, is_restored }, bytes| {
+            let before = if is_restored { 0 } else { before };
+            let changes = vary(bytes, offset, [before, variant], limit);
+            is_changed |= changes;
+            changes
+        })?;
+        Ok(is_changed)
     }
 
     /// Keeps what a timed repetition wrote: the last, and one of all, each with the same probability.
@@ -84,19 +88,18 @@ impl<'r> VariedSide<'r> {
     }
 }
 
-/// Changes numbers by up to 15 units in the last place, and exchanges integers ([`exchange`]). It is its own inverse. Returns whether
-/// anything changes.
+/// Makes inputs of one variant those of another; 0 is that of the captured ones. Variants differ from them in numbers, by up to 15 units
+/// in the last place, and in the places of integers ([`exchange`]). Returns whether anything changes.
 ///
 /// Two bits of each number are those of the variant, so that variants in sequence have no number in common; two more are random, so
 /// that no variant returns.
 ///
 /// Blocks are changed of which most words that are not zero look like an `f32`: so do two numbers of 16 bits, of which one
 /// changes, but indices, sizes and flags do not. In others, integers are exchanged.
-fn vary(bytes: &mut [u8], offset: u64, variant: u64, limit: IndexLimit) -> bool {
-    let mut is_varied = false;
-    // Inputs of a megabyte vary many times in a comparison: what follows is for vectors.
-    let (bits, seed) = ((variant & 0b11) as u32, mixed(variant >> 2) as u32);
+fn vary(bytes: &mut [u8], offset: u64, [from, to]: [u64; 2], limit: IndexLimit) -> bool {
+    let mut is_changed = false;
     for (start, block) in (offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
+        // Inputs of a megabyte vary many times in a comparison: what follows is for vectors.
         let words = block.as_chunks_mut::<4>().0;
         let (mut floats, mut zeros) = (0_u32, 0_u32);
         for word in &*words {
@@ -105,22 +108,46 @@ fn vary(bytes: &mut [u8], offset: u64, variant: u64, limit: IndexLimit) -> bool 
             zeros += u32::from(value == 0);
         }
         let others = words.len() as u32 - floats - zeros;
-        if floats == 0 || floats < 3 * others {
-            is_varied |= exchange(block, start, variant, limit);
+        if zeros == words.len() as u32 {
             continue;
         }
-        is_varied = true;
-        let first = (start / 4) as u32;
-        for (index, word) in (0..words.len() as u32).zip(words) {
+        if floats == 0 || floats < 3 * others {
+            // It is its own inverse.
+            for variant in [from, to] {
+                is_changed |= variant != 0 && exchange(block, start, variant, limit);
+            }
+            continue;
+        }
+        is_changed |= from != to;
+        vary_numbers(words, (start / 4) as u32, [from, to]);
+    }
+    is_changed
+}
+
+/// Numbers of a block that have their random bits from the same words.
+const ROW_WORDS: usize = BLOCK_BYTES / 4 / (u32::BITS / 2) as usize;
+
+/// Of the words of a block, which begin with word `first`, those that look like an `f32`.
+fn vary_numbers(words: &mut [[u8; 4]], first: u32, variants: [u64; 2]) {
+    // What both variants change.
+    let (mut bits, mut random) = (0, [0; ROW_WORDS]);
+    for variant in variants.into_iter().filter(|it| *it != 0) {
+        let seed = mixed(variant >> 2) as u32;
+        bits ^= (variant & 0b11) as u32;
+        for (index, random) in (0..).zip(&mut random) {
+            *random ^= mixed_word(first.wrapping_add(index) ^ seed);
+        }
+    }
+    for (row, words) in words.chunks_mut(ROW_WORDS).enumerate() {
+        for (random, word) in random.iter().zip(words) {
             let value = u32::from_le_bytes(*word);
-            let change = mixed_word(first.wrapping_add(index) ^ seed) & 0b1100 | bits;
+            let change = (random >> (2 * row)) << 2 & 0b1100 | bits;
             *word = (value ^ if is_float(value) { change } else { 0 }).to_le_bytes();
         }
     }
-    is_varied
 }
 
-/// A bijection in which the lower bits depend on all bits of `word`.
+/// A bijection in which each bit depends on many of `word`.
 fn mixed_word(word: u32) -> u32 {
     let word = (word ^ (word >> 16)).wrapping_mul(0x7feb_352d);
     let word = (word ^ (word >> 15)).wrapping_mul(0x846c_a68b);
@@ -138,7 +165,7 @@ mod tests {
     const LIMIT: u64 = 1 << 30;
 
     fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
-        super::vary(bytes, offset, variant, IndexLimit::of(LIMIT))
+        super::vary(bytes, offset, [0, variant], IndexLimit::of(LIMIT))
     }
 
     #[test]
@@ -153,7 +180,10 @@ mod tests {
         for (left, right) in [(&old, &one), (&old, &other), (&one, &other)] {
             assert!(left.iter().zip(right).all(|(left, right)| left != right));
         }
-        vary(&mut first, 256, 7 << 30 | 1);
+        let limit = IndexLimit::of(LIMIT);
+        assert!(super::vary(&mut first, 256, [7 << 30 | 1, 1 << 40 | 2], limit));
+        assert_eq!(first, second);
+        assert!(super::vary(&mut first, 256, [1 << 40 | 2, 0], limit));
         assert_eq!(first, before);
     }
 
