@@ -20,6 +20,11 @@ fn child() {
     match case.as_str() {
         // SAFETY: crashes on purpose, outside of kernels.
         "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
+        "host breakpoint" => {
+            // SAFETY: changes nothing; outside of kernels.
+            unsafe { std::arch::asm!("int3") };
+            0
+        }
         "corrupted" => {
             guard::set_context(31, 7536);
             std::process::abort()
@@ -111,6 +116,7 @@ fn a_kernel_that_faults_is_named() {
         ("wild", "SIGSEGV at a non-canonical address", "function 'wild' (10)", "out of bounds"),
         ("overflow", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
         ("thread", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
+        ("breakpoint", "SIGTRAP: ", "function 'breakpoint' (11)", "breakpoint"),
     ];
     for (case, signal, function, advice) in cases {
         let output = crash(case);
@@ -172,10 +178,12 @@ fn a_crash_of_an_executable_that_is_loaded_names_it() {
 
 #[test]
 fn faults_outside_kernels_are_not_intercepted() {
-    for case in ["host", "sent"] {
+    for (case, signal) in
+        [("host", libc::SIGSEGV), ("sent", libc::SIGSEGV), ("host breakpoint", libc::SIGTRAP)]
+    {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{case}: {text}");
+        assert_eq!(output.status.signal(), Some(signal), "{case}: {text}");
         assert!(!text.contains("crashed with"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use rehal_replay::{Observer, RecordLocation};
 
 /// Crash reports for kernels, for programs that own their process, such as tools.
 ///
-/// Once installed, a SIGSEGV, SIGILL, SIGFPE, SIGBUS or SIGABRT in a kernel ends the process with a message that names the
+/// Once installed, a SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGTRAP or SIGABRT in a kernel ends the process with a message that names the
 /// executable, function, workgroup and address, and with [`CrashReports::EXIT_STATUS`]. A SIGBUS in a mapped file
 /// that another process truncated ends it with a message that names the file, and with
 /// [`CrashReports::TRUNCATED_STATUS`]. A crash of other code that was called with a [`CrashNote`](rehal_base::CrashNote), such as the

@@ -1,6 +1,6 @@
 //! The crash guard: a kernel that faults ends the process with a report instead of a core dump.
 //!
-//! Tools call [`install`] once, before any dispatch. From then on SIGSEGV, SIGILL, SIGFPE, SIGBUS and abort(3) on a
+//! Tools call [`install`] once, before any dispatch. From then on SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGTRAP and abort(3) on a
 //! thread that is running a kernel, and exit(3) there, report the kernel and the fault on standard error and end the process with
 //! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
 //! the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a

@@ -169,10 +169,15 @@ __attribute__((noinline)) static int deep(volatile int *p) {
 }
 static int overflow(ARGS) { return deep((volatile int *)d->bindings); }
 static int wild(ARGS) { return *(volatile int *)0x1234567812345678; }
+static int breakpoint(ARGS) {
+  __asm__ volatile("int3");
+  return 0;
+}
 
 #define FUNCTIONS(F) \
   F(sum, 0, 1, BINDING_COUNT) F(trace, 2, 0, 1) F(fails, 0, 0, 1) F(environment, 0, 0, 1) F(denormal, 0, 0, 1) \
   F(read_null, 0, 0, 1) F(trap, 0, 0, 0) F(divide, 0, 0, 0) F(xop, 0, 0, 0) F(overflow, 0, 0, 0) F(wild, 0, 0, 0) \
+  F(breakpoint, 0, 0, 0) \
   MORE(F)
 #ifdef IMPORTS
 #define MORE(F) F(calls, 0, 0, 1)

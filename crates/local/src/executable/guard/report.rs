@@ -165,7 +165,7 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
     text.push(if fault.name == EXIT { "called " } else { "crashed with " }).push(fault.name);
     match (fault.address, fault.name) {
         (Some(address), _) => text.push(" at address ").hex(address as u64),
-        (None, "SIGABRT" | EXIT) => text,
+        (None, "SIGABRT" | "SIGTRAP" | EXIT) => text,
         (None, _) => text.push(" at a non-canonical address"),
     };
     text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
@@ -206,6 +206,7 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
             "the kernel reached an instruction that traps on purpose or that this CPU does not have: \
              compile it for this CPU",
         ),
+        ("SIGTRAP", _) => text.push("the kernel reached a breakpoint: correct the kernel"),
         ("SIGABRT", _) => text.push(
             "the kernel aborted, as a failed assertion or a panic does: check what it prints, and the constants and inputs \
              it was given",

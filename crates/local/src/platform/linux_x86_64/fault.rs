@@ -9,12 +9,13 @@ use std::sync::Once;
 use crate::platform::linux_x86_64::{PAGE_BYTES, temporary_files, watched_pages};
 use crate::platform::{EXIT, Fault};
 
-pub(super) const SIGNALS: [(c_int, &str); 5] = [
+pub(super) const SIGNALS: [(c_int, &str); 6] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGILL, "SIGILL"),
     (libc::SIGFPE, "SIGFPE"),
     (libc::SIGBUS, "SIGBUS"),
     (libc::SIGABRT, ABORT),
+    (libc::SIGTRAP, "SIGTRAP"),
 ];
 
 /// Size of the handlers' stack. With AVX-512 and AMX, the kernel's signal frame alone takes 11 KiB.
@@ -165,9 +166,9 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 code: code_at(instruction, signal),
             });
         }
-        // Not ours: restore the previous action. The fault recurs on return.
+        // Not ours: restore the previous action. The fault recurs on return, but not a trap, after whose instruction the program continues.
         libc::sigaction(signal, &previous[index], std::ptr::null_mut());
-        if !is_fault {
+        if !is_fault || signal == libc::SIGTRAP {
             libc::raise(signal);
         }
     }
