@@ -19,7 +19,7 @@ use self::candidates::Candidate;
 use self::report::{Outcome, Report};
 use self::workers::Limits;
 use super::report_format::{self, Format};
-use super::{ledger_flags, replay_flags, verify};
+use super::{child, ledger_flags, replay_flags, verify};
 use crate::flags::{
     DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, read_path, time,
 };
@@ -191,7 +191,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
     let session = Session { invocation, function, with, options, base, format };
     if let Some(path) = workers::candidate() {
-        workers::end_with_parent()?;
+        child::end_with_parent()?;
         let candidate = Candidate { path };
         let mut session = session;
         session.options.on_timing = Some(workers::announce_timing);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, fail, fixture, print, run};
+use crate::common::{Ran, Scratch, capture, fail, fixture, print, run, write_kernel};
 use serde_json::Value;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
@@ -56,16 +56,7 @@ fn a_process_that_is_ended_from_outside_is_an_error_and_not_a_wrong_kernel() {
 
 /// Writes a kernel in C with this body.
 fn kernel(path: &Path, body: &str) {
-    let function = format!("--function={ADD}");
-    let capture = capture("add4.add.local-sync");
-    // A stub does not overwrite an edited source; a source that is watched is replaced at once.
-    let stub = path.with_extension("stub.c");
-    print(&["rehal", "kernel", "stub", "--no_run", &function, &capture, "-o", stub.to_str().unwrap()]);
-    let text = fs::read_to_string(&stub).unwrap();
-    fs::remove_file(&stub).unwrap();
-    assert!(text.contains("// Compute item i here."));
-    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
-    fs::write(path, text).unwrap();
+    write_kernel(path, &capture("add4.add.local-sync"), ADD, body);
 }
 
 /// Words for `local-sync`, unless they name a device.
@@ -242,14 +233,7 @@ fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong()
 
 /// Writes a kernel in C with this body for the fixture that writes a part of its binding.
 fn padded(path: &Path, body: &str) {
-    let stub = path.with_extension("stub.c");
-    let function = format!("--function={PADDED}");
-    let whole = capture("padded.padded.local-sync");
-    print(&["rehal", "kernel", "stub", "--no_run", &function, &whole, "-o", stub.to_str().unwrap()]);
-    let text = fs::read_to_string(&stub).unwrap();
-    fs::remove_file(&stub).unwrap();
-    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
-    fs::write(path, text).unwrap();
+    write_kernel(path, &capture("padded.padded.local-sync"), PADDED, body);
 }
 
 /// What the captured kernel writes, reads or takes for indices does not change when bytes are changed that it leaves alone.

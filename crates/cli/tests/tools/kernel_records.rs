@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, ran, run};
+use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, ran, run, write_kernel};
 use serde_json::Value;
 
 /// Records a capture; returns the report.
@@ -175,13 +175,9 @@ fn a_write_between_bindings_is_found() {
     let scratch = Scratch::new();
     let (directory, path) = (scratch.path("kernels"), capture("add4.add.local-sync"));
     let source = scratch.path("kernel.c");
-    let (function, output) = (format!("--function={FUNCTION}"), source.to_str().unwrap());
-    print(&["rehal", "kernel", "stub", "--no_run", &function, &path, "-o", output]);
-    let body = "binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;";
-    let text = std::fs::read_to_string(&source).unwrap();
-    let text = text.replacen("// Compute item i here.", body, 1).replacen("return 1;", "return 0;", 1);
-    std::fs::write(&source, text).unwrap();
-    record(&[&format!("--replay_executable_substitution={FUNCTION}={output}")], &path, &directory);
+    write_kernel(&source, &path, FUNCTION, "binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;");
+    let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
+    record(&[&substitution], &path, &directory);
     let found = replay(&["--verify"], &only(&directory));
     assert_eq!(found.status, Some(2), "{found:?}");
     // Bytes 22 and 23 of the float 1.

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use crate::common::{Ran, Scratch, capture, fail, fixture, print, run};
+use crate::common::{Ran, Scratch, capture, fail, fixture, print, run, write_kernel};
 use serde_json::Value;
 
 const CHAIN: &str = "chain.chain.local-sync";
@@ -68,12 +69,7 @@ fn a_source_is_compiled_once() {
     let path = capture("add4.add.local-sync");
     let function = "add_dispatch_0_elementwise_4_f32";
     let source = scratch.path("kernel.c").to_str().unwrap().to_string();
-    let selected = format!("--function={function}");
-    run(&["rehal", "kernel", "stub", "--no_run", &selected, &path, "-o", &source]);
-    let text = fs::read_to_string(&source).unwrap();
-    let place = "// Compute item i here.\n";
-    let text = text.replacen(place, &format!("{place}__builtin_trap();\n"), 1);
-    fs::write(&source, text.replacen("return 1;", "return 0;", 1)).unwrap();
+    write_kernel(Path::new(&source), &path, function, "__builtin_trap();");
     let count = scratch.path("count");
     let compiler = format!("echo . >> {}\nexec cc \"$@\"\n", count.display());
     let compiler = format!("sh {}", scratch.file("compiler", compiler));
@@ -161,13 +157,9 @@ fn slowness_is_measured() {
     let name = "mlp.mlp.local-sync";
     let (path, function) = (capture(name), "mlp_dispatch_1_matmul_8x48x48_f32");
     let source = scratch.path("sleeping.c").to_str().unwrap().to_string();
-    let selected = format!("--function={function}");
-    run(&["rehal", "kernel", "stub", "--no_run", &selected, &path, "-o", &source]);
+    let sleep = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 40000000}, 0);";
+    write_kernel(Path::new(&source), &path, function, sleep);
     let text = fs::read_to_string(&source).unwrap();
-    let place = "// Compute item i here.\n";
-    let sleep = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 40000000}, 0);\n";
-    let text = text.replacen(place, &format!("{place}{sleep}"), 1).replacen("return 1;", "return 0;", 1);
-    assert!(text.contains(sleep) && text.contains("return 0;"), "{text}");
     fs::write(&source, format!("#define _POSIX_C_SOURCE 200809L\n#include <time.h>\n{text}")).unwrap();
     let substitution = format!("--replay_executable_substitution={function}={source}");
     let slow = ["--check=slow", "--slower_than=20ms", "--max_byte_ranges=1"];

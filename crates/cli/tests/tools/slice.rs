@@ -2,8 +2,9 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use crate::common::{Scratch, capture, fail, print, run};
+use crate::common::{Scratch, capture, fail, print, run, write_kernel};
 use serde_json::Value;
 
 /// The host reads of a capture, by length and digest.
@@ -121,15 +122,13 @@ fn parameters_stay_in_their_file_on_request() {
 fn a_slice_that_is_not_checked_says_what_it_contains() {
     let scratch = Scratch::new();
     let function = "add_dispatch_0_elementwise_4_f32";
-    let [stub, source, library, recorded, output] =
-        ["stub.c", "slow.c", "slow.so", "slow.ireereplay", "slice.ireereplay"]
-            .map(|name| scratch.path(name).to_str().unwrap().to_owned());
-    let selected = format!("--function={function}");
-    print(&["rehal", "kernel", "stub", "--no_run", &selected, &capture("add4.add.local-sync"), "-o", &stub]);
+    let [source, library, recorded, output] = ["slow.c", "slow.so", "slow.ireereplay", "slice.ireereplay"]
+        .map(|name| scratch.path(name).to_str().unwrap().to_owned());
     let body = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 150000000}, 0);\n\
                 binding_2[i] = binding_0[i] + binding_1[i];\n";
-    let text = std::fs::read_to_string(&stub).unwrap();
-    let text = text.replacen("// Compute item i here.\n", body, 1).replacen("return 1;", "return 0;", 1);
+    write_kernel(Path::new(&source), &capture("add4.add.local-sync"), function, body);
+    let selected = format!("--function={function}");
+    let text = std::fs::read_to_string(&source).unwrap();
     let header = "#define _POSIX_C_SOURCE 200809L\n#include <time.h>\n";
     std::fs::write(&source, format!("{header}{text}")).unwrap();
     print(&["rehal", "kernel", "build", &source, "-o", &library]);
@@ -193,7 +192,7 @@ fn work_that_does_not_exist_is_an_error_and_writes_nothing() {
     ] {
         let stderr = fail(&slice(words, &path, output));
         assert!(stderr.contains(reason), "{words:?}: {stderr}");
-        assert!(!std::path::Path::new(output).exists(), "{words:?}");
+        assert!(!Path::new(output).exists(), "{words:?}");
     }
     let stderr = fail(&["rehal", "slice", "--function=*", &path]);
     assert!(stderr.contains("--output is missing"), "{stderr}");

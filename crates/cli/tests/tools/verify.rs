@@ -1,6 +1,6 @@
 //! `rehal verify` and `--replay_ledger`: exit statuses, reports, and what they refuse.
 
-use crate::common::{Scratch, capture, fail, fixture, patched, print, run};
+use crate::common::{Scratch, capture, fail, fixture, patched, print, run, write_kernel};
 use serde_json::Value;
 
 const CHAIN: &str = "chain.chain.local-sync";
@@ -356,6 +356,34 @@ fn a_crash_names_its_record_on_both_sides() {
             {
                 assert!(ran.stderr.contains(part), "{device} {words}: {part}: {}", ran.stderr);
             }
+        }
+    }
+}
+
+/// A kernel that ends the process does not decide its exit status.
+#[test]
+fn a_replacement_that_ends_the_process_is_not_the_same() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (path, source) = (capture("add4.add.local-sync"), scratch.path("kernel.c"));
+    let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
+    let early = |how: &str| format!("ABORTED; the process ended {how} before its work was done\n  try: ");
+    for (body, status, expected) in [
+        ("extern void _exit(int); _exit(0); binding_2[i] = 0;", 1, early("with status 0")),
+        ("extern void _exit(int); _exit(2); binding_2[i] = 0;", 1, early("with status 2")),
+        ("extern int raise(int); raise(9); binding_2[i] = 0;", 1, early("by signal 9")),
+        ("extern void exit(int); exit(0); binding_2[i] = 0;", 86, "a kernel called exit: function".into()),
+        ("__asm__(\"int3\"); binding_2[i] = 0;", 86, "crashed with SIGTRAP: function".into()),
+        ("binding_2[i] = binding_0[i] - binding_1[i];", 2, String::new()),
+        ("binding_2[i] = binding_0[i] + binding_1[i];", 0, String::new()),
+        ("no C", 1, "does not compile: ".into()),
+    ] {
+        write_kernel(&source, &path, FUNCTION, body);
+        for words in [&[substitution.as_str()][..], &[&substitution, "--watch_memory"]] {
+            let ran = run(&verify(words, &path));
+            let status = if words.len() == 2 && status == 2 { 0 } else { status };
+            assert_eq!(ran.status, Some(status), "{body}: {ran:?}");
+            assert!(ran.stderr.contains(&expected), "{body}: {ran:?}");
         }
     }
 }

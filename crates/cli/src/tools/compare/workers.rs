@@ -2,9 +2,9 @@
 
 use std::env;
 use std::io::{self, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use rehal_session::CrashReports;
 use super::candidates::Candidate;
 use super::print;
 use super::report::Report;
+use crate::tools::child;
 use crate::{Invocation, output};
 
 /// Names the replacement that a process compares instead of those of its flags, which are otherwise the same.
@@ -23,17 +24,6 @@ const CANDIDATE: &str = "REHAL_COMPARE_CANDIDATE";
 /// The replacement that this process compares for another one.
 pub(super) fn candidate() -> Option<PathBuf> {
     env::var_os(CANDIDATE).map(PathBuf::from)
-}
-
-/// Ends this process when the one that started it ends, which holds the other end of standard input.
-pub(super) fn end_with_parent() -> Result<()> {
-    let wait = || {
-        // What ends the wait does not matter.
-        let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
-        process::exit(1);
-    };
-    let spawned = thread::Builder::new().name("end_with_parent".into()).spawn(wait);
-    spawned.map(drop).map_err(|error| Error::io("starting a thread", &error))
 }
 
 /// A line of a process that has checked what its replacement computes, and now times it.
@@ -55,11 +45,9 @@ pub(super) fn announce_timing() {
 /// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
 pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &Limits) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
-    let mut child = Command::new(env::current_exe().map_err(cannot)?)
-        .arg0(&invocation.program)
-        .args(env::args_os().skip(1))
+    let mut child = child::command(invocation)
+        .map_err(cannot)?
         .env(CANDIDATE, &candidate.path)
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -250,7 +238,8 @@ fn eprint(text: &str) {
 /// instruction or a file was truncated: that says nothing about what the kernel computes.
 fn is_crash(status: ExitStatus) -> bool {
     /// By which the kernel ends it, and not another process.
-    const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+    const CRASHES: [i32; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
     status.code() == Some(CrashReports::EXIT_STATUS)
         || status.signal().is_some_and(|signal| CRASHES.contains(&signal))
 }
@@ -272,6 +261,8 @@ fn how(status: ExitStatus, printed: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

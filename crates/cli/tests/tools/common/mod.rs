@@ -89,6 +89,19 @@ pub fn capture(name: &str) -> String {
     fixture(&format!("captures/{name}.ireereplay"))
 }
 
+/// Writes the source of a kernel: the stub of a function of a capture, with `body` in the place of its own.
+pub fn write_kernel(path: &Path, capture: &str, function: &str, body: &str) {
+    const PLACE: &str = "// Compute item i here.";
+    let function = format!("--function={function}");
+    // A stub does not overwrite a source, and one that is watched is replaced at once.
+    let stub = path.with_extension("stub.c");
+    print(&["rehal", "kernel", "stub", "--no_run", &function, capture, "-o", stub.to_str().unwrap()]);
+    let text = std::fs::read_to_string(&stub).unwrap();
+    std::fs::remove_file(&stub).unwrap();
+    assert!(text.contains(PLACE) && text.contains("return 1;"), "{text}");
+    std::fs::write(path, text.replacen(PLACE, body, 1).replacen("return 1;", "return 0;", 1)).unwrap();
+}
+
 /// A temporary directory.
 pub struct Scratch(tempfile::TempDir);
 
