@@ -91,7 +91,7 @@ pub use host_op::{
 pub use names::{Live, Names, Rename, RenameHost, rename_buffer_ref};
 pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
-    Submission, Timepoint, WorkgroupCount,
+    Submission, Timepoint, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
 pub use options::{DeviceOptions, OptionSet};
 pub use pending::{KeptSubmission, Note, PendingSubmissions};

@@ -71,6 +71,9 @@ pub struct BufferBarrier<B> {
     pub buffer: BufferRef<B>,
 }
 
+/// Bytes of an indirect workgroup count: a dispatch reads no others of the range that it names.
+pub const WORKGROUP_COUNT_BYTES: u64 = 12;
+
 /// The workgroup count of a dispatch, in x, y and z.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WorkgroupCount<B> {

@@ -4,14 +4,11 @@ use std::collections::HashMap;
 
 use rehal_hal::{
     Binding, BufferParams, BufferRef, BufferUsage, Command, FileContents, HostOp, Indexed, MemoryAccess,
-    QueueOp, RangeOp, WHOLE_BUFFER, WorkgroupCount,
+    QueueOp, RangeOp, WHOLE_BUFFER, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
 
 use crate::Plan;
 use crate::plan::ObjectKind;
-
-/// Bytes of an indirect workgroup count.
-pub(crate) const WORKGROUP_COUNT_BYTES: u64 = 12;
 
 /// How an operation accesses bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

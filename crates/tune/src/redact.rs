@@ -209,9 +209,6 @@ fn kept(plan: &Plan) -> Result<KeptData> {
     Ok(kept)
 }
 
-/// Bytes of a workgroup count in a buffer: a dispatch reads no others of the range that it names.
-const COUNT_BYTES: u64 = 12;
-
 /// Bytes that are replaced at once: segments end with it.
 const WINDOW_BYTES: usize = 1 << 20;
 

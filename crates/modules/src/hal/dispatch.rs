@@ -1,6 +1,7 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, WorkgroupCount,
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, WORKGROUP_COUNT_BYTES,
+    WorkgroupCount,
 };
 use rehal_vm::{Call, Span};
 use smallvec::SmallVec;
@@ -12,9 +13,6 @@ use super::scratch::Scratch;
 
 /// Limit on the bindings of a dispatch (source: `iree/modules/hal/module.c`).
 const BINDING_LIMIT: usize = 32;
-
-/// Bytes of an indirect workgroup count: three `u32`.
-const WORKGROUP_COUNT_BYTES: u64 = 12;
 
 type Bindings<'a> = Scratch<BufferRef<&'a Buffer>, 8>;
 

@@ -7,13 +7,13 @@ use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Binding, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, Indexed, QueueOp,
-    Rename, Semaphore, SemaphoreFlags, Submission, WorkgroupCount, transfer, wait_all,
+    Rename, Semaphore, SemaphoreFlags, Submission, WORKGROUP_COUNT_BYTES, WorkgroupCount, transfer, wait_all,
 };
 
 use super::Run;
 use super::names::LiveNames;
 use super::objects::get;
-use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
+use crate::access::{Effect, Footprints};
 use crate::flight::Issue;
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};

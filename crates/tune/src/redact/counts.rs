@@ -5,10 +5,9 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Result, StatusCode, glob};
 use rehal_hal::profile::QueueOpKind;
-use rehal_hal::{Buffer, transfer};
+use rehal_hal::{Buffer, WORKGROUP_COUNT_BYTES, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, Plan, RecordLocation, Replay};
 
-use super::COUNT_BYTES;
 use crate::zero_new_memory;
 
 /// How many operations a count is followed back through.
@@ -107,7 +106,7 @@ impl ChangedCount {
     ) -> Result<Option<CountSource>> {
         let mut search = Search {
             end: (self.location.ordinal, self.occurrence),
-            ranges: vec![(self.place.0, self.place.1, COUNT_BYTES)],
+            ranges: vec![(self.place.0, self.place.1, WORKGROUP_COUNT_BYTES)],
             before: Vec::new(),
             found: None,
             may_write: None,

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::ops::Range as Part;
 
 use rehal_base::{Error, Range, Result, glob};
+use rehal_hal::WORKGROUP_COUNT_BYTES;
 use rehal_hal::profile::QueueOpKind;
 use rehal_replay::{AccessKind, DataKind, DataPlace, Plan, PlannedBinding, PlannedTransfer};
 
-use super::COUNT_BYTES;
 use super::hints::overlap;
 
 /// How often all copies are followed. In one pass they are followed backwards, so that more than one is needed only if a command
@@ -55,7 +55,7 @@ impl Kept {
         plan.distinct_dispatches(|dispatch, count| {
             this.indirect_dispatch_count += if dispatch.workgroup_count.is_none() { count } else { 0 };
             if let Some(it) = &dispatch.workgroup_count_ref {
-                let length = it.length.min(COUNT_BYTES);
+                let length = it.length.min(WORKGROUP_COUNT_BYTES);
                 this.counts.add(it.buffer_id, Range { offset: it.offset, length });
             }
             let mut is_kept = false;

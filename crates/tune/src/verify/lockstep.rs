@@ -38,9 +38,19 @@ pub(crate) enum NewMemory {
 const FILL: u8 = 0x3f;
 
 /// Fills new memory of a side.
-struct Filler {
-    new_memory: NewMemory,
-    poison: Poison,
+enum Filler {
+    Filled(u8),
+    Poisoned(Poison),
+}
+
+impl NewMemory {
+    /// That of the side with this poison.
+    fn filler(self, poison: Poison) -> Filler {
+        match self {
+            Self::Filled(byte) => Filler::Filled(byte),
+            Self::Poisoned => Filler::Poisoned(poison),
+        }
+    }
 }
 
 impl Observer for Filler {
@@ -49,13 +59,13 @@ impl Observer for Filler {
     }
 
     fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        match self.new_memory {
-            NewMemory::Filled(byte) => match fill_new_memory(buffer, byte) {
+        match self {
+            Self::Filled(byte) => match fill_new_memory(buffer, *byte) {
                 // What cannot be written cannot be compared either.
                 Err(error) if error.code() == StatusCode::PermissionDenied => Ok(()),
                 filled => filled,
             },
-            NewMemory::Poisoned => self.poison.allocated(buffer_id, buffer),
+            Self::Poisoned(poison) => poison.allocated(buffer_id, buffer),
         }
     }
 }
@@ -121,7 +131,7 @@ fn lead(
     observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
     let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
-    let mut filler = Filler { new_memory, poison: Poison::EXPECTED };
+    let mut filler = new_memory.filler(Poison::EXPECTED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
@@ -196,7 +206,7 @@ fn follow(
     mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
-    let mut filler = Filler { new_memory: follower.new_memory, poison: Poison::VERIFIED };
+    let mut filler = follower.new_memory.filler(Poison::VERIFIED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);

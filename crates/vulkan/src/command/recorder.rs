@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use ash::vk;
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_hal::Executable;
+use rehal_hal::{Executable, WORKGROUP_COUNT_BYTES};
 
 use super::barriers::Barrier;
 use super::staging::Staging;
@@ -679,9 +679,9 @@ impl Recorder {
     /// Runs as many workgroups of what is bound as three words in a buffer say then.
     pub(crate) fn dispatch_indirect(&mut self, count: &MemoryRange) -> Result<()> {
         self.recorded += 1;
-        if count.length() < 12 {
+        if count.length() < WORKGROUP_COUNT_BYTES {
             return Err(Error::out_of_range(format!(
-                "a workgroup count has 12 bytes, not {}",
+                "a workgroup count has {WORKGROUP_COUNT_BYTES} bytes, not {}",
                 count.length()
             )));
         }
