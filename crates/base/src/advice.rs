@@ -151,6 +151,7 @@ impl fmt::Display for Remedy {
                     "it can be listed, and given to a module as parameters"
                 }
                 FileKind::Profile => "reports of it can be printed as a device profile",
+                FileKind::Ledger => "replays of its capture can be verified against it",
                 FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
                 FileKind::VulkanExecutable | FileKind::SpirV => {
                     "it can replace an executable of a capture on a Vulkan device"

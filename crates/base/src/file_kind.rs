@@ -26,6 +26,8 @@ pub enum FileKind {
     Safetensors,
     /// A device profile.
     Profile,
+    /// A ledger of a replay.
+    Ledger,
     /// Machine code, in one ELF image or in several (FatELF).
     Elf,
     /// An executable for Vulkan.
@@ -55,6 +57,7 @@ impl FileKind {
             [b'I', b'R', b'P', b'A', ..] => Self::Irpa,
             [b'I', b'R', b'P', b'F', ..] => Self::Profile,
             [b'G', b'G', b'U', b'F', ..] => Self::Gguf,
+            _ if at(0, b"RHLEDGER") => Self::Ledger,
             [0x7F, b'E', b'L', b'F', ..] | [0xFA, 0x70, 0x0E, 0x1F, ..] => Self::Elf,
             [b'V', b'K', b'E', b'1', ..] => Self::VulkanExecutable,
             [0x03, 0x02, 0x23, 0x07, ..] => Self::SpirV,
@@ -81,6 +84,7 @@ impl FileKind {
             Self::Gguf => "a GGUF parameter file",
             Self::Safetensors => "a safetensors parameter file",
             Self::Profile => "a device profile (.ireeprof)",
+            Self::Ledger => "a ledger",
             Self::Elf => "an ELF image (machine code)",
             Self::VulkanExecutable => "an executable for Vulkan",
             Self::SpirV => "a SPIR-V module (.spv)",
@@ -186,6 +190,7 @@ mod tests {
             (b"\x40\0\0\0\x08\0\0\0IREE".to_vec(), Some(FileKind::Module)),
             (b"IRPA\0\0".to_vec(), Some(FileKind::Irpa)),
             (b"IRPF\x01\0".to_vec(), Some(FileKind::Profile)),
+            (b"RHLEDGER\x01\0".to_vec(), Some(FileKind::Ledger)),
             (b"\x10\0\0\0\0\0\0\0{\"w\":".to_vec(), Some(FileKind::Safetensors)),
             (b"\x7FELF\x02".to_vec(), Some(FileKind::Elf)),
             (b"\xFA\x70\x0E\x1F".to_vec(), Some(FileKind::Elf)),

@@ -99,6 +99,9 @@ fn uses(kind: FileKind) -> Option<&'static str> {
         FileKind::Irpa | FileKind::Gguf | FileKind::Safetensors => Some(
             "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
         ),
+        FileKind::Ledger => {
+            Some("rehal verify --against=FILE CAPTURE compares a replay of the capture that it is of with it")
+        }
         FileKind::Elf => Some(
             "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, \
              rehal benchmark-executable --executable_file=FILE measures it, and --executable_plugin=FILE loads it as a plugin",
@@ -152,6 +155,7 @@ mod tests {
         );
         assert!(error(FileKind::Capture, b"GGUF").starts_with("rehal dump-parameters --parameters=FILE"));
         assert!(error(FileKind::Capture, b"text").ends_with("--device_replay_output=PATH"));
+        assert!(error(FileKind::Capture, b"RHLEDGER").starts_with("rehal verify --against=FILE"));
         assert_eq!(error(FileKind::Module, b"text"), "name a module, as iree-compile writes it");
     }
 }

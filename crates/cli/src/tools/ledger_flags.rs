@@ -1,8 +1,9 @@
 //! The flags of ledgers: what a replay writes and reads, for verification.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rehal_session::{ElementTypeRule, LedgerContents, LedgerOptions};
+use rehal_base::{Context, Result};
+use rehal_session::{ElementTypeRule, Ledger, LedgerContents, LedgerOptions, Plan};
 
 use crate::flags::{Flag, Flags, Group, List, Refusal, written};
 use crate::output_file::OutputFile;
@@ -45,6 +46,16 @@ pub(crate) const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
 /// Flags of tools that write ledgers.
 pub(crate) const LEDGER_GROUP: Group =
     Group { title: "Ledger", flags: &[&LEDGER, &CONTENTS, &KEPT_BYTES, &ELEMENT_TYPE] };
+
+/// What to do about a ledger that does not serve.
+pub(crate) const MAKE_LEDGER: &str = "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
+
+/// Opens a ledger, which must be of the capture of `plan`.
+pub(crate) fn open(path: &Path, plan: &Plan) -> Result<Ledger> {
+    let ledger = Ledger::open(path).map_err(|error| error.replace_advice(MAKE_LEDGER))?;
+    ledger.check_capture(plan).advise(|| MAKE_LEDGER)?;
+    Ok(ledger)
+}
 
 /// The ledger to write.
 pub(crate) struct Options {

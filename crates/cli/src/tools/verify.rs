@@ -6,7 +6,7 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
     CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation, Replay,
     ReplayOptions, Substitution, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule,
@@ -131,9 +131,6 @@ const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
 const INCONCLUSIVE: u8 = 1;
 
-/// What to do about a ledger that does not serve.
-const MAKE_LEDGER: &str = "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
-
 /// What a replay is compared with, as the flags say.
 enum Other {
     Ledger(PathBuf),
@@ -240,7 +237,7 @@ impl Target<'_> {
                 let found = verify_against(&actual, ledger, options, &mut [&mut Steps::default()]);
                 let found = found.map_err(|error| match error.code() {
                     // Its entries are read meanwhile.
-                    StatusCode::DataLoss => error.advise(MAKE_LEDGER),
+                    StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
                     _ => error,
                 })?;
                 let captured = || self.replay(devices, Side::Captured);
@@ -317,11 +314,7 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
 fn expected(other: Other, plan: &Plan) -> Result<Expected> {
     Ok(match other {
         Other::Recorded => Expected::Ledger(Ledger::of_capture(plan)?.ok_or_else(nothing_to_compare)?),
-        Other::Ledger(path) => {
-            let ledger = Ledger::open(&path).advise(|| MAKE_LEDGER)?;
-            ledger.check_capture(plan).advise(|| MAKE_LEDGER)?;
-            Expected::Ledger(ledger)
-        }
+        Other::Ledger(path) => Expected::Ledger(ledger_flags::open(&path, plan)?),
         Other::Replay(devices) => Expected::Replay(devices),
         Other::Memory => Expected::Memory,
     })

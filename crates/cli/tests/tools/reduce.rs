@@ -129,7 +129,7 @@ fn a_wrong_result_is_reduced_to_its_dispatch() {
         assert!(ran.status == Some(1) && ran.stderr.contains(message), "{ran:?}");
         assert_eq!(ran.stderr.matches("\n  try: ").count(), 1, "{ran:?}");
         assert!(
-            ran.stderr.contains("\n  try: make a ledger of the capture: rehal run --replay_ledger"),
+            ran.stderr.contains("\n  try: make a ledger of this capture: rehal run --replay_ledger"),
             "{ran:?}"
         );
     }

@@ -265,7 +265,7 @@ fn wrong_input_is_an_error() {
         (&["--other_device=nothing"], "--other_device=nothing"),
         (&[&against, "--tolerance=f32"], "--tolerance"),
         (&[&against, "--element_type=i3"], "--element_type"),
-        (&[&no_ledger], "unsupported ledger"),
+        (&[&no_ledger], "is a capture (.ireereplay), not a ledger\n  try: make a ledger"),
     ] {
         let stderr = fail(&verify(words, &path));
         assert!(stderr.contains(reason), "{words:?}: {stderr}");

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, ElementType, Error, Fault, FormatError, MappedFile, Range, Result};
+use rehal_base::{ElementType, Error, Fault, FileKind, FormatError, MappedFile, Range, Result};
 use rehal_replay::{CHANGE_BYTES, Plan};
 use zerocopy::FromBytes;
 
@@ -81,7 +81,10 @@ impl Ledger {
     pub fn open(path: &Path) -> Result<Self> {
         let place = || format!("'{}'", path.display());
         let file = MappedFile::open(path)?;
-        let header = header(file.bytes()).map_err(Error::from).context(place)?;
+        let header = header(file.bytes()).map_err(|error| {
+            let other = FileKind::Ledger.refuse_other(file.bytes(), &place());
+            other.unwrap_or_else(|| Error::from(error).context(place()))
+        })?;
         Ok(Self { bytes: LedgerBytes::File(file, path.to_owned()), header })
     }
 

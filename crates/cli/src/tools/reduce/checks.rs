@@ -16,6 +16,7 @@ use rehal_session::{CrashReports, ReduceHost, ReduceProgress, SlicedDispatch, Wr
 use super::child::{self, INTERESTING, NOT_INTERESTING, Request};
 use super::process::{self, CheckCommand, End, Ended};
 use super::report;
+use crate::tools::ledger_flags;
 use crate::{Invocation, output};
 
 /// The time that the first check may take, and slices and other preparations, unless the flag says more.
@@ -223,7 +224,7 @@ impl Checks {
                         "no difference from the ledger, of which not all could be compared: {}",
                         report.trim_end()
                     ))
-                    .advise(child::MAKE_LEDGER),
+                    .advise(ledger_flags::MAKE_LEDGER),
                 },
             );
         };

@@ -146,7 +146,7 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
             let found = wrong_result(&replay, &ledger, &options, observers);
             let (wrong, outcome) = found.map_err(|error| match error.code() {
                 // Its entries are read meanwhile.
-                StatusCode::DataLoss => error.advise(MAKE_LEDGER),
+                StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
                 _ => error,
             })?;
             let shown = verify::report(&outcome);
@@ -169,21 +169,15 @@ fn prepare(invocation: &Invocation, capture: &CaptureFile) -> Result<(Replay, Cr
     replay_flags::prepare(&options, capture.plan()?)
 }
 
-/// Advice about a ledger that cannot be compared with.
-pub(super) const MAKE_LEDGER: &str = "make a ledger of the capture: rehal run --replay_ledger=PATH CAPTURE";
-
 fn ledger(invocation: &Invocation, replay: &Replay) -> Result<Ledger> {
-    let advice = || MAKE_LEDGER;
-    let ledger = match invocation.flags.get(&AGAINST) {
-        Some(path) => Ledger::open(&path).advise(advice)?,
+    match invocation.flags.get(&AGAINST) {
+        Some(path) => ledger_flags::open(&path, replay.plan()),
         None => Ledger::of_capture(replay.plan())?.ok_or_else(|| {
             Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
                 "name a ledger of the capture with --against=PATH; rehal run --replay_ledger=PATH writes one",
             )
-        })?,
-    };
-    ledger.check_capture(replay.plan()).advise(advice)?;
-    Ok(ledger)
+        }),
+    }
 }
 
 /// Keeps the current dispatch in a file, of which a crash leaves the last.
