@@ -52,6 +52,7 @@ pub(crate) fn prepare(
     replacements: &Replacements,
     own_names: &[String],
     workgroups: WorkgroupSchedule,
+    label: Option<&str>,
 ) -> Result<Prepared> {
     let PrepareExecutable { affinity, caching_mode, format, data, constants, created, .. } = *op;
     let stored = &plan.executables[created as usize];
@@ -60,7 +61,7 @@ pub(crate) fn prepare(
         constants.of(plan.bytes()).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     let own_name = own_names.get(created as usize).map_or("", String::as_str);
     let captured_format = String::from_utf8_lossy(format.of(plan.bytes()));
-    let label = format!("executable {}", record.id);
+    let label = label.map_or_else(|| format!("executable {}", record.id), str::to_owned);
     let params = ExecutableParams {
         label: &label,
         affinity,
@@ -98,7 +99,7 @@ pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
 pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
     let nothing = Replacements::open(&[], plan)?;
     let device = &devices[op.cache as usize];
-    let prepared = prepare(plan, op, device, &nothing, &[], WorkgroupSchedule::All)?;
+    let prepared = prepare(plan, op, device, &nothing, &[], WorkgroupSchedule::All, None)?;
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 

@@ -57,6 +57,9 @@ pub struct ReplayOptions {
     pub redzone_bytes: u64,
     /// Which workgroups of each dispatch run, and in which order.
     pub workgroups: WorkgroupSchedule,
+    /// What crash reports and errors of drivers call the executables: by default `executable` with the id, which in a slice is not that of
+    /// its capture.
+    pub executable_label: Option<String>,
 }
 
 /// What the functions of each executable may write, as the options tell.
@@ -113,6 +116,7 @@ pub struct Replay {
     redzones: Redzones,
     own_names: Vec<String>,
     workgroups: WorkgroupSchedule,
+    executable_label: Option<String>,
     file_remaps: Vec<FileRemap>,
     /// Files shared by runs, by index; `None` if each run needs its own.
     files: Vec<Option<File>>,
@@ -184,6 +188,7 @@ impl Replay {
             redzones,
             own_names,
             workgroups: options.workgroups,
+            executable_label: options.executable_label.clone(),
             file_remaps,
             files,
         };
@@ -226,7 +231,8 @@ impl Replay {
 
     /// Prepares an executable of the plan, or its substitute.
     pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
-        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names, self.workgroups)
+        let label = self.executable_label.as_deref();
+        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names, self.workgroups, label)
     }
 
     /// The file with an index, if runs share it.

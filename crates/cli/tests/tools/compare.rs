@@ -511,6 +511,14 @@ fn the_replacements_of_a_directory_are_ranked() {
     assert_eq!(crashed.status, Some(2), "{crashed:?}");
     assert!(crashed.stdout.contains("a_crashing.c  crashed: "), "{crashed:?}");
     assert!(crashed.stderr.contains("SIGSEGV") && crashed.stderr.contains(ADD), "{crashed:?}");
+    // So is one that crashes later, in a slice, which has ids of its own.
+    let path = scratch.path("later.c");
+    kernel(&path, &format!("static int calls; if (++calls > 20) {CRASH} {SUM}"));
+    let crashed = compare(&[&with(&path)]);
+    assert_eq!(crashed.status, Some(2), "{crashed:?}");
+    for part in ["of executable 4 ('kernel'), workgroup", "at: record #17, offset "] {
+        assert!(crashed.stderr.contains(part), "{crashed:?}");
+    }
 }
 
 #[test]

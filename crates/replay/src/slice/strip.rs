@@ -31,7 +31,7 @@ impl Stripped {
         op: &PrepareExecutable<Indexed>,
         device: &Device,
     ) -> Result<Prepared> {
-        prepare::prepare(plan, op, device, &self.replacements, &[], WorkgroupSchedule::All)
+        prepare::prepare(plan, op, device, &self.replacements, &[], WorkgroupSchedule::All, None)
     }
 }
 

@@ -33,7 +33,9 @@ impl ShapeSlice {
     /// A replay on the first of the devices. A dispatch uses one, unless its buffers are of others.
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
-        Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, options)
+        let executable_label = Some(format!("executable {}", self.captured.executable_id));
+        let options = ReplayOptions { executable_label, ..options.clone() };
+        Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, &options)
     }
 
     /// Before a replay of the slice: a crash is one of the dispatch of the whole capture.
