@@ -179,19 +179,32 @@ impl<'s> Harness<'s> {
         self.prepare_bytes(&self.subject.kernel(kernel, format)?, format, &[])
     }
 
+    /// The same, whose workgroups run as scheduled.
+    pub(crate) fn prepare_scheduled(
+        &self,
+        kernel: Kernel,
+        format: &str,
+        workgroups: WorkgroupSchedule,
+    ) -> Result<Executable> {
+        let data = self.subject.kernel(kernel, format)?;
+        let params = params(format, &data);
+        self.subject.prepare(&self.device, &ExecutableParams { workgroups, ..params })
+    }
+
     /// Prepares code.
     pub(crate) fn prepare_bytes(&self, data: &[u8], format: &str, constants: &[u32]) -> Result<Executable> {
-        self.subject.prepare(
-            &self.device,
-            &ExecutableParams {
-                label: "",
-                affinity: QUEUE_AFFINITY_ANY,
-                caching_mode: CachingMode::empty(),
-                format,
-                data,
-                constants,
-                workgroups: WorkgroupSchedule::All,
-            },
-        )
+        self.subject.prepare(&self.device, &ExecutableParams { constants, ..params(format, data) })
+    }
+}
+
+fn params<'a>(format: &'a str, data: &'a [u8]) -> ExecutableParams<'a> {
+    ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format,
+        data,
+        constants: &[],
+        workgroups: WorkgroupSchedule::All,
     }
 }

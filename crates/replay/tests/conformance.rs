@@ -254,6 +254,9 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
     ("native/*-elf-x86_64/queue*/nothing_runs_after_a_failure", None),
     // A command buffer with a failed command is skipped as a whole, including the commands before it.
     ("native/*-elf-x86_64/*/nothing_runs_after_a_failure", Some("is in no read of the replay")),
+    // Captures do not contain which workgroups ran.
+    ("dispatch/*-elf-x86_64/*/selected_workgroups", Some("is in no read of the replay")),
+    ("dispatch/vmvx-bytecode-fb/*/selected_workgroups", Some("is in no read of the replay")),
 ];
 
 /// The same for work that fails on a worker, after the call that submits it: its record has the status of the call, as in the

@@ -1,7 +1,9 @@
 //! Dispatches, over every route.
 
-use rehal_base::Result;
-use rehal_hal::{Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupCount};
+use rehal_base::{Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupCount, WorkgroupSchedule,
+};
 
 use crate::check::{ARGUMENT, RANGE, STATE, equal, refused};
 use crate::harness::{Harness, bytes_of};
@@ -12,7 +14,7 @@ use crate::{Capability, Kernel};
 
 type Check = fn(&Harness<'_>, &'static str, Route) -> Result<()>;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("constants", constants),
     ("bindings", bindings),
     ("constants_and_bindings", constants_and_bindings),
@@ -20,6 +22,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("one_buffer_twice", one_buffer_twice),
     ("entry_points", entry_points),
     ("workgroup_ids_and_counts", workgroup_ids_and_counts),
+    ("selected_workgroups", selected_workgroups),
     ("no_workgroups", no_workgroups),
     ("borrowed_lifetimes", borrowed_lifetimes),
     ("wrong_constants_are_refused", wrong_constants),
@@ -155,6 +158,34 @@ fn workgroup_ids_and_counts(harness: &Harness<'_>, format: &'static str, route: 
         Script::new(harness, route).call(Call::new(&executable, 0).count(count).bind(&output)).run()?;
         let what = format!("ids of {count:?} workgroups");
         equal(&what, harness.read_words(&output)?, expected_ids(count))?;
+    }
+    Ok(())
+}
+
+fn selected_workgroups(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
+    // Drivers of CPUs select workgroups; for others it is optional.
+    let is_optional = !harness.device.info().driver.starts_with("local-");
+    let all = [(0, false), (0, true), (1, true), (2, false), (5, true), (63, false), (63, true)];
+    let selected = all.map(|(bit, is_set)| WorkgroupSchedule::Where { bit, is_set });
+    for workgroups in selected.into_iter().chain([WorkgroupSchedule::Reversed]) {
+        let executable = match harness.prepare_scheduled(Kernel::Workgroups, format, workgroups) {
+            Err(error) if is_optional && error.code() == StatusCode::Unimplemented => continue,
+            prepared => prepared?,
+        };
+        for count in [[1, 1, 1], [64, 1, 1], [1, 1, 64], [5, 3, 2], [2, 3, 7]] {
+            let output = harness.words(&[0xdddd_dddd; 64 * 6])?;
+            Script::new(harness, route).call(Call::new(&executable, 0).count(count).bind(&output)).run()?;
+            let mut expected = expected_ids(count);
+            for (number, row) in (0_u64..).zip(expected.chunks_exact_mut(6)) {
+                if let WorkgroupSchedule::Where { bit, is_set } = workgroups
+                    && (number >> bit & 1 == 1) != is_set
+                {
+                    row.fill(0xdddd_dddd);
+                }
+            }
+            let what = format!("{workgroups:?} of {count:?} workgroups");
+            equal(&what, harness.read_words(&output)?, expected)?;
+        }
     }
     Ok(())
 }
