@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, command, fail, fixture, print};
+use crate::common::{Scratch, capture, command, fail, fixture, print, write_kernel};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -207,6 +207,45 @@ fn a_temporary_directory_is_private_and_named_in_errors() {
     assert!(stderr.contains(&format!("temporary directory in '{}'", parent.display())), "{stderr}");
 }
 
+/// Replays of slices read what the index says.
+fn check_digests(directory: &Path, entries: &[Value]) {
+    for entry in entries {
+        let file = directory.join(entry["file"].as_str().unwrap());
+        let file = file.to_str().unwrap();
+        let reads = print(&["iree-run-replay", "--device=local-sync", "--replay_host_reads=-", file]);
+        let digests: Vec<Value> = reads
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["blake3"].clone())
+            .collect();
+        let expected: Vec<Value> =
+            entry["reads"].as_array().unwrap().iter().map(|read| read["blake3"].clone()).collect();
+        assert!(!digests.is_empty() && digests == expected, "{file}: {digests:?} {expected:?}");
+    }
+}
+
+/// Its slice has the bytes that it may write, which are not zeros.
+#[test]
+fn the_slice_of_a_dispatch_that_changes_nothing_has_the_digests_of_the_index() {
+    let scratch = Scratch::new();
+    let function = "add_dispatch_0_elementwise_4_f32";
+    let [source, library, recorded, directory] =
+        ["nothing.c", "nothing.so", "nothing.ireereplay", "kernels"].map(|name| scratch.path(name));
+    write_kernel(&source, &capture("add4.add.local-sync"), function, "(void)i;");
+    print(&["rehal", "kernel", "build", source.to_str().unwrap(), "-o", library.to_str().unwrap()]);
+    let file = format!("--executable_file={}", library.display());
+    let recording = format!("--device_replay_output={}", recorded.display());
+    let bindings = ["--binding=4xf32=1", "--binding=4xf32=2", "--binding=4xf32=7"];
+    let once = ["--workgroup_count=1,1,1", "--batch_size=1", "--benchmark_min_time=1x"];
+    let words = ["iree-benchmark-executable", "--device=local-sync", &file, &recording];
+    print(&[&words[..], &bindings, &once].concat());
+    json(&[&format!("--export={}", directory.display()), recorded.to_str().unwrap()]);
+    let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
+    let index: Value = serde_json::from_str(&index).unwrap();
+    let entries = index["kernels"].as_array().unwrap();
+    assert_eq!((entries.len(), &entries[0]["bytes_written"]), (1, &0.into()), "{index}");
+    check_digests(&directory, entries);
+}
+
 #[test]
 fn exported_slices_have_the_digests_of_the_index() {
     let scratch = Scratch::new();
@@ -231,18 +270,7 @@ fn exported_slices_have_the_digests_of_the_index() {
     std::fs::create_dir(&other).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&directory), mode(&other));
-    for entry in entries {
-        let file = directory.join(entry["file"].as_str().unwrap());
-        let file = file.to_str().unwrap();
-        let reads = print(&["iree-run-replay", "--device=local-sync", "--replay_host_reads=-", file]);
-        let digests: Vec<Value> = reads
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap()["blake3"].clone())
-            .collect();
-        let expected: Vec<Value> =
-            entry["reads"].as_array().unwrap().iter().map(|read| read["blake3"].clone()).collect();
-        assert!(!digests.is_empty() && digests == expected, "{file}: {digests:?} {expected:?}");
-    }
+    check_digests(&directory, entries);
     // A directory that exists stays as it is.
     let stderr = fail(&["rehal", "kernels", &export, &path]);
     assert!(stderr.contains("the directory exists"), "{stderr}");
