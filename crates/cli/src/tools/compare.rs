@@ -7,12 +7,13 @@ mod workers;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
-    CacheState, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions, Kernels, Replay,
-    ReplayOptions, Selector, Substitution,
+    CacheState, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelLanguage,
+    KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution,
 };
 
 use self::candidates::Candidate;
@@ -84,7 +85,7 @@ const WITH: List<PathBuf> = List::paths(
 
 const BASELINE: Flag<Option<PathBuf>> = Flag::path(
     "baseline",
-    "A kernel that the replacements are compared with instead of the captured one: a file as for --with.",
+    "A kernel that the replacements are compared with instead of the captured one: a file as for --with. A source is compiled once.",
 )
 .files(read);
 
@@ -189,13 +190,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     let (options, format) = (options(flags), flags.get(&FORMAT));
     let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
-    let session = Session { invocation, function, with, options, base, format };
+    let mut session = Session { invocation, function, with, options, base, library: None, format };
     if let Some(path) = workers::candidate() {
+        let library = workers::baseline()?;
         child::end_with_parent()?;
         let candidate = Candidate { path };
-        let mut session = session;
         session.options.on_timing = Some(workers::announce_timing);
-        let compared = comparer(invocation, &session.function).and_then(|it| session.one(&it, &candidate));
+        let compared = baseline(flags, &session.function, library)
+            .and_then(|it| comparer(invocation, &session.function, it))
+            .and_then(|it| session.one(&it, &candidate));
         let report = compared.unwrap_or_else(|error| Report::failed(&candidate, &error));
         return output::print(&report.to_line());
     }
@@ -206,7 +209,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         let function = Some(session.function.clone());
         Recording::of_capture(recording.as_ref(), function, || captured(invocation))
     };
-    let comparer = comparer(invocation, &session.function)?;
+    let baseline = baseline(flags, &session.function, None)?;
+    session.library = baseline.as_ref().and_then(compiled);
+    let comparer = comparer(invocation, &session.function, baseline)?;
     let watches = flags.get(&WATCH);
     let limits = session.limits(&comparer)?;
     // Its memory is not needed meanwhile.
@@ -249,8 +254,31 @@ fn options(flags: &Flags) -> CompareOptions {
     options
 }
 
+/// What the replacements are compared with, if it is not the captured kernel: a source is compiled, unless its library is given.
+fn baseline(flags: &Flags, function: &str, library: Option<Vec<u8>>) -> Result<Option<Replacement>> {
+    let Some(baseline) = flags.get(&BASELINE).map(|path| Candidate { path }) else { return Ok(None) };
+    match library {
+        Some(library) => baseline.with_library(function, library),
+        None => baseline.build(function),
+    }
+    .map(Some)
+}
+
+/// The library into which a source was compiled.
+fn compiled(replacement: &Replacement) -> Option<Arc<[u8]>> {
+    let is_source = replacement.name.as_ref().is_some_and(|name| KernelLanguage::of(name.as_ref()).is_some());
+    match &replacement.code {
+        Code::Bytes(bytes) if is_source => Some(bytes.clone()),
+        _ => None,
+    }
+}
+
 /// Plans the capture and prepares its side.
-fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
+fn comparer(
+    invocation: &Invocation,
+    function: &str,
+    baseline: Option<Replacement>,
+) -> Result<KernelComparer> {
     let flags = &invocation.flags;
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
     let capture = captures::open(&invocation.operand(), &recover)?;
@@ -258,7 +286,6 @@ fn comparer(invocation: &Invocation, function: &str) -> Result<KernelComparer> {
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
     let opened = devices::options(flags)?;
-    let baseline = flags.get(&BASELINE).map(|path| Candidate { path }.build(function)).transpose()?;
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
     let comparer = KernelComparer::new(CompareSubject {
         plan,
@@ -290,6 +317,8 @@ struct Session<'i> {
     options: CompareOptions,
     /// What the replacements are compared with.
     base: &'static str,
+    /// The library into which the baseline was compiled, if it is a source.
+    library: Option<Arc<[u8]>>,
     format: Format,
 }
 
@@ -326,7 +355,7 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let report = workers::compare(self.invocation, candidate, limits)?;
+            let report = workers::compare(self.invocation, candidate, self.library.as_deref(), limits)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }

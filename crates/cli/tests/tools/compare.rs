@@ -522,6 +522,35 @@ fn the_replacements_of_a_directory_are_ranked() {
 }
 
 #[test]
+fn a_baseline_is_compiled_once() {
+    let scratch = Scratch::new();
+    let [base, one, other] = ["base.c", "one.c", "other.c"].map(|name| scratch.path(name));
+    // With a result of its own, which only it has.
+    let own = "binding_2[i] = binding_0[i] * binding_1[i];";
+    for (path, body) in [(&base, own), (&one, own), (&other, SUM)] {
+        kernel(path, body);
+    }
+    let count = scratch.path("count");
+    let compiler = format!("echo \"$@\" >> {}\nexec cc \"$@\"\n", count.display());
+    let compiler = format!("sh {}", scratch.file("compiler", compiler));
+    let (baseline, function) = (format!("--baseline={}", base.display()), format!("--function={ADD}"));
+    let whole = capture("add4.add.local-sync");
+    let mut tool = crate::common::command("rehal");
+    let all = ["--cache=warm", &baseline, &function, &with(&one), &with(&other), &whole];
+    tool.args(&words(&all)[1..]);
+    let ran = crate::common::ran(tool.env("CC", compiler).output().unwrap());
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.stdout.contains("one.c  ") && ran.stdout.contains("other.c  wrong: record #17"), "{ran:?}");
+    let compiled = fs::read_to_string(count).unwrap();
+    assert_eq!(compiled.lines().count(), 3, "{compiled}");
+    // What it lacks is named with its path.
+    let text = fs::read_to_string(&base).unwrap().replace(ADD, "another");
+    fs::write(&base, text).unwrap();
+    let stderr = fail(&words(&[&baseline, &function, &with(&one), &whole]));
+    assert!(stderr.contains(base.to_str().unwrap()), "{stderr}");
+}
+
+#[test]
 fn kernels_of_many_shapes_and_of_slices_are_compared() {
     let scratch = Scratch::new();
     let function = "--function=chain_dispatch_1_matmul_24x24x24_f32";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rehal_base::{Error, Result};
-use rehal_session::{KernelLanguage, Replacement, Selector, Substitution};
+use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, substitute_sources};
 
 use crate::tools::replay_flags;
 
@@ -31,11 +31,23 @@ impl Candidate {
                 fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;
             return Ok(Replacement::bytes(bytes).named(shown));
         }
-        let replacement = Replacement::file(self.path.clone());
-        let mut substitutions = [Substitution::new(Selector::Name(function.to_owned()), replacement)];
+        let mut substitutions = [self.substitution(function)];
         replay_flags::compile_sources(&mut substitutions)?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
+    }
+
+    /// The same with the library into which a source was compiled before.
+    pub(super) fn with_library(&self, function: &str, library: Vec<u8>) -> Result<Replacement> {
+        let (mut substitutions, mut library) = ([self.substitution(function)], Some(library));
+        substitute_sources(&mut substitutions, |_| Ok(library.take()))?;
+        let [Substitution { replacement, .. }] = substitutions;
+        Ok(replacement)
+    }
+
+    fn substitution(&self, function: &str) -> Substitution {
+        let replacement = Replacement::file(self.path.clone());
+        Substitution::new(Selector::Name(function.to_owned()), replacement)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Comparisons in processes of their own, so that a kernel that crashes ends only its own comparison.
 
 use std::env;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
@@ -26,6 +26,29 @@ pub(super) fn candidate() -> Option<PathBuf> {
     env::var_os(CANDIDATE).map(PathBuf::from)
 }
 
+/// Passes a library to the process of a comparison: its length, 0 for none, and its bytes.
+fn pass(library: Option<&[u8]>, to: &mut impl Write) -> io::Result<()> {
+    let library = library.unwrap_or_default();
+    to.write_all(&(library.len() as u64).to_le_bytes())?;
+    to.write_all(library)
+}
+
+/// The library into which the process that started this one has compiled the baseline, if it is a source. Otherwise each comparison
+/// would compile it again.
+pub(super) fn baseline() -> Result<Option<Vec<u8>>> {
+    let read = || {
+        let mut stdin = io::stdin().lock();
+        let mut length = [0; 8];
+        stdin.read_exact(&mut length)?;
+        let (length, mut library) = (u64::from_le_bytes(length), Vec::new());
+        match stdin.take(length).read_to_end(&mut library)? as u64 == length {
+            true => Ok((length != 0).then_some(library)),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    };
+    read().map_err(|error: io::Error| Error::io("reading the compiled baseline", &error))
+}
+
 /// A line of a process that has checked what its replacement computes, and now times it.
 const TIMING: &str = "rehal compare: timing";
 
@@ -43,7 +66,13 @@ pub(super) fn announce_timing() {
 }
 
 /// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
-pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &Limits) -> Result<Report> {
+/// `baseline` is the library into which the baseline was compiled.
+pub(super) fn compare(
+    invocation: &Invocation,
+    candidate: &Candidate,
+    baseline: Option<&[u8]>,
+    limits: &Limits,
+) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
     let mut child = child::command(invocation)
         .map_err(cannot)?
@@ -53,7 +82,11 @@ pub(super) fn compare(invocation: &Invocation, candidate: &Candidate, limits: &L
         .spawn()
         .map_err(cannot)?;
     // It is closed once the process has ended: until then, it shows that this one has not.
-    let alive = child.stdin.take();
+    let mut alive = child.stdin.take();
+    if let Some(stdin) = &mut alive {
+        // A process that has ended before has its own reason.
+        let _ = pass(baseline, stdin);
+    }
     let name = print::name(candidate);
     let ended = wait(child, limits, &name).map_err(cannot)?;
     drop(alive);
