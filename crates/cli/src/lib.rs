@@ -18,6 +18,7 @@ mod interrupts;
 mod kernel_recording;
 mod output;
 mod output_file;
+mod own_process;
 mod parameters;
 mod profiling;
 mod program;

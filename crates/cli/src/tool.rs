@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
-use crate::{advice, files as named_files, output};
+use crate::{advice, files as named_files, output, own_process};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -134,7 +134,9 @@ fn start(
     }
     let (word, files) = tool.operands.check(&name, flags.operands())?;
     named_files::check(&flags, &files)?;
-    flags.warnings().iter().for_each(|warning| output::note(warning));
+    if !own_process::is_child() {
+        flags.warnings().iter().for_each(|warning| output::note(warning));
+    }
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
     let invocation = Invocation { name, program, flags, word, files, status: Cell::new(0) };
@@ -350,6 +352,13 @@ impl Operands {
 }
 
 impl Invocation {
+    /// Arguments, after that of the program, with which it is the same invocation.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        // Of `rehal kernel replay`, two words.
+        let verb = self.name.split(' ').skip(1).map(OsString::from);
+        verb.chain(self.flags.arguments()).collect()
+    }
+
     /// The word before the operand. Panics unless [`Tool::operands`] has one.
     pub fn word(&self) -> &str {
         self.word.as_deref().expect("the tool's operands are checked before it runs")
@@ -363,6 +372,11 @@ impl Invocation {
     /// The files of [`Tool::operands`].
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// The exit status of a run without an error.
+    pub(crate) fn status(&self) -> u8 {
+        self.status.get()
     }
 
     /// Sets the exit status of a run without an error.

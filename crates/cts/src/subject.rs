@@ -81,6 +81,8 @@ pub enum Capability {
     HostMemory,
     /// Host functions called by a queue.
     HostCalls,
+    /// Executables of which only some workgroups run.
+    SelectedWorkgroups,
 }
 
 /// A declaration of what does not work, and why.

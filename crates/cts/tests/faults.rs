@@ -15,7 +15,10 @@ struct Memory {
     expected: &'static [Expected],
 }
 
-const LACKS: &[Expected] = &[Expected::Lacks(Capability::NativeKernels, "kernels are Rust functions")];
+const LACKS: &[Expected] = &[
+    Expected::Lacks(Capability::NativeKernels, "kernels are Rust functions"),
+    Expected::Lacks(Capability::SelectedWorkgroups, "all workgroups run"),
+];
 
 impl Subject for Memory {
     fn device(&self) -> Result<Device> {

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
@@ -13,6 +14,8 @@ use crate::{HostRead, Observer, Plan, Replay};
 
 /// Changed bytes are restored in blocks of up to this size.
 const BLOCK_BYTES: u64 = 4 << 10;
+/// So many are read at a time.
+const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
 
 /// A replay that repeats a scope without what is outside of it.
 ///
@@ -34,6 +37,8 @@ pub struct FastForward<'r> {
     /// Bytes that the scope may change but did not, with their digests.
     unchanged: Vec<(Bytes, u64)>,
     host_reads: Vec<(RecordLocation, u64)>,
+    /// For bytes that are read, [`PIECE_BYTES`] at a time.
+    piece: RefCell<Vec<u8>>,
 }
 
 /// Bytes as they are before the scope.
@@ -61,6 +66,7 @@ impl<'r> FastForward<'r> {
             saved: Vec::new(),
             unchanged: Vec::new(),
             host_reads: Vec::new(),
+            piece: RefCell::new(vec![0; PIECE_BYTES as usize]),
         };
         let mut run = Run::new(replay, observers, State::new(plan), None);
         run.all(0..this.region.steps.start)?;
@@ -121,15 +127,17 @@ impl<'r> FastForward<'r> {
     /// With other inputs, the scope may write where nothing is restored. What follows need not reproduce the first pass.
     pub fn repeat_altered(&mut self, alter: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         self.restore()?;
-        let changed: Vec<_> = self.saved.iter().map(|saved| saved.at).collect();
-        let unchanged: Vec<_> = self.unchanged.iter().map(|(at, _)| *at).collect();
-        let outcome = self.alter(changed.iter().chain(&unchanged), alter).and_then(|()| {
-            let state = self.take_state()?;
-            self.run(state, &mut [], &mut FirstReads::default())?;
-            // What the scope changes is restored before the next repetition.
-            self.alter(unchanged.iter(), alter)
-        });
-        outcome.map_err(|error| self.replay.plan().in_file(error))
+        let mut alter = |_: VariedPiece, bytes: &mut [u8]| {
+            alter(bytes);
+            true
+        };
+        self.change(&self.restored_ranges(), true, &mut alter)?;
+        self.change(&self.other_ranges(), false, &mut alter)?;
+        let state = self.take_state()?;
+        self.run(state, &mut [], &mut FirstReads::default())
+            .map_err(|error| self.replay.plan().in_file(error))?;
+        // What the scope changes is restored before the next repetition.
+        self.change(&self.other_ranges(), false, &mut alter)
     }
 
     /// Passes the bytes of buffers that the scope may access and write to `vary`, and writes those of which it returns that it has
@@ -142,15 +150,35 @@ impl<'r> FastForward<'r> {
         bytes: VariedBytes,
         vary: &mut dyn FnMut(VariedPiece, &mut [u8]) -> bool,
     ) -> Result<()> {
+        self.change(&self.restored_ranges(), true, vary)?;
+        match bytes {
+            VariedBytes::All => self.change(&self.other_ranges(), false, vary),
+            VariedBytes::Restored => Ok(()),
+        }
+    }
+
+    fn restored_ranges(&self) -> Vec<Bytes> {
+        self.saved.iter().map(|saved| saved.at).collect()
+    }
+
+    fn other_ranges(&self) -> Vec<Bytes> {
+        self.unchanged.iter().map(|(at, _)| *at).collect()
+    }
+
+    /// Passes the bytes of buffers, and writes those of which `change` returns that it has changed them.
+    fn change(
+        &self,
+        ranges: &[Bytes],
+        is_restored: bool,
+        change: &mut dyn FnMut(VariedPiece, &mut [u8]) -> bool,
+    ) -> Result<()> {
         let state = self.state.as_ref().ok_or_else(failed)?;
-        let restored = self.saved.iter().map(|saved| (&saved.at, true));
-        let others = (bytes == VariedBytes::All).then_some(&self.unchanged).into_iter().flatten();
-        for (at, is_restored) in restored.chain(others.map(|(at, _)| (at, false))) {
+        for at in ranges {
             let Holder::Buffer(index) = at.holder else { continue };
             let buffer = state.objects.buffers[index as usize].as_ref();
             let Some(buffer) = buffer.filter(|_| !self.is_deallocated(at.holder)) else { continue };
             let outcome = self.read(state, at, |offset, piece| {
-                match vary(VariedPiece { offset: at.start + offset, is_restored }, piece) {
+                match change(VariedPiece { offset: at.start + offset, is_restored }, piece) {
                     true => transfer::write(buffer, at.start + offset, piece),
                     false => Ok(()),
                 }
@@ -165,25 +193,6 @@ impl<'r> FastForward<'r> {
         let state = self.take_state()?;
         self.run(state, observers, &mut FirstReads::default())
             .map_err(|error| self.replay.plan().in_file(error))
-    }
-
-    fn alter<'a>(
-        &self,
-        ranges: impl Iterator<Item = &'a Bytes>,
-        alter: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<()> {
-        let state = self.state.as_ref().ok_or_else(failed)?;
-        for at in
-            ranges.filter(|at| matches!(at.holder, Holder::Buffer(_)) && !self.is_deallocated(at.holder))
-        {
-            let memory = HostMemory::allocate(at.end - at.start)?;
-            self.read(state, at, |offset, piece| {
-                alter(piece);
-                memory.write(offset, piece)
-            })?;
-            self.write(state, at, &memory)?;
-        }
-        Ok(())
     }
 
     /// Digests of the bytes that the scope changed in the first pass, as they are now.
@@ -331,8 +340,7 @@ impl<'r> FastForward<'r> {
         at: &Bytes,
         mut take: impl FnMut(u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
-        let mut piece = vec![0; PIECE_BYTES.min(at.end - at.start) as usize];
+        let mut piece = self.piece.borrow_mut();
         let mut done = 0;
         while done < at.end - at.start {
             let count = PIECE_BYTES.min(at.end - at.start - done);
@@ -408,7 +416,7 @@ impl<'r> FastForward<'r> {
 /// Which bytes [`FastForward::vary`] passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariedBytes {
-    /// All that the scope may access.
+    /// All that the scope may access and write.
     All,
     /// Those that [`FastForward::restore`] puts back.
     Restored,
@@ -423,7 +431,8 @@ pub struct VariedPiece {
     pub is_restored: bool,
 }
 
-/// Digests of what a scope wrote, by blocks: see [`FastForward::outputs`].
+/// Digests of what a scope wrote, by blocks, of 64 bits: they are compared with those of the same scope and not stored, so that only
+/// chance matters. See [`FastForward::outputs`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs(BTreeMap<(Holder, u64), u64>);
 

@@ -57,8 +57,8 @@ pub struct ReplayOptions {
     pub redzone_bytes: u64,
     /// Which workgroups of each dispatch run, and in which order.
     pub workgroups: WorkgroupSchedule,
-    /// What crash reports and errors of drivers call the executables: by default `executable` with the id, which in a slice is not that of
-    /// its capture.
+    /// What crash reports and errors of drivers call the executable of a capture that has one, such as the slice of a dispatch, in which
+    /// ids are not those of its capture. By default `executable` with its id.
     pub executable_label: Option<String>,
 }
 

@@ -125,6 +125,7 @@ impl Subject for RecordedSubject {
             Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
         const VULKAN: &[Expected] = &[
+            Expected::Lacks(Capability::SelectedWorkgroups, "Vulkan dispatches all workgroups"),
             Expected::Fails("native/vulkan-spirv-fb/*", "kernels in C are machine code"),
             Expected::Fails("native/vulkan-spirv-bda-v1/*", "kernels in C are machine code"),
         ];

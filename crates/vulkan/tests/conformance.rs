@@ -140,14 +140,15 @@ impl Subject for Vulkan {
     }
 
     fn expected(&self) -> &[Expected] {
-        const NATIVE: [Expected; 2] = [
+        const NATIVE: [Expected; 3] = [
+            Expected::Lacks(Capability::SelectedWorkgroups, "Vulkan dispatches all workgroups"),
             Expected::Fails("native/vulkan-spirv-fb/*", "kernels in C are machine code"),
             Expected::Fails("native/vulkan-spirv-bda-v1/*", "kernels in C are machine code"),
         ];
         const NO_IMPORT: Expected =
             Expected::Lacks(Capability::HostMemory, "the device has no VK_EXT_external_memory_host");
-        const INCOHERENT: [Expected; 3] = [NATIVE[0], NATIVE[1], NO_IMPORT];
-        const MINIMAL: [Expected; 2] = [NATIVE[0], NO_IMPORT];
+        const INCOHERENT: [Expected; 4] = [NATIVE[0], NATIVE[1], NATIVE[2], NO_IMPORT];
+        const MINIMAL: [Expected; 3] = [NATIVE[0], NATIVE[1], NO_IMPORT];
         match self.emulated {
             Some(Emulated::Incoherent) => &INCOHERENT,
             Some(Emulated::Minimal) => &MINIMAL,

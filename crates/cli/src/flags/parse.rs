@@ -20,6 +20,8 @@ pub struct Flags {
     /// Values in the order given, each with the name of its flag.
     values: Vec<(&'static str, Box<dyn Any>)>,
     operands: Vec<OsString>,
+    /// As given, with those of flag files.
+    given: Vec<Given>,
     query: Option<(&'static str, String)>,
     warnings: Vec<String>,
 }
@@ -34,7 +36,14 @@ impl Flags {
         let letters: Vec<_> =
             table.iter().filter_map(|entry| Some((entry.spec().short?, entry.spec().name))).collect();
         let Expanded { flags: given, operands } = expand::expand(arguments, &letters)?;
-        let mut flags = Self { table, values: Vec::new(), operands, query: None, warnings: Vec::new() };
+        let mut flags = Self {
+            table,
+            values: Vec::new(),
+            operands,
+            given: given.clone(),
+            query: None,
+            warnings: Vec::new(),
+        };
         for it in &given {
             flags.add(it).map_err(|error| placed(error, it))?;
             if flags.query.is_some() {
@@ -67,6 +76,19 @@ impl Flags {
     /// The arguments that are not flags.
     pub fn operands(&self) -> &[OsString] {
         &self.operands
+    }
+
+    /// Arguments that are parsed to the same flags, without files: those may be pipes, which have been read.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let flags = self.given.iter().map(|it| {
+            let mut argument = OsString::from(format!("--{}", it.name));
+            if let Some(value) = &it.value {
+                argument.push("=");
+                argument.push(value);
+            }
+            argument
+        });
+        flags.chain([OsString::from("--")]).chain(self.operands.iter().cloned()).collect()
     }
 
     /// Warnings about given flags without effect, one per line.

@@ -20,13 +20,13 @@ use self::candidates::Candidate;
 use self::report::{Outcome, Report};
 use self::workers::Limits;
 use super::report_format::{self, Format};
-use super::{child, ledger_flags, replay_flags, verify};
+use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{
     DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, read_path, time,
 };
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output, own_process};
 
 /// See the [module](self).
 pub const COMPARE: Tool = Tool {
@@ -193,7 +193,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut session = Session { invocation, function, with, options, base, library: None, format };
     if let Some(path) = workers::candidate() {
         let library = workers::baseline()?;
-        child::end_with_parent()?;
+        own_process::end_with_parent()?;
         let candidate = Candidate { path };
         session.options.on_timing = Some(workers::announce_timing);
         let compared = baseline(flags, &session.function, library)

@@ -13,7 +13,7 @@ use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VU
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
-use crate::{Invocation, Operands, Tool, devices};
+use crate::{Invocation, Operands, Tool, devices, own_process};
 
 /// See the [module](self).
 pub const KERNEL_REPLAY: Tool = Tool {
@@ -113,6 +113,13 @@ const PREFIX: &str = "[rehal kernel replay]";
 const DIFFERENT: u8 = 2;
 
 fn run(invocation: &Invocation) -> Result<()> {
+    match invocation.flags.get(&VERIFY) {
+        true => own_process::run(invocation, || open(invocation)),
+        false => open(invocation),
+    }
+}
+
+fn open(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let files = KernelFiles::open(&invocation.operand()).advise(
         || "name a descriptor that `rehal kernel record` has written, with its other files beside it",

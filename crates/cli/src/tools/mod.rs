@@ -5,7 +5,6 @@ mod benchmark_flags;
 mod benchmark_module;
 mod benchmark_replay;
 mod check_module;
-mod child;
 mod compare;
 mod convert_parameters;
 mod create_parameters;

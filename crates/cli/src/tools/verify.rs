@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result, StatusCode};
@@ -14,10 +14,10 @@ use rehal_session::{
 };
 
 use super::report_format::{self, Format};
-use super::{child, ledger_flags, replay_flags};
+use super::{ledger_flags, replay_flags};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output, own_process};
 
 /// See the [module](self).
 pub const VERIFY: Tool = Tool {
@@ -124,8 +124,6 @@ const SIDES: Group = Group {
     ],
 };
 
-/// Exit status: everything is the same.
-const SAME: u8 = 0;
 /// Exit status: something differs.
 const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
@@ -149,15 +147,14 @@ enum Expected {
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    if invocation.flags.list(&replay_flags::SUBSTITUTION).is_empty() {
-        invocation.set_status(verify(&invocation.flags, &invocation.operand())?);
-        return Ok(());
+    match invocation.flags.list(&replay_flags::SUBSTITUTION).is_empty() {
+        true => verify(invocation),
+        false => own_process::run(invocation, || verify(invocation)),
     }
-    child::run(invocation, || verify(&invocation.flags, &invocation.operand()))
 }
 
-/// Returns the exit status.
-fn verify(flags: &Flags, path: &Path) -> Result<u8> {
+fn verify(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
     let devices = devices::options(flags)?;
     let other = other(flags, &devices)?;
     let mut options = VerifyOptions::default();
@@ -166,7 +163,7 @@ fn verify(flags: &Flags, path: &Path) -> Result<u8> {
     options.keep_going = flags.get(&KEEP_GOING);
     options.max_elements = flags.get(&ELEMENTS);
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let capture = captures::open(path, &recover)?;
+    let capture = captures::open(&invocation.operand(), &recover)?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;
@@ -177,13 +174,13 @@ fn verify(flags: &Flags, path: &Path) -> Result<u8> {
     let outcome = target.verify_in_any_order(&expected)?;
     print(&outcome, flags)?;
     add_notes(&outcome);
+    match outcome.outcome() {
+        Outcome::Same => {}
+        Outcome::Different => invocation.set_status(DIFFERENT),
+        Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
+    }
     let verified = Side::Verified(WorkgroupSchedule::All);
-    Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))?;
-    Ok(match outcome.outcome() {
-        Outcome::Same => SAME,
-        Outcome::Different => DIFFERENT,
-        Outcome::Inconclusive => INCONCLUSIVE,
-    })
+    Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
 }
 
 /// What is verified, and how.

@@ -169,6 +169,32 @@ fn a_changed_output_is_found_at_its_place() {
     assert_eq!(replay(&["--verify"], &path).status, Some(0));
 }
 
+/// A kernel that ends the process does not decide its exit status.
+#[test]
+fn a_kernel_that_ends_the_process_is_not_verified() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (directory, path) = (scratch.path("kernels"), capture("add4.add.local-sync"));
+    let source = scratch.path("kernel.c");
+    // Not while it is recorded.
+    let body = "extern int access(const char *, int); extern void _exit(int); \
+                if (access(MARK, 0) == 0) _exit(0); binding_2[i] = binding_0[i] + binding_1[i];";
+    let mark = scratch.path("mark");
+    write_kernel(
+        &source,
+        &path,
+        FUNCTION,
+        &body.replace("MARK", &format!("{:?}", mark.display().to_string())),
+    );
+    let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
+    record(&[&substitution], &path, &directory);
+    assert_eq!(replay(&["--verify"], &only(&directory)).status, Some(0));
+    std::fs::write(&mark, "").unwrap();
+    let ran = replay(&["--verify"], &only(&directory));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stderr.starts_with("ABORTED; the process ended with status 0 before"), "{ran:?}");
+}
+
 #[test]
 fn a_write_between_bindings_is_found() {
     const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";

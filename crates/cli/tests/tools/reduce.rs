@@ -63,6 +63,24 @@ fn a_crash_is_reduced_to_its_dispatch_and_the_byte_that_causes_it() {
     assert!(ran.stderr.contains("a replay of the capture does not crash"), "{ran:?}");
 }
 
+/// Its status is not one of a check.
+#[test]
+fn a_kernel_that_ends_the_process_shows_nothing() {
+    let scratch = Scratch::new();
+    let (path, function) = (capture("add4.add.local-sync"), "add_dispatch_0_elementwise_4_f32");
+    let source = scratch.path("kernel.c");
+    write_kernel(&source, &path, function, "extern void _exit(int); _exit(0); binding_2[i] = 0;");
+    let substitution = format!("--replay_executable_substitution={function}={}", source.display());
+    let ledger = scratch.path("ledger");
+    let made = format!("--replay_ledger={}", ledger.display());
+    print(&["rehal", "run", "--device=local-sync", &made, &path]);
+    let against = format!("--against={}", ledger.display());
+    for words in [&["--check=wrong", &against, &substitution][..], &["--check=crash", &substitution]] {
+        let ran = reduce(&scratch, words, "add4.add.local-sync");
+        assert!(ran.status == Some(1) && !ran.stderr.is_empty(), "{words:?}: {ran:?}");
+    }
+}
+
 #[test]
 fn a_source_is_compiled_once() {
     let scratch = Scratch::new();

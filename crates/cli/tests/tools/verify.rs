@@ -1,6 +1,8 @@
 //! `rehal verify` and `--replay_ledger`: exit statuses, reports, and what they refuse.
 
-use crate::common::{Scratch, capture, fail, fixture, patched, print, run, write_kernel};
+use std::process::Stdio;
+
+use crate::common::{Scratch, capture, command, fail, fixture, patched, print, ran, run, write_kernel};
 use serde_json::Value;
 
 const CHAIN: &str = "chain.chain.local-sync";
@@ -370,8 +372,14 @@ fn a_replacement_that_ends_the_process_is_not_the_same() {
     let early = |how: &str| format!("ABORTED; the process ended {how} before its work was done\n  try: ");
     for (body, status, expected) in [
         ("extern void _exit(int); _exit(0); binding_2[i] = 0;", 1, early("with status 0")),
+        ("extern void _exit(int); _exit(1); binding_2[i] = 0;", 1, early("with status 1")),
         ("extern void _exit(int); _exit(2); binding_2[i] = 0;", 1, early("with status 2")),
-        ("extern int raise(int); raise(9); binding_2[i] = 0;", 1, early("by signal 9")),
+        ("extern void _exit(int); _exit(-1); binding_2[i] = 0;", 1, early("with status 255")),
+        (
+            "extern int raise(int); raise(9); binding_2[i] = 0;",
+            1,
+            "ABORTED; the process ended by signal 9, as when".into(),
+        ),
         ("extern void exit(int); exit(0); binding_2[i] = 0;", 86, "a kernel called exit: function".into()),
         ("__asm__(\"int3\"); binding_2[i] = 0;", 86, "crashed with SIGTRAP: function".into()),
         ("binding_2[i] = binding_0[i] - binding_1[i];", 2, String::new()),
@@ -385,6 +393,64 @@ fn a_replacement_that_ends_the_process_is_not_the_same() {
             assert_eq!(ran.status, Some(status), "{body}: {ran:?}");
             assert!(ran.stderr.contains(&expected), "{body}: {ran:?}");
         }
+    }
+}
+
+/// Their process has the flags of the tool, also those of a pipe, and warns of them once.
+#[test]
+fn replacements_have_the_flags_of_the_tool() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (path, source) = (capture("add4.add.local-sync"), scratch.path("kernel.c"));
+    write_kernel(&source, &path, FUNCTION, "binding_2[i] = binding_0[i] - binding_1[i];");
+    let mut tool = command("rehal");
+    let words = ["verify", "--device=local-sync", "--flagfile=/dev/fd/0", "--task_topology_group_count=2"];
+    tool.args(words).arg(&path);
+    let mut tool = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let flags = format!("--replay_executable_substitution={FUNCTION}={}\n", source.display());
+    std::io::Write::write_all(&mut tool.stdin.take().unwrap(), flags.as_bytes()).unwrap();
+    let ran = ran(tool.wait_with_output().unwrap());
+    assert!(ran.status == Some(2) && ran.stdout.starts_with("different: "), "{ran:?}");
+    assert_eq!(ran.stderr.matches("without effect: --task_topology_group_count").count(), 1, "{ran:?}");
+}
+
+/// The process of a replacement ends with the tool, and removes what it has compiled.
+#[test]
+fn a_tool_that_is_ended_leaves_nothing() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let (path, source) = (capture("add4.add.local-sync"), scratch.path("kernel.c"));
+    let (temporary, begun) = (scratch.path("temporary"), scratch.path("begun"));
+    std::fs::create_dir(&temporary).unwrap();
+    write_kernel(&source, &path, FUNCTION, "binding_2[i] = 0;");
+    // While it is compiled.
+    let compiler = scratch.file("compiler", format!("echo $$ > {}\nexec sleep 600\n", begun.display()));
+    let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
+    for signal in ["-9", "-15"] {
+        let mut tool = command("rehal");
+        tool.args(verify(&[&substitution], &path).split_first().unwrap().1);
+        tool.env("CC", format!("sh {compiler}")).env("TMPDIR", &temporary);
+        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
+        let compiling = || std::fs::read_to_string(&begun).ok().filter(|it| it.ends_with('\n'));
+        let compiler = loop {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended");
+            if let Some(compiler) = compiling() {
+                break compiler;
+            }
+            std::thread::yield_now();
+        };
+        let kill = |signal: &str, process: &str| {
+            std::process::Command::new("kill").args([signal, process]).status().unwrap().success()
+        };
+        assert!(std::fs::read_dir(&temporary).unwrap().count() > 0);
+        assert!(kill(signal, &tool.id().to_string()));
+        tool.wait().unwrap();
+        // Its child ends soon.
+        while std::fs::read_dir(&temporary).unwrap().count() > 0 {
+            std::thread::yield_now();
+        }
+        kill("-9", compiler.trim());
+        std::fs::remove_file(&begun).unwrap();
     }
 }
 

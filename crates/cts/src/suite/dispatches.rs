@@ -1,6 +1,6 @@
 //! Dispatches, over every route.
 
-use rehal_base::{Result, StatusCode};
+use rehal_base::Result;
 use rehal_hal::{
     Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupCount, WorkgroupSchedule,
 };
@@ -14,7 +14,7 @@ use crate::{Capability, Kernel};
 
 type Check = fn(&Harness<'_>, &'static str, Route) -> Result<()>;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 13] = [
     ("constants", constants),
     ("bindings", bindings),
     ("constants_and_bindings", constants_and_bindings),
@@ -22,7 +22,6 @@ const CHECKS: [(&str, Check); 14] = [
     ("one_buffer_twice", one_buffer_twice),
     ("entry_points", entry_points),
     ("workgroup_ids_and_counts", workgroup_ids_and_counts),
-    ("selected_workgroups", selected_workgroups),
     ("no_workgroups", no_workgroups),
     ("borrowed_lifetimes", borrowed_lifetimes),
     ("wrong_constants_are_refused", wrong_constants),
@@ -38,6 +37,9 @@ pub(super) fn add(list: &mut List, format: &'static str) {
             let name = format!("dispatch/{format}/{}/{name}", route.name());
             list.add(name, needs, move |harness| check(harness, format, route));
         }
+        let name = format!("dispatch/{format}/{}/selected_workgroups", route.name());
+        let needs = &[Capability::Executables, Capability::SelectedWorkgroups];
+        list.add(name, needs, move |it| selected_workgroups(it, format, route));
     }
     let name = |what: &str| format!("dispatch/{format}/{what}");
     list.add(name("category_is_enforced"), needs, move |it| category_is_enforced(it, format));
@@ -163,15 +165,10 @@ fn workgroup_ids_and_counts(harness: &Harness<'_>, format: &'static str, route: 
 }
 
 fn selected_workgroups(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
-    // Drivers of CPUs select workgroups; for others it is optional.
-    let is_optional = !harness.device.info().driver.starts_with("local-");
     let all = [(0, false), (0, true), (1, true), (2, false), (5, true), (63, false), (63, true)];
     let selected = all.map(|(bit, is_set)| WorkgroupSchedule::Where { bit, is_set });
     for workgroups in selected.into_iter().chain([WorkgroupSchedule::Reversed]) {
-        let executable = match harness.prepare_scheduled(Kernel::Workgroups, format, workgroups) {
-            Err(error) if is_optional && error.code() == StatusCode::Unimplemented => continue,
-            prepared => prepared?,
-        };
+        let executable = harness.prepare_scheduled(Kernel::Workgroups, format, workgroups)?;
         for count in [[1, 1, 1], [64, 1, 1], [1, 1, 64], [5, 3, 2], [2, 3, 7]] {
             let output = harness.words(&[0xdddd_dddd; 64 * 6])?;
             Script::new(harness, route).call(Call::new(&executable, 0).count(count).bind(&output)).run()?;

@@ -213,9 +213,9 @@ impl Bench<'_> {
                     return Ok(Err(failed));
                 }
             }
-            let (time_ns, is_varied) = self.repeat(it, variant)?;
+            let (time_ns, is_changed) = self.repeat(it, variant)?;
             times[side] = time_ns;
-            self.has_varied |= is_varied;
+            self.has_varied |= is_changed;
             match variant {
                 0 if !it.side.is_reproduced()? => {
                     if let Some(failed) = self.differs(side, number)? {
@@ -353,13 +353,12 @@ impl Bench<'_> {
         if self.random.bool() { [0, 1] } else { [1, 0] }
     }
 
-    /// Puts back the inputs of a variant and dispatches the kernel; returns its time in nanoseconds, and whether the variant differs
-    /// from none.
+    /// Puts back the inputs of a variant and dispatches the kernel; returns its time in nanoseconds, and whether that changed inputs.
     fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
         self.spans.take();
         let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
-        let is_varied = side.repeat(variant, &mut [&mut timer])?;
-        Ok((self.time_of(&timer), is_varied))
+        let is_changed = side.repeat(variant, &mut [&mut timer])?;
+        Ok((self.time_of(&timer), is_changed))
     }
 
     /// The steps of the clock of the times.

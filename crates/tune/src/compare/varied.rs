@@ -16,6 +16,7 @@ pub(super) struct VariedSide<'r> {
     limit: IndexLimit,
     /// The variant of the bytes that are not restored: 0 for none.
     variant: u64,
+    kinds: Kinds,
     /// The variant of the last timed repetition, and what it wrote.
     timed: Option<(u64, Outputs)>,
     /// The same of one of all timed repetitions.
@@ -24,7 +25,7 @@ pub(super) struct VariedSide<'r> {
 
 impl<'r> VariedSide<'r> {
     pub(super) fn new(side: FastForward<'r>, limit: IndexLimit) -> Self {
-        Self { side, limit, variant: 0, timed: None, kept: None }
+        Self { side, limit, variant: 0, kinds: Kinds::default(), timed: None, kept: None }
     }
 
     /// Puts back the inputs, as those of a variant, and dispatches the kernel. Returns whether that changed inputs, from those of the last
@@ -42,15 +43,16 @@ impl<'r> VariedSide<'r> {
     fn set(&mut self, variant: u64) -> Result<bool> {
         self.side.restore()?;
         let before = std::mem::replace(&mut self.variant, variant);
-        let (mut is_changed, limit) = (false, self.limit);
+        let (mut is_changed, limit, kinds) = (false, self.limit, &mut self.kinds);
         let bytes = match variant == before {
             true if variant == 0 => return Ok(false),
             true => VariedBytes::Restored,
             false => VariedBytes::All,
         };
+        kinds.next = 0;
         self.side.vary(bytes, &mut |VariedPiece { offset, is_restored }, bytes| {
             let before = if is_restored { 0 } else { before };
-            let changes = vary(bytes, offset, [before, variant], limit);
+            let changes = vary(bytes, offset, [before, variant], limit, kinds);
             is_changed |= changes;
             changes
         })?;
@@ -93,38 +95,80 @@ impl<'r> VariedSide<'r> {
 ///
 /// Two bits of each number are those of the variant, so that variants in sequence have no number in common; two more are random, so
 /// that no variant returns.
-///
-/// Blocks are changed of which most words that are not zero look like an `f32`: so do two numbers of 16 bits, of which one
-/// changes, but indices, sizes and flags do not. In others, integers are exchanged.
-fn vary(bytes: &mut [u8], offset: u64, [from, to]: [u64; 2], limit: IndexLimit) -> bool {
+fn vary(bytes: &mut [u8], offset: u64, variants: [u64; 2], limit: IndexLimit, kinds: &mut Kinds) -> bool {
     let mut is_changed = false;
     for (start, block) in (offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
-        // Inputs of a megabyte vary many times in a comparison: what follows is for vectors.
-        let words = block.as_chunks_mut::<4>().0;
-        let (mut floats, mut zeros) = (0_u32, 0_u32);
-        for word in &*words {
+        match kinds.of_next(start, block) {
+            Kind::Zeros => {}
+            Kind::Numbers => {
+                is_changed |= variants[0] != variants[1];
+                vary_numbers(block.as_chunks_mut().0, (start / 4) as u32, variants);
+            }
+            Kind::Integers => {
+                // It is its own inverse.
+                for variant in variants.into_iter().filter(|it| *it != 0) {
+                    is_changed |= exchange(block, start, variant, limit);
+                }
+            }
+        }
+    }
+    is_changed
+}
+
+/// What a block contains, in all variants.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Zeros,
+    /// Most words that are not zero look like an `f32`: so do two numbers of 16 bits, of which one changes, but indices, sizes and flags
+    /// do not.
+    Numbers,
+    Integers,
+}
+
+impl Kind {
+    fn of(block: &[u8]) -> Self {
+        // Inputs of a megabyte vary many times in a comparison: this, and what changes them, is for vectors.
+        let words = block.as_chunks::<4>().0;
+        let (mut floats, mut zeros) = (0, 0);
+        for word in words {
             let value = u32::from_le_bytes(*word);
             floats += u32::from(is_float(value));
             zeros += u32::from(value == 0);
         }
         let others = words.len() as u32 - floats - zeros;
-        if zeros == words.len() as u32 {
-            continue;
+        match (floats, others) {
+            (0, 0) => Self::Zeros,
+            (0, _) => Self::Integers,
+            _ if floats < 3 * others => Self::Integers,
+            _ => Self::Numbers,
         }
-        if floats == 0 || floats < 3 * others {
-            // It is its own inverse.
-            for variant in [from, to] {
-                is_changed |= variant != 0 && exchange(block, start, variant, limit);
-            }
-            continue;
-        }
-        is_changed |= from != to;
-        vary_numbers(words, (start / 4) as u32, [from, to]);
     }
-    is_changed
 }
 
-/// Numbers of a block that have their random bits from the same words.
+/// The kinds of the blocks of a side, each with its place, in the order in which they are varied, which is the same each time.
+#[derive(Default)]
+struct Kinds {
+    known: Vec<(u64, Kind)>,
+    next: usize,
+}
+
+impl Kinds {
+    fn of_next(&mut self, start: u64, block: &[u8]) -> Kind {
+        let known = self.known.get(self.next).filter(|(at, _)| *at == start);
+        self.next += 1;
+        match known {
+            Some((_, kind)) => *kind,
+            None => {
+                let kind = Kind::of(block);
+                self.known.truncate(self.next - 1);
+                self.known.push((start, kind));
+                kind
+            }
+        }
+    }
+}
+
+/// Number of random words of a block: each has two bits for each of 16 rows of so many words.
 const ROW_WORDS: usize = BLOCK_BYTES / 4 / (u32::BITS / 2) as usize;
 
 /// Of the words of a block, which begin with word `first`, those that look like an `f32`.
@@ -165,7 +209,11 @@ mod tests {
     const LIMIT: u64 = 1 << 30;
 
     fn vary(bytes: &mut [u8], offset: u64, variant: u64) -> bool {
-        super::vary(bytes, offset, [0, variant], IndexLimit::of(LIMIT))
+        change(bytes, offset, [0, variant])
+    }
+
+    fn change(bytes: &mut [u8], offset: u64, variants: [u64; 2]) -> bool {
+        super::vary(bytes, offset, variants, IndexLimit::of(LIMIT), &mut Kinds::default())
     }
 
     #[test]
@@ -180,11 +228,55 @@ mod tests {
         for (left, right) in [(&old, &one), (&old, &other), (&one, &other)] {
             assert!(left.iter().zip(right).all(|(left, right)| left != right));
         }
-        let limit = IndexLimit::of(LIMIT);
-        assert!(super::vary(&mut first, 256, [7 << 30 | 1, 1 << 40 | 2], limit));
+        assert!(change(&mut first, 256, [7 << 30 | 1, 1 << 40 | 2]));
         assert_eq!(first, second);
-        assert!(super::vary(&mut first, 256, [1 << 40 | 2, 0], limit));
+        assert!(change(&mut first, 256, [1 << 40 | 2, 0]));
         assert_eq!(first, before);
+    }
+
+    /// Whatever the bytes are, one variant is made the next as if it were undone before.
+    #[test]
+    fn a_variant_is_made_of_another_one() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut changed = 0;
+        for length in [3, 16, 400, 4096, 4097, 8191, 20_000, 65_536] {
+            for kind in 0..5 {
+                let before: Vec<u8> = (0..length)
+                    .map(|at: usize| match (kind, at % 4) {
+                        (0, _) => 0,
+                        // Floats, numbers of 8 bits, indices, and blocks of each.
+                        (1, 3) => 0x3f,
+                        (1 | 2, _) => random.u8(..),
+                        (3, 0) => random.u8(..),
+                        (3, _) => 0,
+                        (_, 3) if (at / BLOCK_BYTES).is_multiple_of(2) => 0x3f,
+                        _ => random.u8(..),
+                    })
+                    .collect();
+                let of = |bytes: &[u8], variants: [u64; 2]| {
+                    let mut bytes = bytes.to_vec();
+                    // Most random integers cannot be indices of a kibibyte.
+                    let limit = IndexLimit::of(1 << 10);
+                    let is_changed =
+                        super::vary(&mut bytes, 4096 * 9, variants, limit, &mut Kinds::default());
+                    (bytes, is_changed)
+                };
+                let [first, second] = [random.u64(1..) << 2 | 1, random.u64(1..) << 2 | 2];
+                let ((one, _), (two, is_changed)) = (of(&before, [0, first]), of(&before, [0, second]));
+                assert_eq!(is_changed, two != before, "{length} {kind}");
+                assert_eq!(of(&one, [first, second]), (two.clone(), one != two), "{length} {kind}");
+                assert_eq!(of(&two, [second, 0]).0, before, "{length} {kind}");
+                // Half of the bits are random, where all numbers change.
+                if kind == 1 && length > 4000 {
+                    let low =
+                        |bytes: &[u8]| bytes.chunks_exact(4).map(|it| it[0] & 0b1100).collect::<Vec<_>>();
+                    let differ = low(&one).iter().zip(low(&two)).filter(|(one, two)| *one != two).count();
+                    assert!(differ > length / 4 / 2, "{differ} of {length}");
+                }
+                changed += usize::from(is_changed);
+            }
+        }
+        assert!((15..40).contains(&changed), "{changed}");
     }
 
     #[test]

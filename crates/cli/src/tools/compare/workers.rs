@@ -1,7 +1,8 @@
 //! Comparisons in processes of their own, so that a kernel that crashes ends only its own comparison.
 
 use std::env;
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
@@ -15,7 +16,7 @@ use rehal_session::CrashReports;
 use super::candidates::Candidate;
 use super::print;
 use super::report::Report;
-use crate::tools::child;
+use crate::own_process::{self, PassedFile};
 use crate::{Invocation, output};
 
 /// Names the replacement that a process compares instead of those of its flags, which are otherwise the same.
@@ -23,30 +24,16 @@ const CANDIDATE: &str = "REHAL_COMPARE_CANDIDATE";
 
 /// The replacement that this process compares for another one.
 pub(super) fn candidate() -> Option<PathBuf> {
-    env::var_os(CANDIDATE).map(PathBuf::from)
+    env::var_os(CANDIDATE).filter(|_| own_process::is_child()).map(PathBuf::from)
 }
 
-/// Passes a library to the process of a comparison: its length, 0 for none, and its bytes.
-fn pass(library: Option<&[u8]>, to: &mut impl Write) -> io::Result<()> {
-    let library = library.unwrap_or_default();
-    to.write_all(&(library.len() as u64).to_le_bytes())?;
-    to.write_all(library)
-}
+/// Names the library into which the baseline was compiled, if it is a source. Otherwise each comparison would compile it again.
+const BASELINE: &str = "REHAL_COMPARE_BASELINE";
 
-/// The library into which the process that started this one has compiled the baseline, if it is a source. Otherwise each comparison
-/// would compile it again.
+/// The library into which the process that started this one has compiled the baseline.
 pub(super) fn baseline() -> Result<Option<Vec<u8>>> {
-    let read = || {
-        let mut stdin = io::stdin().lock();
-        let mut length = [0; 8];
-        stdin.read_exact(&mut length)?;
-        let (length, mut library) = (u64::from_le_bytes(length), Vec::new());
-        match stdin.take(length).read_to_end(&mut library)? as u64 == length {
-            true => Ok((length != 0).then_some(library)),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-    };
-    read().map_err(|error: io::Error| Error::io("reading the compiled baseline", &error))
+    let read = own_process::passed(BASELINE).map(fs::read).transpose();
+    read.map_err(|error| Error::io("reading the compiled baseline", &error))
 }
 
 /// A line of a process that has checked what its replacement computes, and now times it.
@@ -74,22 +61,20 @@ pub(super) fn compare(
     limits: &Limits,
 ) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
-    let mut child = child::command(invocation)
-        .map_err(cannot)?
+    let library = baseline.map(PassedFile::new).transpose().map_err(cannot)?;
+    let mut command = own_process::command(&invocation.program, &invocation.arguments()).map_err(cannot)?;
+    if let Some(library) = &library {
+        command.env(BASELINE, library.name());
+    }
+    let child = command
         .env(CANDIDATE, &candidate.path)
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(cannot)?;
-    // It is closed once the process has ended: until then, it shows that this one has not.
-    let mut alive = child.stdin.take();
-    if let Some(stdin) = &mut alive {
-        // A process that has ended before has its own reason.
-        let _ = pass(baseline, stdin);
-    }
     let name = print::name(candidate);
     let ended = wait(child, limits, &name).map_err(cannot)?;
-    drop(alive);
     let Ended { end, stdout, stderr } = ended;
     let printed = stderr.text();
     let lines = stdout.bytes.strip_suffix(b"\n").unwrap_or(&stdout.bytes);

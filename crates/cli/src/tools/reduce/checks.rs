@@ -88,6 +88,7 @@ impl Measured {
 pub(super) struct Checks {
     /// `argv[0]`.
     program: OsString,
+    arguments: Vec<OsString>,
     /// The libraries of kernels, for processes.
     kernels: String,
     subject: Subject,
@@ -115,6 +116,7 @@ impl Checks {
     ) -> Result<(Self, Option<SlicedDispatch>)> {
         let mut this = Self {
             program: invocation.program.clone(),
+            arguments: invocation.arguments(),
             kernels: match check {
                 Check::Command(_) => String::new(),
                 Check::Crash | Check::Wrong | Check::Slow(_) => {
@@ -177,7 +179,10 @@ impl Checks {
     }
 
     fn child(&self, request: &Request, capture: &Path) -> Result<Ended> {
-        self.process(child::command(&self.program, request, capture, &self.kernels)?, "rehal")
+        self.process(
+            child::command(&self.program, &self.arguments, request, capture, &self.kernels)?,
+            "rehal",
+        )
     }
 
     fn process(&self, command: Command, program: &str) -> Result<Ended> {
@@ -321,7 +326,7 @@ impl ReduceHost for Checks {
 
     fn slice(&self, capture: &Path, dispatch: SlicedDispatch, output: &Path) -> Result<bool> {
         let ended = self.child(&Request::Slice(dispatch, PathBuf::from(output)), capture)?;
-        let is_written = matches!(ended.end, End::Exited(status) if status.success());
+        let is_written = status_of(&ended) == Some(NOT_INTERESTING);
         if !is_written {
             let _ = fs::remove_file(output);
         }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::{AGAINST, FUNCTION};
 use crate::flags::Flags;
 use crate::tools::{ledger_flags, replay_flags, verify};
-use crate::{Invocation, output};
+use crate::{Invocation, output, own_process};
 
 /// The request to a process, as JSON; its flags are those of the tool that started it.
 const REQUEST: &str = "REHAL_REDUCE_REQUEST";
@@ -30,10 +30,10 @@ const REQUEST: &str = "REHAL_REDUCE_REQUEST";
 /// The libraries of kernels, as JSON.
 const KERNELS: &str = "REHAL_REDUCE_KERNELS";
 
-/// Exit status of a process: the capture shows what is looked for.
-pub(super) const INTERESTING: u8 = 0;
+/// Exit status of a process: the capture shows what is looked for. Not 0, which a kernel that ends the process may have.
+pub(super) const INTERESTING: u8 = 0xe1;
 /// It does not.
-pub(super) const NOT_INTERESTING: u8 = 3;
+pub(super) const NOT_INTERESTING: u8 = 0xe0;
 
 /// Number of replays of which the time is measured, at least and at most.
 const SAMPLES: usize = 9;
@@ -59,7 +59,7 @@ pub(super) enum Request {
 
 /// The request to this process, with the capture.
 pub(super) fn request() -> Option<(Request, PathBuf)> {
-    let text = env::var(REQUEST).ok()?;
+    let text = env::var(REQUEST).ok().filter(|_| own_process::is_child())?;
     parse(&serde_json::from_str(&text).ok()?)
 }
 
@@ -102,11 +102,15 @@ fn substitute_compiled(substitutions: &mut [Substitution]) -> Result<()> {
 }
 
 /// The process for a request, with the libraries of [`compile_kernels`].
-pub(super) fn command(called: &OsStr, request: &Request, capture: &Path, kernels: &str) -> Result<Command> {
-    use std::os::unix::process::CommandExt;
-    let program = env::current_exe().map_err(|error| Error::io("starting a process for a check", &error))?;
-    let mut command = Command::new(program);
-    command.arg0(called).args(env::args_os().skip(1));
+pub(super) fn command(
+    called: &OsStr,
+    arguments: &[OsString],
+    request: &Request,
+    capture: &Path,
+    kernels: &str,
+) -> Result<Command> {
+    let command = own_process::command(called, arguments);
+    let mut command = command.map_err(|error| Error::io("starting a process for a check", &error))?;
     command.env(REQUEST, text(request, capture)?).env(KERNELS, kernels);
     Ok(command)
 }
@@ -137,6 +141,7 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
             options.unperformed = true;
             let SlicedDispatch { record, occurrence } = dispatch;
             replay.slice(&Cut::Dispatch { record, occurrence }, &options, file, observers)?;
+            set(false);
         }
         Request::FindWrong => {
             let ledger = ledger(invocation, &replay)?;

@@ -148,12 +148,14 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         let Some(index) = position else { return };
         // A positive code is a fault of the processor; others were sent, to itself or by a process.
         let is_fault = (*info).si_code > 0;
-        let is_abort = signal == libc::SIGABRT
+        let is_abort = (signal == libc::SIGABRT || signal == libc::SIGTRAP)
             && (*info).si_code == libc::SI_TKILL
             && (*info).si_pid() == libc::getpid();
         if is_fault || is_abort {
             let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-            let instruction = registers[libc::REG_RIP as usize] as usize;
+            // That of a breakpoint, of one byte, is before the next one.
+            let behind = usize::from(signal == libc::SIGTRAP && (*info).si_code == SI_KERNEL);
+            let instruction = (registers[libc::REG_RIP as usize] as usize).wrapping_sub(behind);
             let address = (*info).si_addr() as usize;
             // To fetch an instruction from there stays a fault.
             if signal == libc::SIGSEGV && address != instruction && watched_pages::allow(address) {
@@ -166,7 +168,8 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 code: code_at(instruction, signal),
             });
         }
-        // Not ours: restore the previous action. The fault recurs on return, but not a trap, after whose instruction the program continues.
+        // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program continues after its
+        // instruction.
         libc::sigaction(signal, &previous[index], std::ptr::null_mut());
         if !is_fault || signal == libc::SIGTRAP {
             libc::raise(signal);
