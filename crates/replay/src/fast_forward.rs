@@ -120,26 +120,6 @@ impl<'r> FastForward<'r> {
         Ok(true)
     }
 
-    /// Restores what the scope has changed, changes the bytes of buffers that it may access and write by `alter`, and runs it
-    /// once. Then it undoes the changes by `alter`, which must be its own inverse. Host reads may differ from those of the
-    /// first pass.
-    ///
-    /// With other inputs, the scope may write where nothing is restored. What follows need not reproduce the first pass.
-    pub fn repeat_altered(&mut self, alter: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        self.restore()?;
-        let mut alter = |_: VariedPiece, bytes: &mut [u8]| {
-            alter(bytes);
-            true
-        };
-        self.change(&self.restored_ranges(), true, &mut alter)?;
-        self.change(&self.other_ranges(), false, &mut alter)?;
-        let state = self.take_state()?;
-        self.run(state, &mut [], &mut FirstReads::default())
-            .map_err(|error| self.replay.plan().in_file(error))?;
-        // What the scope changes is restored before the next repetition.
-        self.change(&self.other_ranges(), false, &mut alter)
-    }
-
     /// Passes the bytes of buffers that the scope may access and write to `vary`, and writes those of which it returns that it has
     /// changed them. The scope may then be run by [`FastForward::repeat_varied`].
     ///
@@ -178,7 +158,7 @@ impl<'r> FastForward<'r> {
             let buffer = state.objects.buffers[index as usize].as_ref();
             let Some(buffer) = buffer.filter(|_| !self.is_deallocated(at.holder)) else { continue };
             let outcome = self.read(state, at, |offset, piece| {
-                match change(VariedPiece { offset: at.start + offset, is_restored }, piece) {
+                match change(VariedPiece { buffer: index, offset: at.start + offset, is_restored }, piece) {
                     true => transfer::write(buffer, at.start + offset, piece),
                     false => Ok(()),
                 }
@@ -425,7 +405,9 @@ pub enum VariedBytes {
 /// Bytes that [`FastForward::vary`] passes: up to 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariedPiece {
-    /// Their offset in their buffer.
+    /// The number of their buffer, the same in all replays of a plan.
+    pub buffer: u32,
+    /// Their offset in it.
     pub offset: u64,
     /// Whether [`FastForward::restore`] puts them back.
     pub is_restored: bool,
@@ -435,17 +417,6 @@ pub struct VariedPiece {
 /// chance matters. See [`FastForward::outputs`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs(BTreeMap<(Holder, u64), u64>);
-
-/// A block of [`Outputs`]: the same for all replays of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OutputBlock((Holder, u64));
-
-impl Outputs {
-    /// The blocks that these and others have, and whether they differ.
-    pub fn compared<'o>(&'o self, others: &'o Self) -> impl Iterator<Item = (OutputBlock, bool)> + 'o {
-        self.0.iter().filter_map(|(at, digest)| Some((OutputBlock(*at), others.0.get(at)? != digest)))
-    }
-}
 
 fn failed() -> Error {
     Error::failed_precondition("an earlier repetition failed")

@@ -56,6 +56,9 @@ pub struct CompareOptions {
     /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all that makes them depend on each
     /// other is a race.
     pub allows_atomics: bool,
+    /// Whether kernels also run with inputs other than the captured ones, as it takes to find those that remember results, and what is
+    /// written over the same bytes. A kernel for which such inputs are out of bounds may crash with them.
+    pub changes_inputs: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
     /// Is called once it is known what a replacement computes, before it is timed.
@@ -71,6 +74,7 @@ impl Default for CompareOptions {
             max_time: Duration::from_secs(60),
             seed: 0,
             allows_atomics: false,
+            changes_inputs: true,
             times_wrong: false,
             on_timing: None,
         }
@@ -123,8 +127,8 @@ pub struct Comparison {
     /// other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
     /// The dispatches, with changed inputs in memory that the captured kernel neither changes nor reads: a replacement that overwrites it,
-    /// or leaves what the captured kernel overwrites with equal bytes, is right only by chance. `None` if it was wrong before, or if no
-    /// memory can be tested.
+    /// or leaves what the captured kernel overwrites with equal bytes, is right only by chance. `None` if it was wrong before, if no
+    /// memory can be tested, or without [`CompareOptions::changes_inputs`].
     pub unread: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
     /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select
@@ -256,7 +260,7 @@ impl KernelComparer {
             if comparison.is_right() {
                 comparison.memory = memory::watch(subject, &replaying, &options.verify, observers)?;
             }
-            if comparison.is_right() {
+            if comparison.is_right() && options.changes_inputs {
                 comparison.unread = unread::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
             if !comparison.is_right() && !options.times_wrong {

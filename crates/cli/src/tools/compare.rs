@@ -196,6 +196,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         own_process::end_with_parent()?;
         let candidate = Candidate { path };
         session.options.on_timing = Some(workers::announce_timing);
+        session.options.changes_inputs = workers::changes_inputs();
         let compared = baseline(flags, &session.function, library)
             .and_then(|it| comparer(invocation, &session.function, it))
             .and_then(|it| session.one(&it, &candidate));

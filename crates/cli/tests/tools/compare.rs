@@ -423,6 +423,37 @@ fn a_kernel_that_remembers_its_results_is_wrong() {
     let ran = compare(&[&with(&source), "--cache=warm"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stdout.contains("\nwrong    it remembers its results"), "{ran:?}");
+    // Also only half of them.
+    let half = "static float kept[40]; static int has[40]; if (i < 40) {\n\
+                if (!has[i] || i % 2) kept[i] = binding_0[i] + binding_1[i];\n\
+                has[i] = 1; binding_2[24 + i] = kept[i]; }";
+    padded(&source, half);
+    let (function, whole) = (format!("--function={PADDED}"), capture("padded.padded.local-sync"));
+    let ran = run(&words(&["--cache=warm", &function, &with(&source), &whole]));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("\nwrong    it remembers its results"), "{ran:?}");
+}
+
+/// Changed inputs may be out of bounds: that is the comparison's doing.
+#[test]
+fn a_kernel_that_crashes_with_other_inputs_is_compared_with_the_captured_ones() {
+    let scratch = Scratch::new();
+    let source = scratch.path("picky.c");
+    kernel(&source, &format!("if (binding_0[i] != i + 1) {{ {CRASH} }} {SUM}"));
+    let ran = compare(&[&with(&source), "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.stdout.contains("\nright    ") && ran.stderr.contains("with other inputs, "), "{ran:?}");
+    assert!(ran.stdout.contains("remembered results could not be excluded: with inputs other"), "{ran:?}");
+    let report = compare(&[&with(&source), "--cache=warm", "--format=json"]);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let candidate = &report["candidates"][0];
+    assert_eq!(candidate["timings"][0]["varied_inputs"], false, "{report}");
+    // As the captured kernel may, too.
+    let baseline = format!("--baseline={}", source.display());
+    let right = scratch.path("right.c");
+    kernel(&right, SUM);
+    let ran = compare(&[&with(&right), &baseline, "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)) && ran.stderr.contains("with other inputs, "), "{ran:?}");
 }
 
 /// Computing takes thousands of times as long as remembering: it is paid for in each repetition.

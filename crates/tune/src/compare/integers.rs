@@ -35,7 +35,9 @@ pub(super) fn exchange(block: &mut [u8], place: u64, variant: u64, limit: IndexL
     let distance = (mixed(variant) & (distances - 1)).max(1) as usize;
     let partner = |groups: &[[u8; GROUP_BYTES]], index: usize| {
         let (group, other) = (&groups[index], index ^ distance);
-        let is_pair = |it: &&[u8; GROUP_BYTES]| *it != group && limit.admits(group) && limit.admits(it);
+        let is_pair = |it: &&[u8; GROUP_BYTES]| {
+            *it != group && limit.admits(group) && limit.admits(it) && have_same_zeros(group, it)
+        };
         // Each pair once.
         groups.get(other).filter(|_| index < other).filter(is_pair).map(|_| other)
     };
@@ -52,6 +54,12 @@ pub(super) fn exchange(block: &mut [u8], place: u64, variant: u64, limit: IndexL
         }
     }
     is_changed
+}
+
+/// Whether the same words are 0, which may be indices: others must not take their places.
+fn have_same_zeros(one: &[u8; GROUP_BYTES], other: &[u8; GROUP_BYTES]) -> bool {
+    let words = one.as_chunks::<4>().0.iter().zip(other.as_chunks::<4>().0);
+    words.into_iter().all(|(one, other)| (*one == [0; 4]) == (*other == [0; 4]))
 }
 
 /// A bijection in which each bit depends on all bits of `word`.
@@ -107,9 +115,10 @@ mod tests {
             let below = bound_bytes.min(i32::MAX as u64) as i32;
             for _ in 0..100 {
                 let words: Vec<i32> = (0..256)
-                    .map(|_| match random.bool() {
-                        true => random.i32(-below..below),
-                        false => random.i32(..),
+                    .map(|_| match random.u8(0..4) {
+                        0 => random.i32(-below..below),
+                        1 => 0,
+                        _ => random.i32(..),
                     })
                     .collect();
                 let before: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
@@ -118,7 +127,8 @@ mod tests {
                 let may_be_index = |it: i32| it != 0 && u64::from(it.unsigned_abs()) < 8 * bound_bytes;
                 for (old, new) in words.iter().zip(after.as_chunks::<4>().0) {
                     let new = i32::from_le_bytes(*new);
-                    assert!(*old == new || !may_be_index(*old) && !may_be_index(new), "{old} {new}");
+                    let are_none = ![*old, new].into_iter().any(|it| it == 0 || may_be_index(it));
+                    assert!(*old == new || are_none, "{old} {new}");
                 }
             }
         }

@@ -46,7 +46,8 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
-            varies: true,
+            varies: options.changes_inputs,
+            changes_inputs: options.changes_inputs,
             has_varied: false,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
@@ -111,6 +112,8 @@ struct Bench<'a> {
     random: fastrand::Rng,
     /// Whether inputs differ from one repetition to the next.
     varies: bool,
+    /// As in the options.
+    changes_inputs: bool,
     /// Whether there are inputs that can differ.
     has_varied: bool,
     /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
@@ -269,7 +272,7 @@ impl Bench<'_> {
                 }
             }
         }
-        if !self.checks {
+        if !self.checks || !self.changes_inputs {
             return Ok(None);
         }
         let [captured, replaced] = sides;

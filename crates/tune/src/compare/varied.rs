@@ -50,7 +50,7 @@ impl<'r> VariedSide<'r> {
             false => VariedBytes::All,
         };
         kinds.next = 0;
-        self.side.vary(bytes, &mut |VariedPiece { offset, is_restored }, bytes| {
+        self.side.vary(bytes, &mut |VariedPiece { offset, is_restored, .. }, bytes| {
             let before = if is_restored { 0 } else { before };
             let changes = vary(bytes, offset, [before, variant], limit, kinds);
             is_changed |= changes;
@@ -168,7 +168,7 @@ impl Kinds {
     }
 }
 
-/// Number of random words of a block: each has two bits for each of 16 rows of so many words.
+/// Number of random words of a block, and of words in a row: each random word has two bits for each of 16 rows.
 const ROW_WORDS: usize = BLOCK_BYTES / 4 / (u32::BITS / 2) as usize;
 
 /// Of the words of a block, which begin with word `first`, those that look like an `f32`.

@@ -149,12 +149,18 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
         add_shapes(text, &timing.shapes);
     }
     if !timing.is_varied {
-        line(
-            text,
-            "",
-            "remembered results could not be excluded: no input can be changed between repetitions, because none looks",
-        );
-        line(text, "", "like floats, and its integers may be indices or are too few");
+        let [first, second] = match options.changes_inputs {
+            true => [
+                "no input can be changed between repetitions, because none looks",
+                "like floats, and its integers may be indices or are too few",
+            ],
+            false => [
+                "with inputs other than the captured ones, the replacement or",
+                "the captured kernel crashes",
+            ],
+        };
+        line(text, "", &format!("remembered results could not be excluded: {first}"));
+        line(text, "", second);
     }
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {

@@ -15,7 +15,7 @@ use rehal_session::CrashReports;
 
 use super::candidates::Candidate;
 use super::print;
-use super::report::Report;
+use super::report::{Outcome, Report};
 use crate::own_process::{self, PassedFile};
 use crate::{Invocation, output};
 
@@ -25,6 +25,14 @@ const CANDIDATE: &str = "REHAL_COMPARE_CANDIDATE";
 /// The replacement that this process compares for another one.
 pub(super) fn candidate() -> Option<PathBuf> {
     env::var_os(CANDIDATE).filter(|_| own_process::is_child()).map(PathBuf::from)
+}
+
+/// Set in a process that changes no inputs.
+const CAPTURED_INPUTS: &str = "REHAL_COMPARE_CAPTURED_INPUTS";
+
+/// Whether this process may change inputs.
+pub(super) fn changes_inputs() -> bool {
+    env::var_os(CAPTURED_INPUTS).is_none()
 }
 
 /// Names the library into which the baseline was compiled, if it is a source. Otherwise each comparison would compile it again.
@@ -54,17 +62,44 @@ pub(super) fn announce_timing() {
 
 /// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
 /// `baseline` is the library into which the baseline was compiled.
+///
+/// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for either kernel: only one that
+/// crashes with the captured inputs is reported as a crash.
 pub(super) fn compare(
     invocation: &Invocation,
     candidate: &Candidate,
     baseline: Option<&[u8]>,
     limits: &Limits,
 ) -> Result<Report> {
+    let report = attempt(invocation, candidate, baseline, limits, true)?;
+    if report.outcome != Outcome::Crashed {
+        return Ok(report);
+    }
+    let again = attempt(invocation, candidate, baseline, limits, false)?;
+    if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
+        output::note(&format!(
+            "note: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
+            print::name(candidate)
+        ));
+    }
+    Ok(again)
+}
+
+fn attempt(
+    invocation: &Invocation,
+    candidate: &Candidate,
+    baseline: Option<&[u8]>,
+    limits: &Limits,
+    changes_inputs: bool,
+) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
     let library = baseline.map(PassedFile::new).transpose().map_err(cannot)?;
     let mut command = own_process::command(&invocation.program, &invocation.arguments()).map_err(cannot)?;
     if let Some(library) = &library {
         command.env(BASELINE, library.name());
+    }
+    if !changes_inputs {
+        command.env(CAPTURED_INPUTS, "1");
     }
     let child = command
         .env(CANDIDATE, &candidate.path)
