@@ -89,6 +89,12 @@ impl<'r> FastForward<'r> {
         self.saved.iter().map(|saved| saved.at.end - saved.at.start).sum()
     }
 
+    /// Number of bytes that [`FastForward::vary`] passes at most.
+    pub fn accessed_bytes(&self) -> u64 {
+        let others = self.unchanged.iter().map(|(at, _)| at.end - at.start);
+        self.restored_bytes() + others.sum::<u64>()
+    }
+
     /// Puts back what the scope has changed.
     pub fn restore(&mut self) -> Result<()> {
         self.put_back().map_err(|error| self.replay.plan().in_file(error))

@@ -68,6 +68,18 @@ impl Subject {
         }
     }
 
+    /// The count of [`work`] with which a dispatch takes a millisecond.
+    fn millisecond(&self, workplace: &Workplace) -> Result<u32, Box<dyn Error>> {
+        const COUNT: u32 = 150;
+        let source = self.source(workplace, "compare_calibration.c", &work(COUNT))?;
+        let (baseline, with) = (format!("--baseline={source}"), format!("--with={source}"));
+        let words = ["compare", "--device=local-sync", "--cache=warm", "--precision=10%", "--format=json"];
+        let report = [&words[..], &[&self.kernel, &baseline, &with, &self.capture]].concat();
+        let report: serde_json::Value = serde_json::from_slice(&self.ours(workplace, &report)?)?;
+        let time_ns = report["candidates"][0]["timings"][0]["shapes"][0]["captured_ns"].as_f64();
+        Ok((f64::from(COUNT) * 1e6 / time_ns.ok_or("the kernel has no time")?) as u32)
+    }
+
     /// Writes a source that adds, after `extra` for each element.
     fn source(&self, workplace: &Workplace, name: &str, extra: &str) -> Result<String, Box<dyn Error>> {
         let path = workplace.scratch(name);
@@ -90,8 +102,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// Work for each element: 150 take about a millisecond for all. A volatile counter takes the same time whatever else the compiler
-/// does.
+/// Work for each element. A volatile counter takes the same time whatever else the compiler does.
 fn work(count: u32) -> String {
     format!("if (i % 64 == 0) for (volatile int j = 0; j < {count}; ++j) {{}}")
 }
@@ -101,8 +112,9 @@ fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>
     let models = workplace.models();
     let (_, function) = models.iter().find(|(name, _)| *name == MODEL).ok_or("the corpus is missing")?;
     let subject = Subject::new(workplace)?;
-    let before = format!("--baseline={}", subject.source(workplace, "compare_before.c", &work(150))?);
-    let with = format!("--with={}", subject.source(workplace, "compare_after.c", &work(135))?);
+    let count = subject.millisecond(workplace)?;
+    let before = format!("--baseline={}", subject.source(workplace, "compare_before.c", &work(count))?);
+    let with = format!("--with={}", subject.source(workplace, "compare_after.c", &work(count - count / 10))?);
     let compare = words(&[
         "compare",
         "--device=local-sync",
@@ -130,8 +142,9 @@ fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>
 /// A kernel that takes 2 % longer than its baseline of about a millisecond. The other column is a second.
 fn slowdown(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
     let subject = Subject::new(workplace)?;
-    let baseline = subject.source(workplace, "compare_baseline.c", &work(150))?;
-    let slower = subject.source(workplace, "compare_slower.c", &work(153))?;
+    let count = subject.millisecond(workplace)?;
+    let baseline = subject.source(workplace, "compare_baseline.c", &work(count))?;
+    let slower = subject.source(workplace, "compare_slower.c", &work(count + count / 50))?;
     let Subject { rehal, capture, kernel } = subject;
     // Status 3 is slower.
     let script = r#""$@"; test $? -eq 3"#;

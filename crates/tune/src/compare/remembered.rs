@@ -17,7 +17,7 @@ use super::varied::BLOCK_BYTES;
 const MASKS: [u32; 3] = [1 << 20, 1 << 19, 1 << 21];
 
 /// Beyond so many bytes, only those that the dispatch changes are compared.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Whether the replacement writes in some block, with other inputs, always what it wrote with the captured ones. Both have been
 /// repeated. Kernels that cannot run with other inputs prove nothing.
@@ -34,27 +34,21 @@ fn remembers(
     replaced: &mut FastForward<'_>,
     limit: IndexLimit,
 ) -> Result<bool> {
-    let mut total = 0;
-    captured.vary(VariedBytes::All, &mut |_, bytes| {
-        total += bytes.len();
-        false
-    })?;
-    let keeps_all = total <= MOST_BYTES;
-    let left = [contents(captured, keeps_all)?, contents(replaced, keeps_all)?];
+    let left = [contents(captured, VariedBytes::Restored)?, contents(replaced, VariedBytes::Restored)?];
     captured.restore()?;
-    replaced.restore()?;
-    let inputs = contents(captured, keeps_all)?;
+    let inputs = match captured.accessed_bytes() <= MOST_BYTES {
+        true => contents(captured, VariedBytes::All)?,
+        false => contents(captured, VariedBytes::Restored)?,
+    };
     let mut suspects: Option<BTreeMap<Place, Suspect>> = None;
     for mask in MASKS {
         let change = |start: u64, block: &mut [u8]| alter(block, start, mask, limit);
         let (captured, replaced) = (repeat(captured, &inputs, change)?, repeat(replaced, &inputs, change)?);
         let mut found = BTreeMap::new();
         for place in captured.keys().chain(replaced.keys()) {
-            let (Some(input), Some(own), Some(other)) =
-                (inputs.get(place), left[0].get(place), left[1].get(place))
-            else {
-                continue;
-            };
+            let Some(input) = inputs.get(place) else { continue };
+            // What is not restored did not change.
+            let [own, other] = left.each_ref().map(|it| it.get(place).unwrap_or(input));
             let mut changed_input = input.clone();
             change(place.1, &mut changed_input);
             let of = |side| Blocks::get(side, place).map_or(&changed_input[..], Vec::as_slice);
@@ -88,9 +82,8 @@ fn blocks(piece: VariedPiece, bytes: &mut [u8]) -> impl Iterator<Item = (Place, 
 }
 
 /// What a side leaves, or finds.
-fn contents(side: &mut FastForward<'_>, keeps_all: bool) -> Result<Blocks> {
+fn contents(side: &mut FastForward<'_>, bytes: VariedBytes) -> Result<Blocks> {
     let mut all = Blocks::new();
-    let bytes = if keeps_all { VariedBytes::All } else { VariedBytes::Restored };
     side.vary(bytes, &mut |piece, bytes| {
         all.extend(blocks(piece, bytes).map(|(place, block)| (place, block.to_vec())));
         false
