@@ -8,6 +8,7 @@ mod workers;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
@@ -18,7 +19,7 @@ use rehal_session::{
 
 use self::candidates::Candidate;
 use self::report::{Outcome, Report};
-use self::workers::Limits;
+use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{
@@ -192,14 +193,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
     let mut session = Session { invocation, function, with, options, base, library: None, format };
     if let Some(path) = workers::candidate() {
-        let library = workers::baseline()?;
+        let baseline_library = workers::baseline()?;
         own_process::end_with_parent()?;
         let candidate = Candidate { path };
         session.options.on_timing = Some(workers::announce_timing);
         session.options.changes_inputs = workers::changes_inputs();
-        let compared = baseline(flags, &session.function, library)
+        let library = workers::library()?;
+        let compared = baseline(flags, &session.function, baseline_library)
             .and_then(|it| comparer(invocation, &session.function, it))
-            .and_then(|it| session.one(&it, &candidate));
+            .and_then(|it| session.one(&it, &candidate, library));
         let report = compared.unwrap_or_else(|error| Report::failed(&candidate, &error));
         return output::print(&report.to_line());
     }
@@ -210,18 +212,28 @@ fn run(invocation: &Invocation) -> Result<()> {
         let function = Some(session.function.clone());
         Recording::of_capture(recording.as_ref(), function, || captured(invocation))
     };
-    let baseline = baseline(flags, &session.function, None)?;
-    session.library = baseline.as_ref().and_then(compiled);
-    let comparer = comparer(invocation, &session.function, baseline)?;
-    let watches = flags.get(&WATCH);
-    let limits = session.limits(&comparer)?;
-    // Its memory is not needed meanwhile.
-    drop(comparer);
+    let (function, watches) = (&session.function, flags.get(&WATCH));
+    let (prepared, first) = thread::scope(|scope| {
+        // It takes as long to compile as all that is done before it is needed. What fails is reported where it is compared; one that is
+        // watched may be saved before it is.
+        let first = candidates.first().filter(|_| !watches);
+        let first = scope.spawn(move || first?.build(function).ok().as_ref().and_then(compiled));
+        let baseline = baseline(flags, function, None);
+        let prepared = baseline.and_then(|baseline| {
+            let library = baseline.as_ref().and_then(compiled);
+            let comparer = comparer(invocation, function, baseline)?;
+            // The memory of the comparer is not needed meanwhile.
+            Ok((library, session.limits(&comparer)?))
+        });
+        (prepared, first.join().ok().flatten())
+    });
+    let (library, limits) = prepared?;
+    session.library = library;
     if watches {
         record()?;
         return session.watch(&limits);
     }
-    let reports = session.each(&candidates, &limits)?;
+    let reports = session.each(&candidates, &limits, first)?;
     output::print(&session.text(&reports))?;
     invocation.set_status(report::status(&reports));
     record()
@@ -324,8 +336,17 @@ struct Session<'i> {
 }
 
 impl Session<'_> {
-    fn one(&self, comparer: &KernelComparer, candidate: &Candidate) -> Result<Report> {
-        let replacement = candidate.build(&self.function)?;
+    /// `library` is what a source was compiled into, if it was.
+    fn one(
+        &self,
+        comparer: &KernelComparer,
+        candidate: &Candidate,
+        library: Option<Vec<u8>>,
+    ) -> Result<Report> {
+        let replacement = match library {
+            Some(library) => candidate.with_library(&self.function, library)?,
+            None => candidate.build(&self.function)?,
+        };
         let mut reports = CrashReports::install();
         let comparison = comparer.compare(&replacement, &self.options, &mut [&mut reports]);
         let comparison = comparison.map_err(in_own_words)?;
@@ -345,8 +366,13 @@ impl Session<'_> {
         Ok(Limits { check, all: check.saturating_add(self.options.max_time.saturating_mul(5)) })
     }
 
-    /// Compares replacements, each in a process of its own, for some time at most.
-    fn each(&self, candidates: &[Candidate], limits: &Limits) -> Result<Vec<Report>> {
+    /// Compares replacements, each in a process of its own, for some time at most. The first one may be compiled.
+    fn each(
+        &self,
+        candidates: &[Candidate],
+        limits: &Limits,
+        mut first: Option<Arc<[u8]>>,
+    ) -> Result<Vec<Report>> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
@@ -356,7 +382,8 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let report = workers::compare(self.invocation, candidate, self.library.as_deref(), limits)?;
+            let libraries = Libraries { baseline: self.library.clone(), replacement: first.take() };
+            let report = workers::compare(self.invocation, candidate, &libraries, limits)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -387,7 +414,7 @@ impl Session<'_> {
         while !reader_left.get() {
             // Before they are read: what is saved meanwhile is compared next.
             let seen = candidates::states(&self.with);
-            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limits)) {
+            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limits, None)) {
                 Ok(reports) => {
                     let text = self.text(&reports);
                     output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;
@@ -396,7 +423,7 @@ impl Session<'_> {
             }
             output::note("waiting for a change");
             while !reader_left.get() && candidates::states(&self.with) == seen {
-                std::thread::sleep(INTERVAL);
+                thread::sleep(INTERVAL);
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,13 +36,31 @@ pub(super) fn changes_inputs() -> bool {
     env::var_os(CAPTURED_INPUTS).is_none()
 }
 
-/// Names the library into which the baseline was compiled, if it is a source. Otherwise each comparison would compile it again.
-const BASELINE: &str = "REHAL_COMPARE_BASELINE";
+/// What sources were compiled into.
+#[derive(Default)]
+pub(super) struct Libraries {
+    /// The baseline: otherwise each comparison would compile it again.
+    pub baseline: Option<Arc<[u8]>>,
+    pub replacement: Option<Arc<[u8]>>,
+}
 
-/// The library into which the process that started this one has compiled the baseline.
+/// Name the libraries.
+const BASELINE: &str = "REHAL_COMPARE_BASELINE";
+const LIBRARY: &str = "REHAL_COMPARE_LIBRARY";
+
+/// What the process that started this one has compiled the baseline into.
 pub(super) fn baseline() -> Result<Option<Vec<u8>>> {
-    let read = own_process::passed(BASELINE).map(fs::read).transpose();
-    read.map_err(|error| Error::io("reading the compiled baseline", &error))
+    passed(BASELINE)
+}
+
+/// What it has compiled the replacement into.
+pub(super) fn library() -> Result<Option<Vec<u8>>> {
+    passed(LIBRARY)
+}
+
+fn passed(variable: &str) -> Result<Option<Vec<u8>>> {
+    let read = own_process::passed(variable).map(fs::read).transpose();
+    read.map_err(|error| Error::io("reading a compiled kernel", &error))
 }
 
 /// A line of a process that has checked what its replacement computes, and now times it.
@@ -61,21 +80,20 @@ pub(super) fn announce_timing() {
 }
 
 /// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
-/// `baseline` is the library into which the baseline was compiled.
 ///
 /// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for either kernel: only one that
 /// crashes with the captured inputs is reported as a crash.
 pub(super) fn compare(
     invocation: &Invocation,
     candidate: &Candidate,
-    baseline: Option<&[u8]>,
+    libraries: &Libraries,
     limits: &Limits,
 ) -> Result<Report> {
-    let report = attempt(invocation, candidate, baseline, limits, true)?;
+    let report = attempt(invocation, candidate, libraries, limits, true)?;
     if report.outcome != Outcome::Crashed {
         return Ok(report);
     }
-    let again = attempt(invocation, candidate, baseline, limits, false)?;
+    let again = attempt(invocation, candidate, libraries, limits, false)?;
     if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
         output::note(&format!(
             "note: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
@@ -88,15 +106,18 @@ pub(super) fn compare(
 fn attempt(
     invocation: &Invocation,
     candidate: &Candidate,
-    baseline: Option<&[u8]>,
+    libraries: &Libraries,
     limits: &Limits,
     changes_inputs: bool,
 ) -> Result<Report> {
     let cannot = |error: io::Error| Error::io("starting a process for a comparison", &error);
-    let library = baseline.map(PassedFile::new).transpose().map_err(cannot)?;
     let mut command = own_process::command(&invocation.program, &invocation.arguments()).map_err(cannot)?;
-    if let Some(library) = &library {
-        command.env(BASELINE, library.name());
+    let mut files = Vec::new();
+    for (variable, library) in [(BASELINE, &libraries.baseline), (LIBRARY, &libraries.replacement)] {
+        let Some(library) = library else { continue };
+        let file = PassedFile::new(library).map_err(cannot)?;
+        command.env(variable, file.name());
+        files.push(file);
     }
     if !changes_inputs {
         command.env(CAPTURED_INPUTS, "1");
