@@ -434,6 +434,27 @@ fn a_kernel_that_remembers_its_results_is_wrong() {
     assert!(ran.stdout.contains("\nwrong    it remembers its results"), "{ran:?}");
 }
 
+/// If the captured kernel writes the same with all inputs, nothing tells a replacement that does not read them.
+#[test]
+fn a_kernel_that_does_not_depend_on_its_inputs_cannot_be_told_from_one_that_remembers() {
+    let scratch = Scratch::new();
+    let (base, source) = (scratch.path("base.c"), scratch.path("nothing.c"));
+    kernel(&base, "binding_2[i] = 0 * binding_0[i] + (binding_1[i] > 1e9f) + 3;");
+    kernel(&source, "binding_2[i] = 3;");
+    let baseline = format!("--baseline={}", base.display());
+    let ran = compare(&[&with(&source), &baseline, "--cache=warm"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.stdout.contains("remembered results could not be excluded: no input that can be"), "{ran:?}");
+    // Of another one, it is known.
+    kernel(&source, SUM);
+    for (words, excluded) in [(&[&baseline, "--cache=warm"][..], None), (&["--cache=warm"], Some(true))] {
+        let ran = compare(&[&[with(&source).as_str(), "--format=json"], words].concat());
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let timing = &report["candidates"][0]["timings"][0];
+        assert_eq!(timing["remembered_excluded"].as_bool(), excluded, "{report}");
+    }
+}
+
 /// Changed inputs may be out of bounds: that is the comparison's doing.
 #[test]
 fn a_kernel_that_crashes_with_other_inputs_is_compared_with_the_captured_ones() {

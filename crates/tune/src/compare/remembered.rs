@@ -19,21 +19,31 @@ const MASKS: [u32; 3] = [1 << 20, 1 << 19, 1 << 21];
 /// Beyond so many bytes, only those that the dispatch changes are compared.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Whether the replacement writes in some block, with other inputs, always what it wrote with the captured ones. Both have been
-/// repeated. Kernels that cannot run with other inputs prove nothing.
-pub(super) fn is_remembered(
-    captured: &mut FastForward<'_>,
-    replaced: &mut FastForward<'_>,
-    limit: IndexLimit,
-) -> bool {
-    remembers(captured, replaced, limit).unwrap_or(false)
+/// Whether a replacement remembers results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remembers {
+    /// With other inputs, it leaves in some block always what it left with the captured ones.
+    Yes,
+    /// With other inputs, it leaves something else where the captured kernel does.
+    No,
+    /// The captured kernel leaves the same, or one of both cannot run with other inputs.
+    Unknown,
 }
 
-fn remembers(
+/// Runs both with other inputs, which have been repeated with the captured ones.
+pub(super) fn test(
     captured: &mut FastForward<'_>,
     replaced: &mut FastForward<'_>,
     limit: IndexLimit,
-) -> Result<bool> {
+) -> Remembers {
+    run(captured, replaced, limit).unwrap_or(Remembers::Unknown)
+}
+
+fn run(
+    captured: &mut FastForward<'_>,
+    replaced: &mut FastForward<'_>,
+    limit: IndexLimit,
+) -> Result<Remembers> {
     let left = [contents(captured, VariedBytes::Restored)?, contents(replaced, VariedBytes::Restored)?];
     captured.restore()?;
     let inputs = match captured.accessed_bytes() <= MOST_BYTES {
@@ -44,7 +54,7 @@ fn remembers(
     for mask in MASKS {
         let change = |start: u64, block: &mut [u8]| alter(block, start, mask, limit);
         let (captured, replaced) = (repeat(captured, &inputs, change)?, repeat(replaced, &inputs, change)?);
-        let mut found = BTreeMap::new();
+        let (mut found, mut changes) = (BTreeMap::new(), false);
         for place in captured.keys().chain(replaced.keys()) {
             let Some(input) = inputs.get(place) else { continue };
             // What is not restored did not change.
@@ -53,6 +63,7 @@ fn remembers(
             change(place.1, &mut changed_input);
             let of = |side| Blocks::get(side, place).map_or(&changed_input[..], Vec::as_slice);
             let suspect = Suspect::of(&changed_input, [own, of(&captured)], [other, of(&replaced)]);
+            changes |= suspect.changed > 0;
             let before = suspects.as_ref().map(|all| all.get(place));
             let suspect = match before {
                 None => suspect,
@@ -64,11 +75,11 @@ fn remembers(
             }
         }
         if found.is_empty() {
-            return Ok(false);
+            return Ok(if changes { Remembers::No } else { Remembers::Unknown });
         }
         suspects = Some(found);
     }
-    Ok(true)
+    Ok(Remembers::Yes)
 }
 
 /// The buffer and the offset in it of a block.

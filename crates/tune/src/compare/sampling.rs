@@ -86,6 +86,9 @@ pub struct Timing {
     /// Whether inputs differed from one repetition to the next. Otherwise a replacement that compares them with the last ones, and
     /// writes what it wrote for them, is not found.
     pub is_varied: bool,
+    /// Whether the replacement does not write results that it remembers: with other inputs, the captured kernel left something else, and
+    /// so did the replacement; or it takes many times as long.
+    pub excludes_remembered: bool,
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
@@ -416,6 +419,7 @@ impl<'s> Sampler<'s> {
             clock_error: steps.deviation() + steps.difference(),
             clock_difference: steps.difference(),
             is_varied: false,
+            excludes_remembered: false,
             stopped,
             elapsed: Duration::ZERO,
             conditions: Conditions::default(),

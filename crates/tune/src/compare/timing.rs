@@ -8,7 +8,7 @@ use rehal_hal::profile::resolution_ns;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
 use super::integers::IndexLimit;
-use super::remembered;
+use super::remembered::{self, Remembers};
 use super::sampling::{FAR, LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
@@ -49,6 +49,7 @@ pub(super) fn time(
             varies: options.changes_inputs,
             changes_inputs: options.changes_inputs,
             is_tested: false,
+            excludes_remembered: false,
             has_varied: false,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
@@ -80,6 +81,7 @@ pub(super) fn time(
         timing.conditions = monitor.end();
         timing.is_device_time = bench.is_device_time;
         timing.is_varied = bench.varies && bench.has_varied;
+        timing.excludes_remembered = bench.excludes_remembered;
         timing.elapsed = begun.elapsed();
         bench.spans.end()?;
         comparison.timings.push(timing);
@@ -117,6 +119,8 @@ struct Bench<'a> {
     changes_inputs: bool,
     /// Whether the replacement has been tested for remembering its results.
     is_tested: bool,
+    /// Whether it does not.
+    excludes_remembered: bool,
     /// Whether there are inputs that can differ.
     has_varied: bool,
     /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
@@ -192,6 +196,7 @@ impl Bench<'_> {
         // Who takes many times as long remembers nothing.
         let step_ns = self.resolution_ns();
         let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * (it.captured_ns + step_ns));
+        self.excludes_remembered |= is_far;
         let failed = if is_far { None } else { self.check(&mut sides, pairs.len(), slice.index_limit)? };
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
     }
@@ -281,10 +286,16 @@ impl Bench<'_> {
         let [captured, replaced] = sides;
         // In half of the batches, but always in the first: no kernel can know which.
         let is_due = !std::mem::replace(&mut self.is_tested, true) || self.random.bool();
-        if is_due && remembered::is_remembered(&mut captured.side, &mut replaced.side, limit) {
-            return Ok(Some(Batch::NotReproduced(
-                "it remembers its results: with other inputs it writes what it wrote before".into(),
-            )));
+        if is_due {
+            match remembered::test(&mut captured.side, &mut replaced.side, limit) {
+                Remembers::Yes => {
+                    return Ok(Some(Batch::NotReproduced(
+                        "it remembers its results: with other inputs it writes what it wrote before".into(),
+                    )));
+                }
+                Remembers::No => self.excludes_remembered = true,
+                Remembers::Unknown => {}
+            }
         }
         // The inputs before it were quite different, so that one that remembers similar ones must compute.
         for (side, it) in sides.iter_mut().enumerate() {

@@ -148,13 +148,16 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
-    if !timing.is_varied {
-        let [first, second] = match options.changes_inputs {
-            true => [
+    if !timing.is_varied || !timing.excludes_remembered {
+        let [first, second] = match (options.changes_inputs, timing.is_varied) {
+            (true, false) => [
                 "no input can be changed between repetitions, because none looks",
                 "like floats, and its integers may be indices or are too few",
             ],
-            false => [
+            (true, true) => {
+                ["no input that can be changed makes the captured kernel write", "something else"]
+            }
+            (false, _) => [
                 "with inputs other than the captured ones, the replacement or",
                 "the captured kernel crashes",
             ],
@@ -318,6 +321,7 @@ fn timing(it: &Timing) -> Value {
         "wanted_pair_count": it.wanted_pairs(),
         "timed_by": if it.is_device_time { "device" } else { "host" },
         "varied_inputs": it.is_varied,
+        "remembered_excluded": it.excludes_remembered,
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
             Stopped::FarSlower => "far_slower",
