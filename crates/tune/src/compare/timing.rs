@@ -50,6 +50,7 @@ pub(super) fn time(
             changes_inputs: options.changes_inputs,
             is_tested: false,
             excludes_remembered: false,
+            is_unknown: false,
             has_varied: false,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
@@ -81,7 +82,7 @@ pub(super) fn time(
         timing.conditions = monitor.end();
         timing.is_device_time = bench.is_device_time;
         timing.is_varied = bench.varies && bench.has_varied;
-        timing.excludes_remembered = bench.excludes_remembered;
+        timing.excludes_remembered = bench.excludes_remembered && !bench.is_unknown;
         timing.elapsed = begun.elapsed();
         bench.spans.end()?;
         comparison.timings.push(timing);
@@ -119,8 +120,10 @@ struct Bench<'a> {
     changes_inputs: bool,
     /// Whether the replacement has been tested for remembering its results.
     is_tested: bool,
-    /// Whether it does not.
+    /// Whether it does not, in some shape.
     excludes_remembered: bool,
+    /// Whether that could not be told, in some shape.
+    is_unknown: bool,
     /// Whether there are inputs that can differ.
     has_varied: bool,
     /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
@@ -154,6 +157,7 @@ impl Bench<'_> {
                 other => return Ok(other),
             }
         }
+        self.is_tested = true;
         Ok(Batch::Pairs(all))
     }
 
@@ -285,7 +289,7 @@ impl Bench<'_> {
         }
         let [captured, replaced] = sides;
         // In half of the batches, but always in the first: no kernel can know which.
-        let is_due = !std::mem::replace(&mut self.is_tested, true) || self.random.bool();
+        let is_due = !self.is_tested || self.random.bool();
         if is_due {
             match remembered::test(&mut captured.side, &mut replaced.side, limit) {
                 Remembers::Yes => {
@@ -294,7 +298,7 @@ impl Bench<'_> {
                     )));
                 }
                 Remembers::No => self.excludes_remembered = true,
-                Remembers::Unknown => {}
+                Remembers::Unknown => self.is_unknown = true,
             }
         }
         // The inputs before it were quite different, so that one that remembers similar ones must compute.

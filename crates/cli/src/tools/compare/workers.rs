@@ -33,7 +33,7 @@ const CAPTURED_INPUTS: &str = "REHAL_COMPARE_CAPTURED_INPUTS";
 
 /// Whether this process may change inputs.
 pub(super) fn changes_inputs() -> bool {
-    env::var_os(CAPTURED_INPUTS).is_none()
+    !own_process::is_child() || env::var_os(CAPTURED_INPUTS).is_none()
 }
 
 /// What sources were compiled into.
@@ -96,7 +96,8 @@ pub(super) fn compare(
     let again = attempt(invocation, candidate, libraries, limits, false)?;
     if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
         output::note(&format!(
-            "note: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
+            "{}\nnote: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
+            report.text.trim_end(),
             print::name(candidate)
         ));
     }
@@ -121,6 +122,8 @@ fn attempt(
     }
     if !changes_inputs {
         command.env(CAPTURED_INPUTS, "1");
+    } else {
+        command.env_remove(CAPTURED_INPUTS);
     }
     let child = command
         .env(CANDIDATE, &candidate.path)
