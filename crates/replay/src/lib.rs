@@ -61,8 +61,7 @@ pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use slice::{
-    CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable, SlicedRead,
-    StripExecutable, WatchBuffer, changes,
+    CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer, changes,
 };
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
 pub use transfers::PlannedTransfer;

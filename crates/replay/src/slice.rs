@@ -7,7 +7,6 @@ mod ranges;
 mod references;
 mod runs;
 mod shared;
-mod strip;
 mod touched;
 mod trim;
 mod write;
@@ -63,9 +62,6 @@ pub struct SliceOptions {
     /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all that is bound to it
     /// is kept, and what it may write is read. Not for scopes.
     pub unperformed: bool,
-    /// Removes the functions that the work does not dispatch from its executables, if that is safe. The work is then performed by
-    /// itself, unless the slice is not to be checked.
-    pub strip: Option<StripExecutable>,
     /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds as new memory has them:
     /// usually zeros. Not if the work is not performed by itself, nor of buffers that cannot be watched. `None` keeps all that is
     /// bound to what kernels read.
@@ -74,24 +70,6 @@ pub struct SliceOptions {
 
 /// Allocates a buffer that tells what accesses it; `None` if the device cannot tell.
 pub type WatchBuffer = fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>>;
-
-/// Removes functions from an executable: of its format, from its bytes, those whose ordinals are not listed. `None` if that is not
-/// known to be safe.
-pub type StripExecutable = fn(&str, &[u8], &[u32]) -> Option<Vec<u8>>;
-
-/// An executable of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SlicedExecutable {
-    /// Its id in the whole capture.
-    pub id: u64,
-    /// Size in bytes in the whole capture.
-    pub captured_bytes: u64,
-    /// Size in bytes in the slice, if functions were removed.
-    pub stripped_bytes: Option<u64>,
-    /// Number of functions that the work does not dispatch.
-    pub unused_function_count: u64,
-}
 
 /// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it writes the same
 /// bytes as in the whole capture.
@@ -122,8 +100,6 @@ pub struct Slice {
     pub is_checked: bool,
     /// The host reads: what the work wrote.
     pub reads: Vec<SlicedRead>,
-    /// The executables, if functions were to be removed.
-    pub executables: Vec<SlicedExecutable>,
 }
 
 /// A host read of a slice.

@@ -94,8 +94,8 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup, WorkgroupSchedule};
+pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::executable::guard::RemovedOnCrash;
-pub use rehal_local::executable::{flush_c_streams, function_contents, strip as strip_executable};
 pub use rehal_local::watch_buffer;
 pub use rehal_local::{LOCAL_TASK, LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
@@ -113,8 +113,8 @@ pub use rehal_replay::{
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
     FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
-    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedExecutable,
-    SlicedRead, StripExecutable, Substitute, Substitution, Validation, WatchBuffer,
+    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
+    Substitute, Substitution, Validation, WatchBuffer,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
@@ -124,8 +124,7 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
-    FieldChange, FieldName, FieldValue, FunctionChange, FunctionContents, ObjectKind, Occurrence,
-    OperationChange, ScopeChange,
+    FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence, OperationChange, ScopeChange,
 };
 pub use rehal_tune::{
     ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,

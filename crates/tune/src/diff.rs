@@ -24,8 +24,7 @@ use side::Side;
 
 pub use report::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
-    FieldChange, FieldName, FieldValue, FunctionChange, FunctionContents, Occurrence, OperationChange,
-    ScopeChange,
+    FieldChange, FieldName, FieldValue, FunctionChange, Occurrence, OperationChange, ScopeChange,
 };
 
 /// Functions have names from this version on.

@@ -40,8 +40,8 @@ pub use compare::{
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,
-    ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, FunctionContents, ObjectKind,
-    Occurrence, OperationChange, ScopeChange, diff_captures,
+    ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence,
+    OperationChange, ScopeChange, diff_captures,
 };
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{

@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use rehal_base::{ElementType, Result};
-use rehal_session::{CaptureDiff, CaptureFile, DiffOptions, function_contents};
+use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
 
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
@@ -101,7 +101,6 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut options = DiffOptions::default();
     options.element_type = flags.get(&ELEMENT_TYPE);
     options.max_elements = flags.get(&MAX_ELEMENTS);
-    options.function_contents = Some(function_contents);
     let diff = before.diff(after, &options, &mut Progress::new("reading").teller())?;
     let path = |index: usize| invocation.files()[index].display().to_string();
     let report =

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, strip_executable, watch_buffer,
+    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, watch_buffer,
 };
 
 use super::replay_flags;
@@ -108,13 +108,6 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
      slice, except zeros that they overwrite.",
 );
 
-const STRIP_EXECUTABLE: Flag<bool> = Flag::switch(
-    "strip_executable",
-    false,
-    "Removes the functions that the work does not dispatch from its executables, and debug information, if that is safe: of \
-     embedded ELF executables whose other functions do not refer to them. Others stay whole. Implies a check.",
-);
-
 const OUTPUTS: Group = Group {
     title: "Slice",
     flags: &[
@@ -122,7 +115,6 @@ const OUTPUTS: Group = Group {
         &KEEP,
         &KEEP_OUTPUTS,
         &KEEP_REFERENCES,
-        &STRIP_EXECUTABLE,
         &CHECK,
         &replay_flags::FILE_REMAP,
         &replay_flags::RECOVER,
@@ -145,7 +137,6 @@ fn run(invocation: &Invocation) -> Result<()> {
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);
-    slice.strip = flags.get(&STRIP_EXECUTABLE).then_some(strip_executable);
     let kernels = Recording::checked(flags)?;
     write(&replay, &cut, &slice, &output, &mut reports)?;
     Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
@@ -165,21 +156,6 @@ fn write(
     let slice = replay.slice(cut, options, file.try_clone().map_err(io)?, &mut [reports])?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(&unchecked(&slice, options.watch.is_some()));
-    }
-    for it in &slice.executables {
-        let id = it.id;
-        output::note(&match (it.stripped_bytes, it.unused_function_count) {
-            (Some(bytes), _) => {
-                format!("note: executable {id}: {bytes} of {} bytes are left", it.captured_bytes)
-            }
-            (None, 0) => {
-                format!("note: executable {id} stays whole: the work dispatches all of its functions")
-            }
-            (None, count) => format!(
-                "note: executable {id} stays whole: it is not known to be safe to remove the functions that are not dispatched, \
-                 {count} of them"
-            ),
-        });
     }
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     output.write(|sink| {

@@ -51,36 +51,6 @@ fn a_slice_reads_what_the_program_reads() {
 }
 
 #[test]
-fn functions_that_are_not_used_are_removed_on_request() {
-    let scratch = Scratch::new();
-    for (name, is_stripped) in [("mlp.mlp.local-sync", true), ("add4.vmvx.local-sync", false)] {
-        let path = capture(name);
-        let record = format!("--dispatch={}", dispatch(&path));
-        let cut = |words: &[&str]| {
-            let output = scratch.path(&format!("{name}{}.ireereplay", words.len()));
-            let output = output.to_str().unwrap();
-            let words = [&[record.as_str(), "--keep_outputs"], words].concat();
-            let ran = run(&slice(&words, &path, output));
-            assert_eq!(ran.status, Some(0), "{ran:?}");
-            (std::fs::metadata(output).unwrap().len(), reads(output), ran.stderr)
-        };
-        let (whole, stripped) = (cut(&[]), cut(&["--strip-executable"]));
-        assert_eq!(whole.1, stripped.1, "{name}");
-        assert_eq!(whole.2, "", "{name}");
-        match is_stripped {
-            true => {
-                assert!(stripped.0 + 4096 < whole.0, "{name}: {} of {}", stripped.0, whole.0);
-                assert!(stripped.2.ends_with(" bytes are left\n"), "{stripped:?}");
-            }
-            false => {
-                assert_eq!(stripped.0, whole.0, "{name}");
-                assert!(stripped.2.contains(" stays whole: "), "{stripped:?}");
-            }
-        }
-    }
-}
-
-#[test]
 fn parameters_stay_in_their_file_on_request() {
     let scratch = Scratch::new();
     let path = capture("params.reference.digest.local-sync");

@@ -29,24 +29,6 @@ pub fn is_supported(format: &str) -> bool {
     Format::of(format).is_ok()
 }
 
-/// An executable without the functions whose ordinals are not in `kept`, which keep their ordinals and names but must not be
-/// dispatched. `None` if that is not known to be safe: of other formats than embedded ELF for x86-64, or see [`elf::strip`].
-pub fn strip(format: &str, data: &[u8], kept: &[u32]) -> Option<Vec<u8>> {
-    match Format::of(format) {
-        Ok(Format::EmbeddedElf) => elf::strip(data, kept),
-        Ok(Format::SystemElf | Format::Vmvx) | Err(_) => None,
-    }
-}
-
-/// What the functions of an executable consist of, by ordinal; see [`elf::function_contents`]. `None` if that is unknown, as of other
-/// formats than embedded ELF for x86-64.
-pub fn function_contents(format: &str, data: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
-    match Format::of(format) {
-        Ok(Format::EmbeddedElf) => elf::function_contents(data),
-        Ok(Format::SystemElf | Format::Vmvx) | Err(_) => None,
-    }
-}
-
 impl Format {
     /// The format named `name`, or an error with the reason why it cannot be loaded here.
     pub(super) fn of(name: &str) -> Result<Self> {

@@ -33,7 +33,7 @@ mod query;
 mod schedule;
 
 pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
-pub use format::{function_contents, infer as infer_format, is_supported, strip};
+pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};

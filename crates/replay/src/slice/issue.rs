@@ -1,6 +1,6 @@
 //! Issues the operations of a slice by themselves.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use bumpalo::Bump;
 use rehal_base::{Error, Range, Result};
@@ -48,8 +48,7 @@ pub(super) fn patterns(bytes: &[u8], first: usize) -> Vec<u8> {
 
 /// The objects that the operations of a slice name, by index.
 pub(super) struct Needs {
-    /// With the functions that are dispatched, by captured ordinal.
-    pub executables: BTreeMap<u32, BTreeSet<u32>>,
+    pub executables: BTreeSet<u32>,
     events: BTreeSet<u32>,
     files: BTreeSet<u32>,
 }
@@ -142,7 +141,7 @@ impl<'r> Shared<'r> {
         for op in &plan.host_ops {
             let HostOp::Create(op) = op else { continue };
             match *op {
-                CreateOp::Executable(ref op) if needs.executables.contains_key(&op.created) => {
+                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
                     devices.insert(op.cache);
                 }
                 CreateOp::Event { device, created, .. } if needs.events.contains(&created) => {
@@ -175,7 +174,7 @@ impl Needs {
     pub(super) fn of(shared: &Shared<'_>, items: &[Item]) -> Self {
         let plan = shared.plan;
         let mut needs =
-            Self { executables: BTreeMap::new(), events: BTreeSet::new(), files: BTreeSet::new() };
+            Self { executables: BTreeSet::new(), events: BTreeSet::new(), files: BTreeSet::new() };
         for item in items {
             match *item {
                 Item::HostWrite(..) => {}
@@ -209,7 +208,7 @@ impl Needs {
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch<Indexed>) {
-        self.executables.entry(dispatch.executable).or_default().insert(dispatch.function);
+        self.executables.insert(dispatch.executable);
     }
 }
 
@@ -220,10 +219,8 @@ impl<'r> Issue<'r> {
         for op in &self.plan.host_ops {
             let HostOp::Create(op) = op else { continue };
             match *op {
-                CreateOp::Executable(ref op) => {
-                    if let Some(used) = needs.executables.get(&op.created) {
-                        self.prepare(replay, op, used)?;
-                    }
+                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
+                    self.prepare(replay, op)?;
                 }
                 CreateOp::Event { device, affinity, flags, created } if needs.events.contains(&created) => {
                     let event = self.devices[device as usize].create_event(affinity, flags)?;
@@ -248,17 +245,9 @@ impl<'r> Issue<'r> {
         Ok(())
     }
 
-    fn prepare(
-        &mut self,
-        replay: &Replay,
-        op: &PrepareExecutable<Indexed>,
-        used: &BTreeSet<u32>,
-    ) -> Result<()> {
+    fn prepare(&mut self, replay: &Replay, op: &PrepareExecutable<Indexed>) -> Result<()> {
         let device = &self.devices[op.cache as usize];
-        let prepared = match self.shared.stripped(op, used)? {
-            Some(stripped) => stripped.prepare(self.plan, op, device)?,
-            None => replay.prepare(op, device)?,
-        };
+        let prepared = replay.prepare(op, device)?;
         self.objects.executables[op.created as usize] = Some(prepared);
         Ok(())
     }

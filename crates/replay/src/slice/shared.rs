@@ -5,7 +5,6 @@ use rehal_hal::{CommandBufferParams, CreateOp, HostOp};
 
 use super::SliceOptions;
 use super::references::References;
-use super::strip::StrippedCache;
 use crate::plan::RecordLocation;
 use crate::{Plan, Replay};
 
@@ -22,8 +21,6 @@ pub(super) struct Shared<'r> {
     pub params: HashMap<u32, CommandBufferParams>,
     /// The files that slices may refer to, opened when one does.
     pub references: OnceCell<References>,
-    /// The executables without some functions.
-    pub stripped: StrippedCache,
 }
 
 impl<'r> Shared<'r> {
@@ -41,7 +38,6 @@ impl<'r> Shared<'r> {
             commands: plan.commands_by_buffer(),
             params: plan.host_ops.iter().filter_map(params).collect(),
             references: OnceCell::new(),
-            stripped: StrippedCache::default(),
         }
     }
 }

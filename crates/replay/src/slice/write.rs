@@ -42,15 +42,14 @@ impl Shared<'_> {
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
         let Found { ref name, location, occurrence, .. } = *found;
         let is_checked = tested.is_checked;
-        let executables = self.sliced_executables(found)?;
-        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads, executables })
+        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads })
     }
 
     /// Whether the work is performed as a replay of the slice performs it.
     pub(super) fn checks(&self, is_cheap: bool) -> bool {
         match self.options.check {
             _ if self.options.unperformed => false,
-            SliceCheck::WhenCheap => is_cheap || self.options.strip.is_some(),
+            SliceCheck::WhenCheap => is_cheap,
             SliceCheck::Always => true,
             SliceCheck::Never => false,
         }

@@ -228,7 +228,7 @@ impl<'s, 'c> Walk<'s, 'c> {
         if let (Some(first), Some(second)) = (executable(&first), executable(&second)) {
             let first = Prepared { op: first, record: ordinals.0 };
             let second = Prepared { op: second, record: ordinals.1 };
-            let change = executables::compare(kind, first, second, changes, self.options.function_contents);
+            let change = executables::compare(kind, first, second, changes);
             self.same_count += u64::from(change.is_none());
             self.executables.extend(change);
             return Ok(());

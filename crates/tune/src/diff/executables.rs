@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use object::elf::FileHeader64;
+use object::read::elf::{ElfFile, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use rehal_capture::payload::{ExecutableMetadata, Function};
 use rehal_hal::PrepareExecutable;
 use rehal_replay::Ids;
@@ -10,7 +13,6 @@ use super::data;
 use super::fields::Name;
 use super::report::{
     ChangeKind, DiffedExecutable, ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange,
-    FunctionContents,
 };
 
 /// The code of a capture, with its record.
@@ -28,14 +30,13 @@ pub(super) fn only(kind: ChangeKind, it: Prepared<'_, '_>) -> ExecutableChange {
 }
 
 /// An executable of both captures, of which `changes` differ besides code and functions; `None` if nothing does.
-pub(super) fn compare(
+pub(super) fn compare<'c>(
     kind: ChangeKind,
-    before: Prepared<'_, '_>,
-    after: Prepared<'_, '_>,
+    before: Prepared<'_, 'c>,
+    after: Prepared<'_, 'c>,
     changes: Vec<FieldChange>,
-    contents: Option<FunctionContents>,
 ) -> Option<ExecutableChange> {
-    let (functions, undetermined) = functions(&before, &after, contents);
+    let (functions, undetermined) = functions(&before, &after);
     let is_same = changes.is_empty() && functions.is_empty() && before.op.data == after.op.data;
     if is_same && kind == ChangeKind::Changed {
         return None;
@@ -60,12 +61,11 @@ fn list(metadata: &[u8]) -> Vec<Function<'_>> {
 }
 
 /// The functions that differ: by name, or by ordinal if names are unknown or not unique; and why some are unknown.
-fn functions(
-    before: &Prepared<'_, '_>,
-    after: &Prepared<'_, '_>,
-    contents: Option<FunctionContents>,
+fn functions<'c>(
+    before: &Prepared<'_, 'c>,
+    after: &Prepared<'_, 'c>,
 ) -> (Vec<FunctionChange>, Option<&'static str>) {
-    let code = Contents::of(before, after, contents);
+    let code = Code::of(before, after);
     let (before, after) = (list(before.op.metadata), list(after.op.metadata));
     let mut undetermined = code.as_ref().err().copied();
     let index = |functions: &[Function<'_>]| -> HashMap<Vec<u8>, usize> {
@@ -84,9 +84,9 @@ fn functions(
             continue;
         };
         let differing = signature(function, other);
-        let is_code_changed = code.as_ref().ok().and_then(|it| it.differ(function.ordinal, other.ordinal));
+        let is_code_changed = code.as_ref().ok().and_then(|it| it.differ(function.name, other.name));
         if code.is_ok() && is_code_changed.is_none() {
-            undetermined = Some("some of them refer to what is neither a function nor a constant");
+            undetermined = Some("the code has no symbols of them");
         }
         if is_code_changed == Some(true) || !differing.is_empty() {
             changes.push(change(ChangeKind::Changed, function, differing, is_code_changed));
@@ -98,47 +98,56 @@ fn functions(
             changes.push(change(ChangeKind::Inserted, function, Vec::new(), None));
         }
     }
-    let is_elsewhere = matches!(code, Ok(Contents::Different(..))) && changes.is_empty();
+    let is_elsewhere = matches!(code, Ok(Code::Different(..))) && changes.is_empty();
     if is_elsewhere && undetermined.is_none() {
-        undetermined = Some("what differs is not in their code or constants");
+        undetermined = Some("what differs is outside of their code");
     }
     let has_others = before.len() > changes.iter().filter(|it| it.kind != ChangeKind::Inserted).count();
     let undetermined = undetermined.filter(|_| has_others);
     (changes, undetermined)
 }
 
-/// What the functions of two executables consist of.
-enum Contents {
+/// The code of two executables, by the symbols of their functions.
+enum Code<'c> {
     /// The executables are the same.
     Same,
-    /// By ordinal.
-    Different(Vec<Option<Vec<u8>>>, Vec<Option<Vec<u8>>>),
+    /// ELF images, with the bytes of each function that has a symbol.
+    Different(HashMap<&'c [u8], &'c [u8]>, HashMap<&'c [u8], &'c [u8]>),
 }
 
-impl Contents {
-    /// Fails with the reason if nothing is known of them.
-    fn of(
-        before: &Prepared<'_, '_>,
-        after: &Prepared<'_, '_>,
-        contents: Option<FunctionContents>,
-    ) -> Result<Self, &'static str> {
+impl<'c> Code<'c> {
+    /// Fails with the reason if the code of single functions is unknown.
+    fn of(before: &Prepared<'_, 'c>, after: &Prepared<'_, 'c>) -> Result<Self, &'static str> {
         if before.op.data == after.op.data {
             return Ok(Self::Same);
         }
-        let of = |it: &Prepared<'_, '_>| contents?(std::str::from_utf8(it.op.format).ok()?, it.op.data);
-        match (before.op.format == after.op.format, of(before), of(after)) {
-            (false, ..) => Err("the formats differ"),
-            (true, Some(before), Some(after)) => Ok(Self::Different(before, after)),
-            (true, ..) => Err("the ranges of the functions in the code are unknown"),
+        if before.op.format != after.op.format {
+            return Err("the formats differ");
+        }
+        match (symbols(before.op.data), symbols(after.op.data)) {
+            (Some(before), Some(after)) => Ok(Self::Different(before, after)),
+            _ => Err("the code is not a 64-bit ELF image"),
         }
     }
 
-    /// Whether two functions differ, if that is known.
-    fn differ(&self, before: u32, after: u32) -> Option<bool> {
+    /// Whether the bytes of two functions differ, the addresses in them included; `None` if one has no symbol.
+    fn differ(&self, before: &[u8], after: &[u8]) -> Option<bool> {
         let Self::Different(first, second) = self else { return Some(false) };
-        let (first, second) = (first.get(before as usize)?, second.get(after as usize)?);
-        Some(first.as_ref()? != second.as_ref()?)
+        Some(first.get(before)? != second.get(after)?)
     }
+}
+
+/// The bytes of the functions that an ELF image has symbols of, by name; `None` for other code.
+fn symbols(data: &[u8]) -> Option<HashMap<&[u8], &[u8]>> {
+    let image = ElfFile::<FileHeader64<Endianness>>::parse(data).ok()?;
+    let symbols = image.symbols().chain(image.dynamic_symbols());
+    let functions = symbols.filter(|it| it.kind() == SymbolKind::Text && it.size() != 0);
+    let bytes = |address: u64, size: u64| {
+        let segments = image.elf_program_headers().iter();
+        segments.filter_map(|it| it.data_range(image.endian(), data, address, size).ok()?).next()
+    };
+    let found = functions.filter_map(|it| Some((it.name_bytes().ok()?, bytes(it.address(), it.size())?)));
+    Some(found.collect())
 }
 
 fn change(

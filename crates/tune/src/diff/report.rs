@@ -7,10 +7,6 @@ use super::ObjectKind;
 use super::fields::Name;
 use crate::ElementDifferences;
 
-/// What the functions of an executable consist of, given its format and code: by ordinal; equal for functions that do the same with
-/// the same constants. `None` for what is unknown.
-pub type FunctionContents = fn(&str, &[u8]) -> Option<Vec<Option<Vec<u8>>>>;
-
 /// Options for comparing captures.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -19,13 +15,11 @@ pub struct DiffOptions {
     pub element_type: Option<ElementType>,
     /// Maximum number of elements to keep of each difference of data. Default: 8.
     pub max_elements: usize,
-    /// Tells which functions of executables differ; unknown without it. Default: none.
-    pub function_contents: Option<FunctionContents>,
 }
 
 impl Default for DiffOptions {
     fn default() -> Self {
-        Self { element_type: None, max_elements: 8, function_contents: None }
+        Self { element_type: None, max_elements: 8 }
     }
 }
 

@@ -149,7 +149,7 @@ fn executable(text: &mut String, it: &ExecutableChange, max: usize) {
         let name = if name.is_empty() { format!("{ordinal}") } else { name.escape_ascii().to_string() };
         let _ = writeln!(text, "    {} function {name}", kind.name());
         if function.is_code_changed == Some(true) {
-            let _ = writeln!(text, "      other code or constants");
+            let _ = writeln!(text, "      other code");
         }
         changes(text, fields, "      ");
     }

@@ -15,7 +15,6 @@ pub(super) const EM_X86_64: u16 = 62;
 
 pub(super) const PT_LOAD: u32 = 1;
 pub(super) const PT_DYNAMIC: u32 = 2;
-pub(super) const PT_PHDR: u32 = 6;
 pub(super) const PT_TLS: u32 = 7;
 pub(super) const PT_GNU_RELRO: u32 = 0x6474_E552;
 pub(super) const PT_GNU_PROPERTY: u32 = 0x6474_E553;

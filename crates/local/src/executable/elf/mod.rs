@@ -15,7 +15,6 @@
 #![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 
 mod constants;
-mod contents;
 mod dynamic;
 mod fat;
 mod header;
@@ -23,16 +22,12 @@ mod image;
 mod module;
 mod property;
 mod reader;
-mod recover;
 mod relocate;
-mod strip;
 
-pub use contents::function_contents;
 pub(super) use fat::MAGIC as FAT_MAGIC;
 pub(super) use header::{MAGIC, architecture};
 pub use image::{Image, Segment};
 pub use module::Module;
-pub use strip::strip;
 
 use rehal_base::{Fault, FormatError};
 
