@@ -10,7 +10,6 @@
 mod advice;
 mod background_writer;
 pub mod c_math;
-pub mod counter;
 mod crash_note;
 mod cursor;
 mod driver_work;

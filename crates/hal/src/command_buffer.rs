@@ -55,8 +55,6 @@ struct Shared<B: ?Sized> {
     params: CommandBufferParams,
     state: AtomicU8,
     replayed: ReplayedCommands,
-    /// Number of commands as profiles count them, once a profile has asked the driver.
-    profiled_count: OnceLock<u32>,
     /// Required usage per slot, for usage that not every buffer allows: checked when a binding table supplies
     /// the buffers. A map, since slots come from captures and may be sparse.
     slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
@@ -99,7 +97,6 @@ impl CommandBuffer {
             params,
             state: AtomicU8::new(INITIAL),
             replayed: ReplayedCommands::default(),
-            profiled_count: OnceLock::new(),
             slot_usage: Mutex::default(),
             final_slot_usage: OnceLock::new(),
             backend,
@@ -113,18 +110,6 @@ impl CommandBuffer {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
-    }
-
-    /// The number of commands as profiles count them, which `count` returns the first time.
-    #[inline]
-    pub(crate) fn profiled_count(&self, count: impl FnOnce() -> Result<u32>) -> Result<u32> {
-        match self.0.profiled_count.get() {
-            Some(count) => Ok(*count),
-            None => count().inspect(|count| {
-                // It is the same for all threads.
-                let _ = self.0.profiled_count.set(*count);
-            }),
-        }
     }
 
     pub(crate) fn replayed_commands(&self) -> &ReplayedCommands {

@@ -131,14 +131,10 @@ impl LocalCommands {
     pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>, profile: Option<Profiled<'_>>) -> Result<()> {
         let Some(recording) = self.baked()? else { return Ok(()) };
         let names = StoredNames { store: &recording.store, slots: table };
-        match profile {
-            Some(Profiled::Immediate(profile)) => {
-                return profile::run_immediate_commands(recording, &names, profile);
-            }
-            Some(Profiled::Full(it)) if it.submission.reports_spans() || it.submission.reports_regions() => {
-                return profile::run_commands(recording, &names, it);
-            }
-            _ => {}
+        let wants_commands =
+            |it: &Profiled<'_>| it.submission.reports_spans() || it.submission.reports_regions();
+        if let Some(profiled) = profile.filter(wants_commands) {
+            return profile::run_commands(recording, &names, profiled);
         }
         for (index, operation) in recording.operations.iter().enumerate() {
             run(operation, &names, None).context(|| in_command(index))?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
 use rehal_hal::profile::{
-    ImmediateExecution, MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, event_ns,
+    MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
@@ -153,16 +153,6 @@ impl LocalDevice {
         if !self.profiler.is_active() {
             return Ok(None);
         }
-        // There is nothing left to execute of these.
-        let executed_count = match submission.op {
-            QueueOp::Alloca { .. } => Some(1),
-            QueueOp::Barrier { .. } => Some(0),
-            _ => None,
-        };
-        let has_executed = |count| self.profiler.executed(submission, created, count, begun_ns);
-        if is_ready && executed_count.is_some_and(has_executed) {
-            return Ok(None);
-        }
         let profiled = self.profiler.submission(submission, created, is_ready, begun_ns, |session| {
             Ok(match &submission.op {
                 QueueOp::Execute { command_buffer, .. } => profile::describe(session, command_buffer)?,
@@ -180,13 +170,6 @@ impl LocalDevice {
             PlainBuffer::set_profiled(created, allocation);
         }
         Ok(profiled)
-    }
-
-    /// A submission that executes a command buffer now, if nothing but its host executions is wanted.
-    #[inline]
-    fn immediate(&self, submission: &Submission<Live<'_>>) -> Option<ImmediateExecution<'_>> {
-        let QueueOp::Execute { command_buffer, .. } = submission.op else { return None };
-        self.profiler.immediate(command_buffer, || profile::command_count(command_buffer))
     }
 
     /// The number of threads that run workgroups of a dispatch.
@@ -314,7 +297,7 @@ impl DeviceBackend for LocalDevice {
         let mut begun_ns = None;
         let created = match &submission.op {
             QueueOp::Alloca { params, size, .. } => {
-                begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(event_ns);
+                begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(now_ns);
                 Some(self.alloca(*params, *size)?)
             }
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
@@ -346,13 +329,8 @@ impl DeviceBackend for LocalDevice {
         }
         let outcome = match &self.executor {
             Executor::Sync => {
-                let immediate = self.immediate(submission);
-                let profile = match &immediate {
-                    Some(_) => None,
-                    None => self.profiled(submission, created.as_ref(), true, begun_ns)?,
-                };
-                let immediate_profile = immediate.as_ref().map(Profiled::Immediate);
-                let profile = immediate_profile.or_else(|| profile.as_ref().map(Profiled::by_caller));
+                let profile = self.profiled(submission, created.as_ref(), true, begun_ns)?;
+                let profile = profile.as_ref().map(Profiled::by_caller);
                 let promise = Promise::new(submission.signals);
                 let _abort = guard::AbortScope::enter(false);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
-    CommandRegion, HostExecution, ImmediateExecution, KeptCommands, ProfileData, ProfileSession,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission,
-    ProfiledThread, WorkerSpan, completed_ns, event_ns,
+    CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
+    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -55,33 +54,24 @@ pub(crate) struct WorkgroupClock {
 impl WorkgroupClock {
     /// The first workgroup is about to begin.
     pub(crate) fn start(&self) {
-        self.start_ns.set(Some(completed_ns()));
+        self.start_ns.set(Some(now_ns()));
     }
 
     /// The last workgroup has ended.
     pub(crate) fn stop(&self) {
-        self.end_ns.set(Some(completed_ns()));
+        self.end_ns.set(Some(now_ns()));
     }
 
     /// The time between them; a dispatch that fails ends now.
     fn span(&self) -> Span {
-        let end_ns = self.end_ns.get().unwrap_or_else(completed_ns);
+        let end_ns = self.end_ns.get().unwrap_or_else(now_ns);
         Span::of(self.start_ns.get().unwrap_or(end_ns), end_ns)
     }
 }
 
 /// A submission that one thread executes and reports.
 #[derive(Clone, Copy)]
-pub(crate) enum Profiled<'p> {
-    /// All data that the session wants.
-    Full(FullProfile<'p>),
-    /// Host executions, which are all that the session wants.
-    Immediate(&'p ImmediateExecution<'p>),
-}
-
-/// A submission of which all data that the session wants is reported.
-#[derive(Clone, Copy)]
-pub(crate) struct FullProfile<'p> {
+pub(crate) struct Profiled<'p> {
     pub(crate) submission: &'p ProfiledSubmission,
     /// What the thread is to the device's workers, if it has any and the session reports what threads execute: with the regions.
     pub(crate) thread: Option<ProfiledThread>,
@@ -90,18 +80,14 @@ pub(crate) struct FullProfile<'p> {
 impl<'p> Profiled<'p> {
     /// On a device without workers.
     pub(crate) fn by_caller(submission: &'p ProfiledSubmission) -> Self {
-        Self::Full(FullProfile { submission, thread: None })
+        Self { submission, thread: None }
     }
 
     /// Reports that the submission is ready to execute.
     pub(crate) fn ready(self) {
-        if let Self::Full(FullProfile { submission, .. }) = self {
-            submission.ready();
-        }
+        self.submission.ready();
     }
-}
 
-impl FullProfile<'_> {
     /// Reports what the thread executed: a command, or the operation.
     fn report_thread<'r, N: Names + 'r, R: Resolve<'r, N>>(
         self,
@@ -135,18 +121,14 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     names: &R,
     profiled: Option<Profiled<'_>>,
 ) -> Result<()> {
-    let profiled = match profiled {
-        None => return run(op, names, None),
-        Some(Profiled::Immediate(profile)) => return run_immediate(op, names, profile),
-        Some(Profiled::Full(profiled)) => profiled,
-    };
+    let Some(profiled) = profiled else { return run(op, names, None) };
     let profile = profiled.submission;
     if !profile.reports_spans() && profiled.thread.is_none() {
-        let outcome = run(op, names, Some(Profiled::Full(profiled)));
+        let outcome = run(op, names, Some(profiled));
         report_dealloca(op, names, profile, &outcome);
         return outcome;
     }
-    let start_ns = event_ns();
+    let start_ns = now_ns();
     LAST_NS.set(start_ns);
     let workgroup_count = workgroup_count_of(op, names);
     let (outcome, span) = match op {
@@ -158,11 +140,11 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
         _ => {
-            let outcome = run(op, names, Some(Profiled::Full(profiled)));
+            let outcome = run(op, names, Some(profiled));
             let end_ns = match (op, LAST_NS.get()) {
                 // Its last command has just ended.
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
-                _ => completed_ns(),
+                _ => now_ns(),
             };
             (outcome, Span::of(start_ns, end_ns))
         }
@@ -172,20 +154,6 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         profiled.report_thread(op, names, None, span);
     }
     report_operation(op, names, profile, workgroup_count, status(&outcome), span);
-    outcome
-}
-
-/// Runs the command buffer of a submission, and reports it.
-fn run_immediate<'r, N: Names + 'r, R: Resolve<'r, N>>(
-    op: &QueueOp<N>,
-    names: &R,
-    profile: &ImmediateExecution<'_>,
-) -> Result<()> {
-    let outcome = run(op, names, Some(Profiled::Immediate(profile)));
-    // Its binding table has a range that is not in its buffer, so that no command has run.
-    if !profile.is_complete() {
-        profile.complete(status(&outcome), completed_ns(), |_| {});
-    }
     outcome
 }
 
@@ -227,41 +195,14 @@ pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
     report_command(op, names, profile, *profile.operation(), (None, workgroup_count), status, span);
 }
 
-/// Runs the commands of a command buffer in order, each of which is reported when it has ended, and the last one with its submission.
-pub(crate) fn run_immediate_commands(
-    recording: &Recording,
-    names: &StoredNames<'_, '_>,
-    profile: &ImmediateExecution<'_>,
-) -> Result<()> {
-    let stages = recording.stages().enumerate();
-    for (stage, index) in stages.flat_map(|(stage, commands)| commands.map(move |index| (stage, index))) {
-        let operation = &recording.operations[index];
-        let workgroup_count = workgroup_count_of(operation, names);
-        let (outcome, span) = run_timed(operation, names);
-        let report = |kept: &mut KeptCommands<'_>| {
-            let command = kept.operation(operation.kind(), moved_bytes(operation, names));
-            let command_index = Some(command_index(index, stage));
-            let status = status(&outcome);
-            kept.push(&execution(operation, names, command, command_index, workgroup_count, status, span));
-        };
-        if outcome.is_err() || index + 1 == recording.operations.len() {
-            profile.complete(status(&outcome), span.end_ns, report);
-            return outcome.context(|| in_command(index));
-        }
-        profile.keep(report);
-    }
-    profile.complete(StatusCode::Ok, completed_ns(), |_| {});
-    Ok(())
-}
-
 /// Runs a command.
 fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Result<()>, Span) {
     match operation {
         QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
         _ => {
-            let start_ns = completed_ns();
+            let start_ns = now_ns();
             let outcome = run(operation, names, None);
-            (outcome, Span::of(start_ns, completed_ns()))
+            (outcome, Span::of(start_ns, now_ns()))
         }
     }
 }
@@ -270,12 +211,12 @@ fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Resu
 pub(crate) fn run_commands(
     recording: &Recording,
     names: &StoredNames<'_, '_>,
-    profiled: FullProfile<'_>,
+    profiled: Profiled<'_>,
 ) -> Result<()> {
     let profile = profiled.submission;
     let has_regions = profile.reports_regions();
     // Where one stage ends, the next begins.
-    let mut now = if profile.reports_spans() { LAST_NS.get() } else { event_ns() };
+    let mut now = if profile.reports_spans() { LAST_NS.get() } else { now_ns() };
     for stage in 0..recording.stages.len() {
         let Some(commands) = recording.stage(stage) else { break };
         let stage_start_ns = now;
@@ -415,29 +356,13 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     if !profile.reports_spans() || !selects_command(op, names, profile, command_index) {
         return;
     }
-    let replayed_record = profile.replayed_record().filter(|_| command_index.is_none());
-    let event = execution(op, names, operation, command_index, workgroup_count, status, span);
-    profile.executed(&HostExecution { replayed_record, ..event });
-}
-
-/// The event of a span.
-#[inline(always)]
-fn execution<'r, N: Names + 'r, R: Resolve<'r, N>>(
-    op: &QueueOp<N>,
-    names: &R,
-    operation: ProfiledOperation,
-    command_index: Option<u32>,
-    workgroup_count: [u32; 3],
-    status: StatusCode,
-    span: Span,
-) -> HostExecution {
     let dispatch = match op {
         QueueOp::Dispatch(dispatch) => {
             Some(profiled_dispatch(dispatch, names.executable(dispatch.executable).id(), workgroup_count))
         }
         _ => None,
     };
-    HostExecution {
+    profile.executed(&HostExecution {
         operation,
         command_index,
         dispatch,
@@ -446,8 +371,8 @@ fn execution<'r, N: Names + 'r, R: Resolve<'r, N>>(
         start_ns: span.start_ns,
         end_ns: span.end_ns,
         thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
-        replayed_record: None,
-    }
+        replayed_record: profile.replayed_record().filter(|_| command_index.is_none()),
+    });
 }
 
 /// The number of workgroups of a dispatch, read now if it is indirect: before it runs, since it may write there. Zeros of what is not a
@@ -459,7 +384,6 @@ fn workgroup_count_of<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, nam
     }
 }
 
-#[inline(always)]
 fn profiled_dispatch<N: Names>(
     dispatch: &Dispatch<N>,
     executable_id: u64,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
-    KeptEvents, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledOperation, QueueEvent, QueueOpKind, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan,
 };
 use rehal_hal::{
     BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
@@ -25,15 +25,12 @@ use support::{Link, compile};
 #[derive(Default)]
 struct Sink {
     executions: Mutex<Vec<HostExecution>>,
-    kept: Mutex<Option<KeptEvents>>,
 }
 
 impl Sink {
-    /// Takes the host executions that have been kept so far.
+    /// Takes the host executions so far.
     fn take(&self) -> Vec<HostExecution> {
-        let mut log = EventLog::default();
-        self.kept.lock().unwrap().as_ref().unwrap().take(&mut log);
-        log.executions.events().collect()
+        std::mem::take(&mut self.executions.lock().unwrap())
     }
 }
 
@@ -47,10 +44,6 @@ impl ProfileSink for Sink {
         _records: &[(u32, u64)],
     ) {
     }
-    fn session_begins(&self, kept: KeptEvents) {
-        *self.kept.lock().unwrap() = Some(kept);
-    }
-    fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, event: &HostExecution) {
         self.executions.lock().unwrap().push(*event);

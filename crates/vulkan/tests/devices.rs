@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use assembler::Module;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, HostExecution, KeptEvents,
-    MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation,
-    QueueEvent, QueueOpKind, WorkerSpan, now_ns,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan, now_ns,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
@@ -635,8 +635,6 @@ impl ProfileSink for Sink {
     ) {
         *self.commands.lock().unwrap() += commands.len();
     }
-    fn session_begins(&self, _kept: KeptEvents) {}
-    fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, event: &MemoryEvent) {

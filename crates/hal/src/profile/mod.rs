@@ -6,12 +6,8 @@
 
 mod clock;
 mod events;
-mod execution_log;
 mod identity;
-mod immediate;
-mod kept_operation;
 mod session;
-mod submission_log;
 
 use std::sync::Arc;
 
@@ -19,18 +15,13 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
-pub use clock::{completed_ns, event_ns, now_ns, resolution_ns};
+pub use clock::{greatest_common_divisor, now_ns, resolution_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation,
     ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
-pub use execution_log::ExecutionLog;
-pub use immediate::{ImmediateExecution, KeptCommands};
-pub use session::{
-    KeptEvents, ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record,
-};
-pub use submission_log::SubmissionLog;
+pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record};
 
 pub(crate) use identity::{Identity, ReplayedCommands};
 
@@ -116,48 +107,6 @@ pub struct ProfileFilter {
     pub queue: Option<u32>,
 }
 
-/// The most frequent events of a session, which are kept until its sink takes them.
-#[derive(Debug, Default)]
-pub struct EventLog {
-    /// The queue events.
-    pub submissions: SubmissionLog,
-    /// The host executions.
-    pub executions: ExecutionLog,
-}
-
-/// The sizes of an [`EventLog`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventCounts {
-    /// Queue events.
-    pub submissions: usize,
-    /// Host executions.
-    pub executions: usize,
-    /// Timepoints of the queue events, and records that events replay.
-    pub relationships: usize,
-}
-
-impl EventLog {
-    /// How much there is.
-    pub fn counts(&self) -> EventCounts {
-        EventCounts {
-            submissions: self.submissions.len(),
-            executions: self.executions.len(),
-            relationships: self.submissions.relationship_count() + self.executions.relationship_count(),
-        }
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.submissions.is_empty() && self.executions.is_empty()
-    }
-
-    /// Removes all events, and keeps the capacity.
-    pub fn clear(&mut self) {
-        self.submissions.clear();
-        self.executions.clear();
-    }
-}
-
 /// Receives what a device reports in one session. Every function may be called from any thread, by threads that run work of
 /// the device: it must be fast and must not call the device.
 ///
@@ -176,16 +125,10 @@ pub trait ProfileSink: Send + Sync {
         records: &[(u32, u64)],
     );
 
-    /// The session begins: until it ends, queue events and host executions are in `kept`.
-    fn session_begins(&self, kept: KeptEvents);
-
-    /// So many events are kept. They may be taken now.
-    fn events_kept(&self, counts: EventCounts);
-
-    /// A submission that is ready to execute, which was kept and not taken when the session ended, or was reported after that.
+    /// A submission that is ready to execute.
     fn queue_event(&self, event: &QueueEvent<'_>);
 
-    /// Work that the host has executed, which was kept and not taken when the session ended, or was reported after that.
+    /// Work that the host has executed.
     fn host_execution(&self, event: &HostExecution);
 
     /// A step in the life of an allocation.

@@ -4,21 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
-use rehal_base::{Error, Result, StatusCode, glob};
+use rehal_base::{Error, Result, glob};
 use smallvec::SmallVec;
 
-use super::clock::event_ns;
+use super::clock::now_ns;
 use super::{
-    EventLog, ExecutionLog, HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
+    HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter, ProfileRequest,
+    ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
 };
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
     Submission, Timepoint,
 };
-
-/// Kept events after which the sink receives their number.
-const KEPT_CHECK: u32 = 1024;
 
 thread_local! {
     static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
@@ -41,26 +38,13 @@ pub(super) fn replayed_record() -> Option<u64> {
 pub struct Profiler {
     /// The bits of [`ProfileData`] that the session reports; 0 without one.
     data: AtomicU32,
-    /// The session, if it wants host executions of all submissions and nothing else of them; 0 otherwise.
-    immediate_session: AtomicU64,
-    active: Arc<Mutex<Option<Active>>>,
+    active: Mutex<Option<Active>>,
 }
 
-/// The session of a device, and what its submissions access under the same lock.
+/// The session of a device, and the id of its last submission.
 struct Active {
     session: Arc<ProfileSession>,
     last_submission: u64,
-    /// See [`KeptEvents`].
-    kept: EventLog,
-    /// Events since the sink received the number of those kept.
-    unchecked: u32,
-}
-
-/// Where a sink takes the most frequent events of a session. They are kept under the lock under which the session is found, so that
-/// a submission of which only the queue event is wanted takes one lock.
-pub struct KeptEvents {
-    active: Arc<Mutex<Option<Active>>>,
-    session_id: u64,
 }
 
 /// A session of one device.
@@ -74,8 +58,6 @@ pub struct ProfileSession {
     selected: Mutex<HashMap<(u64, u32), bool>>,
     /// Held while an object is described, so that no other thread reports events of it before.
     describing: Mutex<()>,
-    /// The device's state. The session is in there until it ends.
-    active: Arc<Mutex<Option<Active>>>,
 }
 
 /// A submission of a session, from the call until it has executed.
@@ -128,23 +110,17 @@ impl Profiler {
         if request.data.intersects(named) {
             request.data |= ProfileData::EXECUTABLE_METADATA;
         }
-        let (data, sink) = (request.data.bits(), request.sink.clone());
+        let data = request.data.bits();
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         let is_filtered = request.filter != ProfileFilter::default();
-        let is_immediate =
-            !is_filtered && request.data == ProfileData::HOST_EXECUTION | ProfileData::EXECUTABLE_METADATA;
         let session = Arc::new(ProfileSession {
             request,
             id,
             is_filtered,
             selected: Mutex::default(),
             describing: Mutex::default(),
-            active: self.active.clone(),
         });
-        *active = Some(Active { session, last_submission: 0, kept: EventLog::default(), unchecked: 0 });
-        drop(active);
-        sink.session_begins(KeptEvents { active: self.active.clone(), session_id: id });
-        self.immediate_session.store(if is_immediate { id } else { 0 }, Ordering::Relaxed);
+        *active = Some(Active { session, last_submission: 0 });
         self.data.store(data, Ordering::Release);
         Ok(())
     }
@@ -173,8 +149,8 @@ impl Profiler {
     /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
     /// describes what it executes and returns the number of commands.
     ///
-    /// If it `is_ready`, its queue event is kept; if the session reports nothing else of it, it is `None`. If the device has already
-    /// allocated `created`, which began at `begun_ns` of [`event_ns`], that is when it was submitted.
+    /// If it `is_ready`, its queue event is reported now; if the session reports nothing else of it, it is `None`. If the device has
+    /// already allocated `created`, which began at `begun_ns` of [`now_ns`], that is when it was submitted.
     #[inline]
     pub fn submission(
         &self,
@@ -184,179 +160,23 @@ impl Profiler {
         begun_ns: Option<i64>,
         describe: impl FnOnce(&ProfileSession) -> Result<u32>,
     ) -> Result<Option<ProfiledSubmission>> {
-        let data = self.data.load(Ordering::Relaxed);
-        if data == 0 {
+        if !self.is_active() {
             return Ok(None);
         }
         let mut lock = self.active.lock();
         let Some(active) = &mut *lock else { return Ok(None) };
-        if is_ready && data == ProfileData::QUEUE_EVENTS.bits() {
-            // Nothing is described, so the sink is not called under the lock.
-            let describe = || describe(&active.session);
-            let operation_count = match submission.op {
-                QueueOp::Execute { command_buffer, .. } => command_buffer.profiled_count(describe)?,
-                _ => describe()?,
-            };
-            let operation = operation(submission, created, operation_count, active.next_id());
-            active.keep_submission(submission, operation, begun_ns.unwrap_or_else(event_ns));
-            Active::check(lock);
-            return Ok(None);
-        }
-        let (session, submission_id) = (active.session.clone(), active.next_id());
+        active.last_submission += 1;
+        let (session, submission_id) = (active.session.clone(), active.last_submission);
+        // The sink is not called under the lock.
         drop(lock);
         let operation = operation(submission, created, describe(&session)?, submission_id);
         Ok(ProfileSession::submission(session, submission, is_ready, begun_ns, operation))
     }
 
-    /// Keeps the events of a submission that has executed when it is submitted: since `begun_ns` of [`event_ns`], if that took time.
-    /// Returns `false` if the session wants more of it than [`Profiler::submission`] reports; also without a session.
-    #[inline]
-    pub fn executed(
-        &self,
-        submission: &Submission<Live<'_>>,
-        created: Option<&Buffer>,
-        operation_count: u32,
-        begun_ns: Option<i64>,
-    ) -> bool {
-        let events = ProfileData::QUEUE_EVENTS.union(ProfileData::HOST_EXECUTION);
-        let data = ProfileData::from_bits_retain(self.data.load(Ordering::Relaxed));
-        if !data.intersects(events) || !(events | ProfileData::EXECUTABLE_METADATA).contains(data) {
-            return false;
-        }
-        let mut lock = self.active.lock();
-        let Some(active) = lock.as_mut().filter(|active| !active.session.is_filtered) else { return false };
-        let operation = operation(submission, created, operation_count, active.next_id());
-        let end_ns = event_ns();
-        let start_ns = begun_ns.unwrap_or(end_ns);
-        let has_event = active.session.wants(ProfileData::QUEUE_EVENTS);
-        if has_event {
-            active.keep_submission(submission, operation, start_ns);
-        }
-        if active.session.wants(ProfileData::HOST_EXECUTION) {
-            active.keep_execution(&HostExecution {
-                operation,
-                command_index: None,
-                dispatch: None,
-                was_deferred: false,
-                status: StatusCode::Ok,
-                start_ns,
-                end_ns,
-                thread_time_ns: end_ns - start_ns,
-                replayed_record: REPLAYED_RECORD.get().filter(|_| !has_event),
-            });
-        }
-        Active::check(lock);
-        true
-    }
-
-    /// The id of the session, if it wants host executions of all submissions and nothing else of them.
-    #[inline]
-    pub(super) fn immediate_session_id(&self) -> Option<u64> {
-        Some(self.immediate_session.load(Ordering::Relaxed)).filter(|id| *id != 0)
-    }
-
-    /// The id of a new submission, unless the session has ended.
-    #[inline]
-    pub(super) fn next_submission_id(&self, session_id: u64) -> Option<u64> {
-        let mut lock = self.active.lock();
-        lock.as_mut().filter(|active| active.session.id == session_id).map(Active::next_id)
-    }
-
-    /// Calls `keep` with what the session keeps its executions in, unless it has ended.
-    #[inline]
-    pub(super) fn keep_executions(&self, session_id: u64, keep: impl FnOnce(&mut ExecutionLog)) {
-        let mut lock = self.active.lock();
-        if let Some(active) = lock.as_mut().filter(|active| active.session.id == session_id) {
-            let count = active.kept.executions.len();
-            keep(&mut active.kept.executions);
-            active.unchecked += (active.kept.executions.len() - count) as u32;
-            Active::check(lock);
-        }
-    }
-
     /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
     pub fn end(&self) {
-        self.immediate_session.store(0, Ordering::Relaxed);
         self.data.store(0, Ordering::Release);
-        let Some(Active { session, kept, .. }) = self.active.lock().take() else { return };
-        kept.submissions.events().for_each(|event| session.sink().queue_event(&event));
-        kept.executions.events().for_each(|event| session.sink().host_execution(&event));
-    }
-}
-
-/// Unless the session has ended, the sink has a reference to the session, which has one to the sink.
-impl Drop for Profiler {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Active {
-    fn next_id(&mut self) -> u64 {
-        self.last_submission += 1;
-        self.last_submission
-    }
-
-    /// Keeps the event of a submission that is ready as it is submitted.
-    #[inline]
-    fn keep_submission(
-        &mut self,
-        submission: &Submission<Live<'_>>,
-        operation: ProfiledOperation,
-        now_ns: i64,
-    ) {
-        let event = QueueEvent {
-            operation,
-            waits: &[],
-            signals: &[],
-            was_deferred: false,
-            submitted_ns: now_ns,
-            ready_ns: now_ns,
-            replayed_record: REPLAYED_RECORD.get(),
-        };
-        let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
-        let log = &mut self.kept.submissions;
-        log.push_with(&event, submission.waits.iter().map(id), submission.signals.iter().map(id));
-        self.unchecked += 1;
-    }
-
-    #[inline(always)]
-    fn keep_execution(&mut self, event: &HostExecution) {
-        self.kept.executions.push(event);
-        self.unchecked += 1;
-    }
-
-    /// Unlocks it; from time to time, the sink receives how much is kept.
-    #[inline]
-    fn check(mut lock: MutexGuard<'_, Option<Self>>) {
-        if let Some(active) = lock.as_mut().filter(|active| active.unchecked >= KEPT_CHECK) {
-            active.unchecked = 0;
-            let (session, counts) = (active.session.clone(), active.kept.counts());
-            drop(lock);
-            session.sink().events_kept(counts);
-        }
-    }
-}
-
-impl KeptEvents {
-    /// Exchanges what is kept for `log`, which is empty. Does nothing after the session has ended, since its end reports the rest.
-    pub fn take(&self, log: &mut EventLog) {
-        if let Some(active) = &mut *self.active.lock()
-            && active.session.id == self.session_id
-        {
-            std::mem::swap(&mut active.kept, log);
-        }
-    }
-
-    /// Keeps further events in the memory of `log`, which is empty, unless some have been kept since [`KeptEvents::take`]: that memory is
-    /// in the processor's caches.
-    pub fn give_back(&self, log: &mut EventLog) {
-        if let Some(active) = &mut *self.active.lock()
-            && active.session.id == self.session_id
-            && active.kept.is_empty()
-        {
-            std::mem::swap(&mut active.kept, log);
-        }
+        *self.active.lock() = None;
     }
 }
 
@@ -388,13 +208,9 @@ impl ProfileSession {
         }
         let mut deferred = None;
         if has_event {
-            let submitted_ns = begun_ns.unwrap_or_else(event_ns);
+            let submitted_ns = begun_ns.unwrap_or_else(now_ns);
             if is_ready {
-                let kept =
-                    self.with_active(|active| active.keep_submission(submission, operation, submitted_ns));
-                if kept.is_none() {
-                    self.report_ready(submission, operation, submitted_ns, replayed_record);
-                }
+                self.report_ready(submission, operation, submitted_ns, replayed_record);
                 let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
                 if other.is_empty() {
                     return None;
@@ -408,12 +224,11 @@ impl ProfileSession {
             true => self.request.data,
             false => self.request.data - ProfileData::OF_OPERATIONS,
         };
-        let allocation_ns = begun_ns.map(|begun_ns| (begun_ns, event_ns()));
+        let allocation_ns = begun_ns.map(|begun_ns| (begun_ns, now_ns()));
         Some(ProfiledSubmission { session: self, operation, data, deferred, replayed_record, allocation_ns })
     }
 
-    /// Reports a submission that is ready to the sink of a session that has ended meanwhile.
-    #[cold]
+    /// Reports a submission that is ready when it is submitted.
     fn report_ready(
         &self,
         submission: &Submission<Live<'_>>,
@@ -421,9 +236,6 @@ impl ProfileSession {
         now_ns: i64,
         replayed_record: Option<u64>,
     ) {
-        let ids = |all: &[Timepoint<&Semaphore>]| -> Vec<_> {
-            all.iter().map(|it| Timepoint { semaphore: it.semaphore.id(), value: it.value }).collect()
-        };
         self.sink().queue_event(&QueueEvent {
             operation,
             waits: &ids(submission.waits),
@@ -433,16 +245,6 @@ impl ProfileSession {
             ready_ns: now_ns,
             replayed_record,
         });
-    }
-
-    /// Calls `keep` with what the session keeps its events in. Returns `None` if it has ended.
-    #[inline]
-    fn with_active<T>(&self, keep: impl FnOnce(&mut Active) -> T) -> Option<T> {
-        let mut lock = self.active.lock();
-        let active = lock.as_mut().filter(|active| std::ptr::eq(&raw const *active.session, self))?;
-        let kept = keep(active);
-        Active::check(lock);
-        Some(kept)
     }
 
     /// Whether the filter selects operations of the queue and the command buffer.
@@ -465,7 +267,7 @@ impl ProfileSession {
         }
         let event = MemoryEvent {
             kind,
-            time_ns: event_ns(),
+            time_ns: now_ns(),
             allocation_id: buffer_id,
             submission_id: 0,
             queue_ordinal: None,
@@ -561,30 +363,21 @@ impl ProfiledSubmission {
 
     fn deferred_is_ready(&self, deferred: &DeferredEvent) {
         let (waits, signals) = deferred.timepoints.split_at(deferred.wait_count);
-        let event = QueueEvent {
+        self.session.sink().queue_event(&QueueEvent {
             operation: self.operation,
             waits,
             signals,
             was_deferred: true,
             submitted_ns: deferred.submitted_ns,
-            ready_ns: event_ns(),
+            ready_ns: now_ns(),
             replayed_record: deferred.replayed_record,
-        };
-        let kept = self.session.with_active(|active| {
-            active.kept.submissions.push(&event);
-            active.unchecked += 1;
         });
-        if kept.is_none() {
-            self.session.sink().queue_event(&event);
-        }
     }
 
     /// Reports what the host has executed of the submission.
     #[inline]
     pub fn executed(&self, event: &HostExecution) {
-        if self.session.with_active(|active| active.keep_execution(event)).is_none() {
-            self.session.sink().host_execution(event);
-        }
+        self.session.sink().host_execution(event);
     }
 
     /// Whether spans of the operation are reported: the filter selects the queue and the command buffer.
@@ -646,7 +439,7 @@ impl ProfiledSubmission {
         let params = buffer.params();
         let event = MemoryEvent {
             kind,
-            time_ns: event_ns(),
+            time_ns: now_ns(),
             allocation_id: buffer.id(),
             submission_id: self.operation.submission_id,
             queue_ordinal: Some(self.operation.queue_ordinal),
@@ -691,7 +484,7 @@ impl ProfiledAllocation {
         if let Some(reservation) = self.reservation.get() {
             self.session.sink().memory_event(&MemoryEvent {
                 kind,
-                time_ns: event_ns(),
+                time_ns: now_ns(),
                 submission_id,
                 queue_ordinal,
                 size_bytes: reservation.length_bytes,
@@ -720,7 +513,7 @@ impl Drop for ProfiledAllocation {
         // The host does it.
         self.session.sink().memory_event(&MemoryEvent {
             kind,
-            time_ns: event_ns(),
+            time_ns: now_ns(),
             submission_id: 0,
             queue_ordinal: None,
             ..self.event
@@ -731,19 +524,18 @@ impl Drop for ProfiledAllocation {
 
 impl DeferredEvent {
     fn new(submission: &Submission<Live<'_>>, submitted_ns: i64, replayed_record: Option<u64>) -> Self {
-        let timepoints = submission.waits.iter().chain(submission.signals);
-        let id = |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
-        Self {
-            timepoints: timepoints.map(id).collect(),
-            wait_count: submission.waits.len(),
-            submitted_ns,
-            replayed_record,
-        }
+        let mut timepoints = ids(submission.waits);
+        timepoints.extend(ids(submission.signals));
+        Self { timepoints, wait_count: submission.waits.len(), submitted_ns, replayed_record }
     }
 }
 
+/// Timepoints, as events name them.
+fn ids(timepoints: &[Timepoint<&Semaphore>]) -> SmallVec<[Timepoint<u64>; 4]> {
+    timepoints.iter().map(|it| Timepoint { semaphore: it.semaphore.id(), value: it.value }).collect()
+}
+
 /// A submission, as events name it.
-#[inline(always)]
 fn operation(
     submission: &Submission<Live<'_>>,
     created: Option<&Buffer>,

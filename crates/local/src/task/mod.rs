@@ -31,7 +31,7 @@ use self::semaphore::TaskSemaphore;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
 use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
-use crate::profile::{FullProfile, Profiled};
+use crate::profile::Profiled;
 use crate::topology::Topology;
 
 /// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
@@ -221,7 +221,7 @@ impl TaskExecutor {
     fn profiled<'p>(&self, profile: Option<&'p ProfiledSubmission>) -> Option<Profiled<'p>> {
         profile.map(|submission| {
             let thread = submission.reports_regions().then(|| self.workers.this_thread());
-            Profiled::Full(FullProfile { submission, thread })
+            Profiled { submission, thread }
         })
     }
 

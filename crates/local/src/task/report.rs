@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use rehal_base::StatusCode;
-use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, event_ns};
+use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns};
 
 use super::issue::Running;
 use crate::execute::{NoSlots, StoredNames};
@@ -41,7 +41,7 @@ impl Running<'_, '_, '_> {
         let profile = self.profile()?;
         let report = &self.content.report;
         // The spans of commands come from their tiles; only regions need the times of stages.
-        let end_ns = if stage == 0 || profile.reports_regions() { event_ns() } else { 0 };
+        let end_ns = if stage == 0 || profile.reports_regions() { now_ns() } else { 0 };
         let start_ns = report.stage_start_ns.load(Ordering::Relaxed);
         // Where one stage ends, the next begins.
         report.stage_start_ns.store(end_ns, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Running<'_, '_, '_> {
         }
         let status = self.failed_command().map_or(StatusCode::Ok, |(_, code)| code);
         let whole = || {
-            let (start_ns, end_ns) = (report.start_ns.load(Ordering::Relaxed), event_ns());
+            let (start_ns, end_ns) = (report.start_ns.load(Ordering::Relaxed), now_ns());
             Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: true }
         };
         let tiling = self.content.tilings.first().filter(|_| !self.view.is_command_buffer);

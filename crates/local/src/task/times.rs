@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use rehal_hal::profile::{ProfiledSubmission, completed_ns};
+use rehal_hal::profile::{ProfiledSubmission, now_ns};
 
 use crate::profile::Span;
 
@@ -69,14 +69,14 @@ impl Clock {
     /// Tiles are about to run.
     pub(super) fn start(&mut self) {
         if self.is_on {
-            self.start_ns = Some(completed_ns());
+            self.start_ns = Some(now_ns());
         }
     }
 
     /// The tiles have run, and are not complete yet. Returns when they began and ended.
     pub(super) fn stop(&mut self, times: &CommandTimes) -> Option<(i64, i64)> {
         self.start_ns.take().map(|start_ns| {
-            let end_ns = completed_ns();
+            let end_ns = now_ns();
             times.first_ns.fetch_min(start_ns, Ordering::Relaxed);
             times.last_ns.fetch_max(end_ns, Ordering::Relaxed);
             times.sum_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);

@@ -117,8 +117,6 @@ impl ProfileSink for NoSink {
         _records: &[(u32, u64)],
     ) {
     }
-    fn session_begins(&self, _kept: KeptEvents) {}
-    fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {}

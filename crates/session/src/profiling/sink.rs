@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
-    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
+    ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
-use rehal_profile::layout;
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -33,11 +32,8 @@ pub(super) struct DeviceSink {
     session_id: u64,
     origin: Origin,
     pending: Mutex<Pending>,
-    /// The most frequent events, while the session is active. They become rows when they are written, which is not in the time of
-    /// the program's work.
-    kept: Mutex<Option<KeptEvents>>,
-    /// Held while rows are taken and written, so that chunks are in the order of their rows. Empty: it has the capacity for what is kept next.
-    writing: Mutex<EventLog>,
+    /// Held while rows are taken and written, so that chunks are in the order of their rows.
+    writing: Mutex<()>,
 }
 
 /// What is not written yet.
@@ -49,13 +45,6 @@ struct Pending {
     size_bytes: usize,
     /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
-}
-
-/// The last number of an event in each list of rows that events which were kept become.
-struct LastIds {
-    submission: u64,
-    execution: u64,
-    relationship: u64,
 }
 
 /// Chunks in the order in which they are written: metadata precedes events.
@@ -148,7 +137,6 @@ impl DeviceSink {
             session_id: u64::from(ordinal) + 1,
             origin: Origin { device_ordinal: ordinal, device_uuid },
             pending: Mutex::default(),
-            kept: Mutex::default(),
             writing: Mutex::default(),
         })
     }
@@ -176,17 +164,8 @@ impl DeviceSink {
 
     /// Writes the rows reported so far.
     pub(super) fn write(&self) {
-        let mut writing = self.writing.lock();
-        let kept = &mut *writing;
-        if let Some(source) = &*self.kept.lock() {
-            source.take(kept);
-        }
-        let (mut lists, last) = self.pending.lock().take(kept);
-        self.encode(&mut lists, kept, last);
-        kept.clear();
-        if let Some(source) = &*self.kept.lock() {
-            source.give_back(kept);
-        }
+        let _writing = self.writing.lock();
+        let lists = self.pending.lock().take();
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
             for (index, (content, rows)) in
@@ -211,30 +190,6 @@ impl DeviceSink {
         }
     }
 
-    /// Adds the rows of events.
-    fn encode(&self, lists: &mut [Vec<u8>; LISTS.len()], kept: &EventLog, mut last: LastIds) {
-        let next = |last: &mut u64| {
-            *last += 1;
-            *last
-        };
-        for event in kept.submissions.events() {
-            rows::queue_event(&mut lists[QUEUE], &self.origin, next(&mut last.submission), &event);
-            rows::relationships(
-                &mut lists[RELATIONSHIP],
-                &self.origin,
-                || next(&mut last.relationship),
-                &event,
-            );
-        }
-        for event in kept.executions.events() {
-            rows::host_execution(&mut lists[HOST_EXECUTION], &self.origin, next(&mut last.execution), &event);
-            if let Some(record) = event.replayed_record {
-                let (rows, id) = (&mut lists[RELATIONSHIP], next(&mut last.relationship));
-                rows::replayed_submission(rows, &self.origin, id, &event.operation, record);
-            }
-        }
-    }
-
     /// Adds a row to a list; `put` gets the list and the event's id.
     fn push(&self, list: usize, put: impl FnOnce(&mut Vec<u8>, u64)) {
         let mut pending = self.pending.lock();
@@ -246,10 +201,6 @@ impl DeviceSink {
     fn bound(&self, pending: MutexGuard<'_, Pending>) {
         let size_bytes = pending.size_bytes;
         drop(pending);
-        self.bound_size(size_bytes);
-    }
-
-    fn bound_size(&self, size_bytes: usize) {
         if size_bytes >= DUE_BYTES {
             self.bundle.set_due(true);
         }
@@ -279,27 +230,11 @@ impl Pending {
         self.size_bytes += rows.len() - before;
     }
 
-    /// Takes all rows; the ids of those that `kept` becomes follow the last ones.
-    fn take(&mut self, kept: &EventLog) -> ([Vec<u8>; LISTS.len()], LastIds) {
-        let last = LastIds {
-            submission: self.counts[QUEUE],
-            execution: self.counts[HOST_EXECUTION],
-            relationship: self.counts[RELATIONSHIP],
-        };
-        let counts = kept.counts();
-        self.counts[QUEUE] += counts.submissions as u64;
-        self.counts[HOST_EXECUTION] += counts.executions as u64;
-        self.counts[RELATIONSHIP] += counts.relationships as u64;
+    /// Takes all rows.
+    fn take(&mut self) -> [Vec<u8>; LISTS.len()] {
         self.size_bytes = 0;
-        (take(&mut self.lists), last)
+        take(&mut self.lists)
     }
-}
-
-/// Bytes of the rows that the events become.
-fn size_of_events(counts: EventCounts) -> usize {
-    counts.submissions * size_of::<layout::QueueEvent>()
-        + counts.executions * size_of::<layout::HostExecutionEvent>()
-        + counts.relationships * size_of::<layout::EventRelationship>()
 }
 
 fn append(
@@ -338,14 +273,6 @@ impl ProfileSink for DeviceSink {
             });
         }
         self.bound(pending);
-    }
-
-    fn session_begins(&self, kept: KeptEvents) {
-        *self.kept.lock() = Some(kept);
-    }
-
-    fn events_kept(&self, counts: EventCounts) {
-        self.bound_size(size_of_events(counts));
     }
 
     fn queue_event(&self, event: &QueueEvent<'_>) {

@@ -1,13 +1,11 @@
 //! What sinks write: ids and relationships of events, and the ticks of a device whose clock drifts from the host's time.
 
-use parking_lot::Mutex;
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
-    KeptEvents, MemoryEvent, ProfileSink, ProfiledCommand, ProfiledDispatch, ProfiledOperation,
-    ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
+    ClockSample, DeviceQueueEvent, DispatchEvent, HostExecution, ProfileSink, ProfiledDispatch,
+    ProfiledOperation, ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
-use rehal_hal::{CommandBufferParams, FunctionInfo, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint};
+use rehal_hal::{FunctionInfo, Timepoint};
 use rehal_profile::QueueEventType;
 
 use super::*;
@@ -264,96 +262,6 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
         expected.extend([(2_000 + submission, 0), (3_000 + submission, 0)]);
         assert_eq!(targets, expected, "submission {submission}");
     }
-}
-
-/// Takes no submissions before the session ends.
-#[derive(Default)]
-struct Idle {
-    reported: Mutex<Vec<u64>>,
-    kept: Mutex<Option<KeptEvents>>,
-}
-
-impl ProfileSink for Idle {
-    fn session_begins(&self, kept: KeptEvents) {
-        *self.kept.lock() = Some(kept);
-    }
-
-    fn events_kept(&self, _counts: EventCounts) {}
-
-    fn queue_event(&self, event: &QueueEvent<'_>) {
-        self.reported.lock().push(event.signals[0].value);
-    }
-
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-
-    fn host_execution(&self, _event: &HostExecution) {}
-
-    fn memory_event(&self, _event: &MemoryEvent) {}
-
-    fn command_region(&self, _event: &CommandRegion) {}
-
-    fn worker_span(&self, _span: &WorkerSpan) {}
-
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
-
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
-
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-
-    fn clock_sample(&self, _sample: &ClockSample) {}
-}
-
-#[test]
-fn kept_submissions_are_those_of_their_session_and_its_end_reports_the_rest() {
-    let spec = crate::DeviceSpec::find("local-sync").unwrap();
-    let devices = crate::DeviceOptions::of(vec![spec]).open().unwrap();
-    let device = &devices.devices()[0];
-    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default()).unwrap();
-    let signal = |values: std::ops::Range<u64>| {
-        for value in values {
-            device.queue(QUEUE_AFFINITY_ANY).signal(&[semaphore.at(value)]).barrier(0).unwrap();
-        }
-    };
-    let take = |sink: &Idle| -> Vec<u64> {
-        let mut log = EventLog::default();
-        sink.kept.lock().as_ref().unwrap().take(&mut log);
-        log.submissions.events().map(|event| event.signals[0].value).collect()
-    };
-    let begin = || {
-        let sink = Arc::new(Idle::default());
-        let request = ProfileRequest {
-            data: ProfileData::QUEUE_EVENTS,
-            filter: ProfileFilter::default(),
-            counters: Vec::new(),
-            sink: sink.clone(),
-        };
-        device.begin_profiling(&request).unwrap();
-        sink
-    };
-    let first = begin();
-    signal(1..4);
-    assert_eq!(take(&first), [1, 2, 3]);
-    signal(4..6);
-    assert_eq!(*first.reported.lock(), [0_u64; 0]);
-    device.end_profiling().unwrap();
-    assert_eq!(*first.reported.lock(), [4, 5]);
-
-    let second = begin();
-    signal(6..8);
-    assert_eq!(take(&first), [0_u64; 0], "of another session");
-    assert_eq!(take(&second), [6, 7]);
-    device.end_profiling().unwrap();
-    assert_eq!((first.reported.lock().len(), second.reported.lock().len()), (2, 0));
-    assert_eq!(Arc::strong_count(&second), 1, "the device keeps the sink");
 }
 
 #[test]

@@ -1,12 +1,11 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::counter::greatest_common_divisor;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, EventLog, HostExecution,
-    KeptEvents, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledOperation, QueueEvent, WorkerSpan, resolution_ns,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+    greatest_common_divisor, resolution_ns,
 };
 use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
 
@@ -92,7 +91,6 @@ impl Profiled {
         if self.has_ticks && self.device.flush_profiling().is_err() {
             return Vec::new();
         }
-        self.spans.add_kept();
         let mut reported = self.spans.reported.lock();
         let ticks = std::mem::take(&mut reported.ticks);
         let mut spans = std::mem::take(&mut reported.spans);
@@ -128,8 +126,6 @@ fn ns_per_tick(first: ClockSample, last: ClockSample) -> f64 {
 #[derive(Default)]
 struct Spans {
     reported: Mutex<Reported>,
-    /// What is not reported yet.
-    kept: Mutex<Option<KeptEvents>>,
 }
 
 /// What a device has reported.
@@ -152,16 +148,6 @@ impl Reported {
     }
 }
 
-impl Spans {
-    fn add_kept(&self) {
-        let mut log = EventLog::default();
-        if let Some(kept) = &*self.kept.lock() {
-            kept.take(&mut log);
-        }
-        log.executions.events().for_each(|event| self.host_execution(&event));
-    }
-}
-
 impl ProfileSink for Spans {
     fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
 
@@ -175,12 +161,6 @@ impl ProfileSink for Spans {
     }
 
     fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-
-    fn session_begins(&self, kept: KeptEvents) {
-        *self.kept.lock() = Some(kept);
-    }
-
-    fn events_kept(&self, _counts: EventCounts) {}
 
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
 

@@ -11,9 +11,8 @@ use ash::vk;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, EventCounts, HostExecution, KeptEvents,
-    MemoryEvent, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation,
-    QueueEvent, WorkerSpan,
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
@@ -52,8 +51,6 @@ impl ProfileSink for Sink {
         _records: &[(u32, u64)],
     ) {
     }
-    fn session_begins(&self, _kept: KeptEvents) {}
-    fn events_kept(&self, _counts: EventCounts) {}
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {}
