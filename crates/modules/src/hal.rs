@@ -34,7 +34,6 @@ mod fence;
 mod file;
 mod handle;
 mod queue;
-mod scratch;
 mod trace;
 
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 use rehal_base::{ElementType, Error, Result};
 use rehal_hal::{Buffer, BufferView, Encoding};
 use rehal_vm::Call;
+use smallvec::SmallVec;
 
 use super::HalState;
 use super::arguments::{handle, text, tuple_handle};
 use super::buffer::part_of;
 use super::handle::Handle;
-use super::scratch::Scratch;
 
 /// Limit on the dimensions of a shape (source: the stack limit of `iree/modules/hal/module.c`).
 const RANK_LIMIT: usize = 128;
@@ -15,7 +15,7 @@ const RANK_LIMIT: usize = 128;
 const TRACE_LIMIT: usize = 128;
 
 /// A shape of a few dimensions.
-pub(super) type Shape = Scratch<u64, 8>;
+pub(super) type Shape = SmallVec<[u64; 8]>;
 
 /// The dimensions in the span at `index`.
 pub(super) fn shape(call: &Call<'_>, index: usize) -> Result<Shape> {
@@ -26,7 +26,7 @@ pub(super) fn shape(call: &Call<'_>, index: usize) -> Result<Shape> {
             "shape of {rank} dimensions exceeds the limit of {RANK_LIMIT}"
         )));
     }
-    Shape::collect(span.tuples().map(|tuple| tuple.u64(0)))
+    span.tuples().map(|tuple| tuple.u64(0)).collect()
 }
 
 /// `(buffer, offset, length, element type, encoding, [dim]) -> view`

@@ -9,12 +9,11 @@ use smallvec::SmallVec;
 use super::HalState;
 use super::arguments::{handle, optional_handle, optional_tuple_handle};
 use super::command_buffer::buffer_ref;
-use super::scratch::Scratch;
 
 /// Limit on the bindings of a dispatch (source: `iree/modules/hal/module.c`).
 const BINDING_LIMIT: usize = 32;
 
-type Bindings<'a> = Scratch<BufferRef<&'a Buffer>, 8>;
+type Bindings<'a> = SmallVec<[BufferRef<&'a Buffer>; 8]>;
 
 /// `(command buffer, executable, function, x, y, z, flags, [constant], [reserved, slot, buffer, offset, length])`
 pub(super) fn dispatch(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
@@ -69,7 +68,8 @@ fn bindings(span: Span<'_>) -> Result<Bindings<'_>> {
     if span.len() > BINDING_LIMIT {
         return Err(Error::out_of_range(format!("binding count {} > {BINDING_LIMIT}", span.len())));
     }
-    Bindings::collect(span.tuples().map(|tuple| {
+    let bindings = span.tuples().map(|tuple| {
         Ok(buffer_ref(optional_tuple_handle(tuple, 2)?, tuple.u32(1)?, tuple.u64(3)?, tuple.u64(4)?))
-    }))
+    });
+    bindings.collect()
 }

@@ -7,16 +7,16 @@ use rehal_hal::{
     Timepoint,
 };
 use rehal_vm::Call;
+use smallvec::SmallVec;
 
 use super::HalState;
 use super::allocator::params;
 use super::arguments::{handle, optional_handle, optional_tuple_handle, part_of};
 use super::command_buffer::{buffer_ref, pattern_of};
 use super::handle::Handle;
-use super::scratch::Scratch;
 
-type Timepoints<'a> = Scratch<Timepoint<&'a Semaphore>, 4>;
-type BindingTable<'a> = Scratch<BufferRef<&'a Buffer>, 16>;
+type Timepoints<'a> = SmallVec<[Timepoint<&'a Semaphore>; 4]>;
+type BindingTable<'a> = SmallVec<[BufferRef<&'a Buffer>; 16]>;
 
 /// The target and the ordering of an operation.
 struct Arguments<'a> {
@@ -31,8 +31,8 @@ impl<'a> Arguments<'a> {
         Ok(Self {
             device: handle(call, 0)?,
             affinity: call.u64(1)?,
-            waits: timepoints(optional_handle(call, 2)?)?,
-            signals: timepoints(optional_handle(call, 3)?)?,
+            waits: timepoints(optional_handle(call, 2)?),
+            signals: timepoints(optional_handle(call, 3)?),
         })
     }
 
@@ -41,11 +41,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn timepoints(fence: Option<&Fence>) -> Result<Timepoints<'_>> {
-    match fence {
-        Some(fence) => Timepoints::collect(fence.live_timepoints().map(Ok)),
-        None => Ok(Timepoints::Empty),
-    }
+fn timepoints(fence: Option<&Fence>) -> Timepoints<'_> {
+    fence.map_or_else(SmallVec::new, |fence| fence.live_timepoints().collect())
 }
 
 /// `(.., pool, memory types, usage, size, flags) -> buffer`
@@ -123,10 +120,11 @@ pub(super) fn execute(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 /// `(.., command buffer, flags, [buffer, offset, length])`: slots without a buffer stay empty.
 pub(super) fn execute_indirect(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 4)?;
-    let table = BindingTable::collect(call.span(6)?.tuples().map(|tuple| {
+    let slots = call.span(6)?.tuples().map(|tuple| {
         let buffer: Option<&Buffer> = optional_tuple_handle(tuple, 0)?;
         Ok(buffer_ref(buffer, 0, tuple.u64(1)?, tuple.u64(2)?))
-    }))?;
+    });
+    let table = slots.collect::<Result<BindingTable<'_>>>()?;
     Arguments::of(call)?.queue().execute(command_buffer, &table, call.u64(5)?)
 }
 
