@@ -15,7 +15,8 @@ const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
 /// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and validation layers.
-const VULKAN_PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
+const VULKAN_PACKAGES: [&str; 4] =
+    ["libvulkan1", "mesa-vulkan-drivers", "spirv-tools", "vulkan-validationlayers"];
 /// The manifest of the validation layers, and where the loader looks for it.
 const VALIDATION_MANIFEST: &str = "VkLayer_khronos_validation.json";
 const LAYER_DIRECTORIES: [&str; 4] = [
@@ -139,7 +140,7 @@ fn install(packages: &[&str]) -> Outcome {
 
 /// Installs what the tests of the Vulkan driver need, unless the reference finds a device and the validation layers are there.
 fn set_up_vulkan(reference: &Reference) -> Outcome {
-    if has_vulkan_device(reference) && has_validation_layers() {
+    if has_vulkan_device(reference) && has_validation_layers() && answers("spirv-val", &["--version"]) {
         return Ok(());
     }
     install(&VULKAN_PACKAGES)?;

@@ -151,7 +151,7 @@ pub use rehal_tune::{
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};
 pub use rehal_vulkan::{
-    DebugMessage, DebugSeverity, DebugSink, DispatchAbis, ReplayCache, VulkanDriverOptions, VulkanOptions,
+    DebugMessage, DebugSeverity, DebugSink, DispatchAbis, VulkanDriverOptions, VulkanOptions,
 };
 
 /// Buffers, queues and other device objects, for programs that drive devices themselves.

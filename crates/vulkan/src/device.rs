@@ -304,7 +304,7 @@ impl DeviceBackend for VulkanDevice {
             return Err(Error::unimplemented("a Vulkan device runs all workgroups of a dispatch"));
         }
         // The caller vouches for the code.
-        let prepared = VulkanExecutable::prepare(self.core.gpu(), self.options.dispatch_abis, params)?;
+        let prepared = VulkanExecutable::prepare(self.core.gpu(), &self.options, params)?;
         Ok(Executable::new(prepared))
     }
 

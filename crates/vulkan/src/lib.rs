@@ -34,5 +34,5 @@ mod profile;
 mod queue;
 mod semaphore;
 
-pub use driver::{DispatchAbis, ReplayCache, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
+pub use driver::{DispatchAbis, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 pub use instance::{DebugMessage, DebugSeverity, DebugSink};

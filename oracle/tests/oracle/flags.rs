@@ -33,8 +33,8 @@ const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
 const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
-/// Additions of every tool that runs work: the watchdog, and the flags with the names of environment variables.
-const OF_DEVICES: [&str; 8] = [
+/// Additions of every tool that runs work: the watchdog, the validator, and the flags with the names of environment variables.
+const OF_DEVICES: [&str; 9] = [
     "device_timeout",
     "rehal_kernel_record",
     "rehal_kernel_record_dir",
@@ -43,6 +43,7 @@ const OF_DEVICES: [&str; 8] = [
     "rehal_kernel_record_output",
     "rehal_kernel_record_report",
     "rehal_kernel_record_report_filename",
+    "vulkan_validate_spirv",
 ];
 
 /// The tools with the reference's names, and our additions.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_session::{DebugSeverity, DispatchAbis, DriverOptions, ReplayCache, VulkanOptions};
+use rehal_session::{DebugSeverity, DispatchAbis, DriverOptions, VulkanOptions};
 
 use super::flag::{Effect, Flag, Group, List};
 use super::parse::Flags;
@@ -115,6 +115,13 @@ const RETAINED_INSTANCES: Flag<u32> = Flag::number(
 )
 .effect(NO_CACHE);
 
+const VALIDATE_SPIRV: Flag<bool> = Flag::switch(
+    "vulkan_validate_spirv",
+    false,
+    "Validates each SPIR-V module with spirv-val, which has to be installed, before the driver gets it.",
+)
+.effect(DRIVER);
+
 const DEDICATED_QUEUE: Flag<bool> = Flag::switch(
     "vulkan_dedicated_compute_queue",
     true,
@@ -150,6 +157,7 @@ pub const VULKAN: Group = Group {
         &CACHED_INSTANCES,
         &CACHED_BYTES,
         &RETAINED_INSTANCES,
+        &VALIDATE_SPIRV,
         &DEDICATED_QUEUE,
         &TIMEOUT,
     ],
@@ -176,11 +184,7 @@ pub(crate) fn vulkan_options(flags: &Flags) -> VulkanOptions {
     options.robust_buffer_access = flags.get(&ROBUST_BUFFER_ACCESS);
     options.prefers_dedicated_queue = flags.get(&DEDICATED_QUEUE);
     options.timeout = flags.get(&TIMEOUT);
-    options.replay_cache = ReplayCache {
-        instances: flags.get(&CACHED_INSTANCES),
-        publication_bytes: flags.get(&CACHED_BYTES),
-        retained_instances: flags.get(&RETAINED_INSTANCES),
-    };
+    options.validates_spirv = flags.get(&VALIDATE_SPIRV);
     options
 }
 
@@ -216,6 +220,7 @@ mod tests {
             "--vulkan_dispatch_abi=descriptors",
             "--vulkan_dedicated_compute_queue=false",
             "--device_timeout=1500ms",
+            "--vulkan_validate_spirv",
             "--vulkan_cached_bda_replay_instances=4",
             "--vulkan_cached_bda_replay_publication_bytes=5",
             "--vulkan_retained_cached_bda_replay_instances=3",
@@ -229,8 +234,7 @@ mod tests {
         assert!(!options.prefers_dedicated_queue);
         assert_eq!(options.dispatch_abis, DispatchAbis::Descriptor);
         assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
-        let expected = ReplayCache { instances: 4, publication_bytes: 5, retained_instances: 3 };
-        assert_eq!(options.replay_cache, expected);
+        assert!(options.validates_spirv);
     }
 
     #[test]

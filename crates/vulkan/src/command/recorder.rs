@@ -719,7 +719,7 @@ mod tests {
     use rehal_hal::{CachingMode, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupSchedule};
 
     use super::*;
-    use crate::DispatchAbis;
+    use crate::VulkanOptions;
     use crate::executable::VulkanExecutable;
     use crate::gpu::tests::gpu;
 
@@ -742,7 +742,7 @@ mod tests {
             constants: &[],
             workgroups: WorkgroupSchedule::All,
         };
-        let executable = VulkanExecutable::prepare(&gpu, DispatchAbis::All, &params).unwrap();
+        let executable = VulkanExecutable::prepare(&gpu, &VulkanOptions::default(), &params).unwrap();
         let pipeline = executable.pipeline(0).unwrap();
         let mut recorder = Recorder::create(&gpu, gpu.families()[0]).unwrap();
         let mut record = |pools: usize, marks: usize, timestamps: u32, commands: usize| {

@@ -4,6 +4,7 @@ pub mod format;
 mod pipeline;
 mod prepared;
 mod support;
+pub mod validator;
 
 pub(crate) use pipeline::{Pipeline, Slots, descriptor_range};
 pub(crate) use prepared::{VulkanExecutable, is_supported};

@@ -11,9 +11,10 @@ use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
 use super::format::{self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image};
 use super::pipeline::{Addresses, Layout, Pipeline, Slot, Slots};
-use crate::DispatchAbis;
+use super::validator;
 use crate::error::failure;
 use crate::gpu::Gpu;
+use crate::{DispatchAbis, VulkanOptions};
 
 /// An executable that is prepared for a device: its pipelines.
 pub(crate) struct VulkanExecutable {
@@ -69,9 +70,13 @@ pub(crate) fn is_supported(gpu: &Gpu, abis: DispatchAbis, format: &str) -> bool 
 
 impl VulkanExecutable {
     /// Prepares an executable. Fails, naming what is missing, if the device cannot run it.
-    pub(crate) fn prepare(gpu: &Arc<Gpu>, abis: DispatchAbis, params: &ExecutableParams<'_>) -> Result<Self> {
+    pub(crate) fn prepare(
+        gpu: &Arc<Gpu>,
+        options: &VulkanOptions,
+        params: &ExecutableParams<'_>,
+    ) -> Result<Self> {
         let image = Image::read(params.format, params.data)?;
-        if !is_supported(gpu, abis, params.format) {
+        if !is_supported(gpu, options.dispatch_abis, params.format) {
             image.check_device(&**gpu)?;
             return Err(Error::not_found(format!(
                 "the device does not prepare executables of format '{}', by its options",
@@ -80,7 +85,9 @@ impl VulkanExecutable {
         }
         image.check_device(&**gpu)?;
         image.check_constants(params.constants)?;
-        image.check_structure()?;
+        if options.validates_spirv {
+            validator::validate(&image)?;
+        }
         Self::of_image(gpu, &image, params.label, params.constants)
     }
 

@@ -3,7 +3,5 @@
 mod assembler;
 mod fixtures;
 mod hostile;
-mod interface;
 mod modules;
-mod structure;
-mod typing;
+mod validity;

@@ -266,14 +266,6 @@ impl Image {
         Ok(())
     }
 
-    /// Checks the structure of the shaders, for drivers: see [`Shader::check_structure`].
-    pub fn check_structure(&self) -> Result<()> {
-        let check = |(ordinal, shader): (u64, &Shader)| {
-            shader.check_structure().map_err(|error| error.in_record(ordinal))
-        };
-        Ok((0..).zip(&self.shaders).try_for_each(check)?)
-    }
-
     /// Checks that each of `constants` can be passed to the specialization constant with its index as id: 32 bits wide.
     pub fn check_constants(&self, constants: &[u32]) -> Result<()> {
         for constant in self.shaders.iter().flat_map(Shader::specialization_constants) {

@@ -2,12 +2,9 @@
 
 mod access;
 mod instructions;
-mod interface;
 mod reflect;
 mod requirements;
-mod structure;
 mod types;
-mod typing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,8 +24,8 @@ const MAGIC: u32 = 0x0723_0203;
 /// Words before the first instruction.
 const HEADER_WORDS: usize = 5;
 
-/// A SPIR-V module, whose instructions are within its bounds and whose declarations have been read; see also
-/// [`Shader::check_structure`]. That a module is valid SPIR-V beyond that is for its author to guarantee.
+/// A SPIR-V module, whose instructions are within its bounds and whose declarations have been read. That a module is valid SPIR-V beyond
+/// that is for its author to guarantee.
 #[derive(Clone, Debug)]
 pub struct Shader {
     words: Vec<u32>,
@@ -48,8 +45,6 @@ pub struct Shader {
     push_constant_variables: usize,
     uses_descriptors: bool,
     requirements: Requirements,
-    /// Where the module begins in its file.
-    base: usize,
 }
 
 /// A compute entry point.
@@ -183,12 +178,6 @@ impl Shader {
     /// Reads a module; `base` is its offset in the file, for errors.
     pub fn read(words: Vec<u32>, base: usize) -> Result<Self, FormatError> {
         reflect::read(words, base)
-    }
-
-    /// Checks what drivers rely on without looking: instructions by the grammar of SPIR-V, ids by what defines them, the blocks of
-    /// functions, and indices into types. Takes time and memory in proportion to the words.
-    pub fn check_structure(&self) -> Result<(), FormatError> {
-        structure::check(&self.words, self.base)
     }
 
     /// Its words, of which the first is the magic number.

@@ -62,7 +62,6 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
         entry_points,
         declared,
         processed,
-        base,
     })
 }
 
