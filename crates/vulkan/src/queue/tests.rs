@@ -5,7 +5,7 @@ mod spinning;
 
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ash::vk;
 use rehal_base::{DriverWork, Error, StatusCode};
@@ -415,9 +415,7 @@ fn a_timestamp_that_waits_for_work_is_not_a_sample() {
     let fixture = without_calibrated_clock(false);
     let (busy, sample) = (fixture.semaphore(), |longest| sample_clock(&fixture.core, Some(longest)).unwrap());
     fixture.spin(&[&busy]);
-    let begin = Instant::now();
     assert_eq!(sample(Duration::from_millis(1)), None);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     // Another is not issued behind it.
     let issued = || fixture.core.state.lock().entries.len();
     let before = issued();
