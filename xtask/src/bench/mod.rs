@@ -4,10 +4,10 @@
 mod cases;
 mod compare;
 mod diff;
-mod hashed;
 mod materials;
 mod measure;
 mod orders;
+mod page;
 mod prepare;
 mod profiles;
 mod programs;
@@ -33,13 +33,12 @@ struct Options {
     json: Option<PathBuf>,
     /// The directory of our tools; built here if `None`.
     tools: Option<PathBuf>,
+    /// Whether docs/performance.md is written.
+    write: bool,
 }
 
-/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY]`.
+/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`.
 pub fn main(arguments: &[String]) -> Outcome {
-    if let Some(outcome) = hashed::perform(arguments) {
-        return outcome;
-    }
     let options = parse(arguments)?;
     let root = root();
     let reference = Reference::find(&root)?;
@@ -49,7 +48,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     };
     let workplace = Workplace::new(&root, reference, tools)?;
     let mut rows = Vec::new();
-    let mut failed = 0;
+    let mut failed = Vec::new();
     report::print_head();
     for case in cases::all(&workplace)? {
         if !options.only.is_empty() && !options.only.iter().any(|part| case.name.contains(part.as_str())) {
@@ -62,7 +61,7 @@ pub fn main(arguments: &[String]) -> Outcome {
             }
             Err(error) => {
                 eprintln!("bench: {} failed: {error}", case.name);
-                failed += 1;
+                failed.push(case.name);
             }
         }
     }
@@ -70,11 +69,17 @@ pub fn main(arguments: &[String]) -> Outcome {
     if let Some(path) = &options.json {
         std::fs::write(path, report::json(&rows))?;
     }
-    if failed > 0 { Err(format!("{failed} cases could not be measured").into()) } else { Ok(()) }
+    if options.write {
+        page::write(&root, options.rounds, &rows, &failed)?;
+    }
+    match failed.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} cases could not be measured").into()),
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { only: Vec::new(), rounds: 7, json: None, tools: None };
+    let mut options = Options { only: Vec::new(), rounds: 7, json: None, tools: None, write: false };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("{argument} takes a value"));
@@ -92,12 +97,16 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
                 let directory = std::path::absolute(value()?).map_err(|it| format!("--tools: {it}"))?;
                 options.tools = Some(directory);
             }
+            "--write" => options.write = true,
             unknown => {
                 return Err(format!(
-                    "unknown argument {unknown:?} (expected --only, --rounds, --json or --tools)"
+                    "unknown argument {unknown:?} (expected --only, --rounds, --json, --tools or --write)"
                 ));
             }
         }
+    }
+    if options.write && !options.only.is_empty() {
+        return Err("--write needs all rows: leave --only out".to_owned());
     }
     Ok(options)
 }
@@ -176,5 +185,7 @@ mod tests {
         assert!(parse(&words("--rounds 0")).is_err());
         assert!(parse(&words("--rounds")).is_err());
         assert!(parse(&words("--fast")).is_err());
+        assert!(parse(&words("--write --rounds 9")).unwrap().write);
+        assert!(parse(&words("--write --only dump")).is_err());
     }
 }

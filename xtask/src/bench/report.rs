@@ -49,6 +49,23 @@ impl Row {
         Self { name: name.to_owned(), unit, target, theirs, ours, ratio, interval }
     }
 
+    /// The cells of a table: name, ours, the reference's, ratio, interval, promise and verdict.
+    pub fn cells(&self) -> [String; 7] {
+        [
+            format!("`{}`", self.name),
+            human(self.ours.median, self.unit),
+            human(self.theirs.median, self.unit),
+            format!("{:.2}", self.ratio),
+            self.interval_text(),
+            self.promise(),
+            self.verdict().to_owned(),
+        ]
+    }
+
+    fn interval_text(&self) -> String {
+        format!("{:.2} to {:.2}", self.interval.low, self.interval.high)
+    }
+
     fn is_met(&self) -> bool {
         match self.target {
             // Of differences, which noise can make negative: then no ratio says anything.
@@ -127,7 +144,7 @@ pub fn print_row(row: &Row) {
         side(&row.theirs),
         side(&row.ours),
         row.ratio,
-        format!("{:.2} to {:.2}", row.interval.low, row.interval.high),
+        row.interval_text(),
         row.promise(),
         row.verdict(),
     );

@@ -1,6 +1,6 @@
-//! A simulated machine: the pool's tiles, chunks and order of stealing on more cores than a test has, with costs in place of
-//! time. It shows where the scheduler's own cost ends the speed-up (docs/performance.md has the table; `--nocapture`
-//! prints it).
+//! A simulated machine: the pool's tiles, chunks and order of stealing on more cores than a test has, with costs
+//! in place of time. It shows where the scheduler's own cost ends the speed-up. A test compares the table with
+//! docs/decisions/019-scheduler-on-many-cores.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -155,7 +155,7 @@ fn speed_up(job: Job, workers: usize) -> f64 {
     job.on_one_core() as f64 / simulate(job, workers) as f64
 }
 
-/// The table of docs/performance.md.
+/// The table of docs/decisions/019.
 fn table() -> String {
     let mut table = String::from("| job |");
     WORKERS.iter().for_each(|workers| table.push_str(&format!(" {workers} |")));
@@ -170,9 +170,9 @@ fn table() -> String {
 
 #[test]
 fn the_simulated_speed_up_is_as_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/decisions/019-scheduler-on-many-cores.md");
     let (table, text) = (table(), std::fs::read_to_string(path).unwrap());
-    assert!(text.contains(&table), "docs/performance.md does not contain this table:\n{table}");
+    assert!(text.contains(&table), "docs/decisions/019 does not contain this table:\n{table}");
 }
 
 #[test]

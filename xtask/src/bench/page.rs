@@ -1,0 +1,175 @@
+//! `docs/performance.md`: the rows of one run of all cases, with the commit, the date and the machine.
+
+use super::report::Row;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+/// The path of the page below the root.
+const PAGE: &str = "docs/performance.md";
+
+/// The text above the table.
+const PREAMBLE: &str = "\
+# Performance
+
+`cargo xtask bench --write` generates this page; do not edit it.
+
+`cargo xtask bench` builds our tools with the `release` profile. It runs our tools and the native programs of
+the reference release on the same inputs in turns, so that a slow phase of the machine affects both.
+`--only NAME` selects rows by a part of their name, `--rounds N` sets the number of pairs, and `--json PATH`
+also writes the figures.
+
+A row is one promise. The columns `rehal` and `reference` are medians: of times, or of the peak resident
+memory if the name of the row ends with `memory`. The ratio is the median of the ratios of neighbouring runs,
+ours over the reference's. The interval of the ratio is by the sign test; of rows that are differences of
+runs, such as `record.call`, it is by the bootstrap. With fewer than six pairs, it is the minimum and the
+maximum. A verdict that an end of the interval contradicts is undecided. The comments in `xtask/src/bench/`
+describe the workload of each row.
+
+The column `reference` is not the reference release in these rows:
+
+| rows | column `reference` |
+| --- | --- |
+| `captured.*`, `task.captured.*` | our replay in serialized order |
+| `fast_forward.*` | our replay of the whole capture |
+| `slice.*`, `verify.*` | our replay of the capture |
+| `profile.*`, `task.profile.*` without `added` | our replay without a profile |
+| `record.reads.*`, `record.dispatches.*` | our recording without digests |
+| `record.inputs` | writing as many bytes to a file |
+| `replayed.*` | our `iree-benchmark-module` on the program |
+| `compare.verdict` | 320 runs of a real model by the `iree-benchmark-module` of the reference |
+| `compare.slowdown`, `diff.*` | one second (`sleep 1`), so that the ratio is a time in seconds |
+| `task.two_workers.*` | ours with one worker |
+";
+
+/// The head of the table.
+const HEAD: &str = "\
+| row | rehal | reference | ratio | 95 % interval | promised | verdict |
+| --- | --- | --- | --- | --- | --- | --- |
+";
+
+/// Where and when the rows were measured.
+pub struct Origin {
+    /// The abbreviated commit.
+    commit: String,
+    /// The day, in UTC.
+    date: String,
+    /// The processor, and how many of its logical processors the run may use.
+    machine: String,
+}
+
+impl Origin {
+    /// Reads the commit and the machine.
+    pub fn from_checkout(root: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut commit = line_of("git", &["rev-parse", "--short=10", "HEAD"], root)?;
+        if !line_of("git", &["status", "--porcelain", "--untracked-files=no"], root)?.is_empty() {
+            commit.push_str(" with changes");
+        }
+        let date = line_of("date", &["-u", "+%Y-%m-%d"], root)?;
+        let processors = std::thread::available_parallelism()?;
+        let machine =
+            format!("{} with {processors} processors", model(&fs::read_to_string("/proc/cpuinfo")?));
+        Ok(Self { commit, date, machine })
+    }
+}
+
+/// Replaces the page. `failed` names the cases that could not be measured.
+pub fn write(root: &Path, rounds: u32, rows: &[Row], failed: &[String]) -> Result<(), Box<dyn Error>> {
+    let page = render(&Origin::from_checkout(root)?, rounds, rows, failed);
+    fs::write(root.join(PAGE), page).map_err(|error| format!("{PAGE}: {error}").into())
+}
+
+fn render(origin: &Origin, rounds: u32, rows: &[Row], failed: &[String]) -> String {
+    let Origin { commit, date, machine } = origin;
+    let mut page = PREAMBLE.to_owned();
+    page.push_str(&format!(
+        "\n## Rows\n\nMeasured on {date} at commit {commit}, on {machine}, {rounds} rounds.\n"
+    ));
+    if !failed.is_empty() {
+        page.push_str(&format!("\nNot measured, because the case failed: {}.\n", failed.join(", ")));
+    }
+    page.push_str(&format!("\n{HEAD}"));
+    for row in rows {
+        page.push_str(&format!("| {} |\n", row.cells().join(" | ")));
+    }
+    page
+}
+
+/// The first model name in `/proc/cpuinfo`.
+fn model(cpuinfo: &str) -> &str {
+    let models = cpuinfo.lines().filter(|line| line.starts_with("model name"));
+    models
+        .filter_map(|line| line.split_once(':'))
+        .map(|(_, name)| name.trim())
+        .next()
+        .unwrap_or("unknown processor")
+}
+
+/// What a program prints, without the line feed at the end.
+fn line_of(program: &str, arguments: &[&str], directory: &Path) -> Result<String, Box<dyn Error>> {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let ended = crate::run::collect(Path::new(program), &arguments, directory)?;
+    if ended.how != "status 0" {
+        return Err(format!("{program}: {}\n{}", ended.how, String::from_utf8_lossy(&ended.stderr)).into());
+    }
+    Ok(String::from_utf8(ended.stdout)?.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::Unit;
+    use super::super::report::Target;
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            commit: "0123456789".to_owned(),
+            date: "2026-01-02".to_owned(),
+            machine: "CPU with 2 processors".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_page_has_each_row_and_its_origin_once() {
+        let time =
+            Row::new("start.run", Unit::Nanoseconds, Target::Ratio(1.0), vec![2000.0; 6], vec![1000.0; 6]);
+        let memory = Row::new(
+            "dump.text.memory",
+            Unit::Bytes,
+            Target::Bytes(1 << 20),
+            vec![4096.0; 6],
+            vec![2_097_152.0; 6],
+        );
+        let page = render(&origin(), 6, &[time, memory], &["dump.jsonl".to_owned()]);
+        let expected = "
+## Rows
+
+Measured on 2026-01-02 at commit 0123456789, on CPU with 2 processors, 6 rounds.
+
+Not measured, because the case failed: dump.jsonl.
+
+| row | rehal | reference | ratio | 95 % interval | promised | verdict |
+| --- | --- | --- | --- | --- | --- | --- |
+| `start.run` | 1.0 us | 2.0 us | 0.50 | 0.50 to 0.50 | <= 1x | met |
+| `dump.text.memory` | 2.0 MiB | 4.0 KiB | 512.00 | 512.00 to 512.00 | <= 1.0 MiB | MISSED |
+";
+        assert_eq!(page.strip_prefix(PREAMBLE), Some(expected));
+        assert!(!render(&origin(), 6, &[], &[]).contains("Not measured"));
+    }
+
+    #[test]
+    fn the_page_of_the_repository_is_generated() {
+        let page = fs::read_to_string(crate::root().join(PAGE)).unwrap();
+        assert!(page.starts_with(PREAMBLE), "{PAGE}: run `cargo xtask bench --write`");
+        assert!(page.contains(HEAD));
+    }
+
+    #[test]
+    fn the_machine_is_named() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t: fpu\nmodel name\t: other\n";
+        assert_eq!(model(cpuinfo), "AMD EPYC");
+        assert_eq!(model("processor\t: 0\n"), "unknown processor");
+        let here = Origin::from_checkout(&crate::root()).unwrap();
+        assert!(here.date.len() == 10 && here.commit.len() >= 10);
+    }
+}
