@@ -4,6 +4,12 @@
 //! Ours are in `fixtures/e2e`. The reference's are read from a checkout of its source that
 //! `REHAL_IREE_SOURCE` names; they are not part of this repository. The pinned release has no
 //! `iree-check-module`, so the programs' own expectations are the standard.
+//!
+//! Targets are plain x86-64, x86-64-v3 with data tiling, a system library, VMVX with and without
+//! microkernels, and Vulkan with both dispatch ABIs. Compiled modules are cached in `target/e2e` by source
+//! and flags. A line `// targets: …` excludes targets for which the release generates no code, or incorrect
+//! code. Programs that the release does not compile are listed in `refused.rs`; any other compilation error
+//! is a failure.
 
 mod ours;
 mod refused;

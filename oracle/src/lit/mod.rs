@@ -4,6 +4,21 @@
 //! The tests are read from the checkout of the reference's source in `REHAL_IREE_SOURCE`; none are part of this
 //! repository. Each command runs twice, with the release's tools and with ours on `PATH`; the compiler is the
 //! release's in both runs.
+//!
+//! Patterns leave much open, so FileCheck's input must also be equal, except for times, help texts and the
+//! current processor. FileCheck is the Python port that `cargo xtask setup` installs. Plugins and objects of
+//! the samples are compiled from the checkout, with `cc` and the release's linker, into `target/lit`. The
+//! release has no `iree-run-mlir`: a script runs the compiler, then `iree-run-module`. The name of a test
+//! says how its command runs:
+//!
+//! - `lit::FILE:LINE` runs with both.
+//! - `lit::ours_alone::` calls `iree-check-module`, which the release lacks.
+//! - `lit::fails_with_release::` fails with the release's own tools, with the error listed in `known.rs`.
+//! - `lit::other_words::` requires a sentence of the reference's help text: all patterns before it must
+//!   match.
+//! - `lit::compiler_only::` is ignored, as it calls no tool of ours.
+//! - `lit::without_NAME::` is ignored: it needs a device, a program or a kind of module that is not
+//!   implemented.
 
 mod command;
 mod known;

@@ -1,5 +1,9 @@
 //! A dump of a module matches the reference's byte for byte, in every mode. If the reference cannot
 //! disassemble an instruction, everything around it is compared.
+//!
+//! The block after a `vm.switch.ref`, which the reference decodes incorrectly, is compared with a golden
+//! text. `vm.cast.ui64.f32`, which the reference cannot disassemble, is compared as `vm.cast.si64.f32`, in
+//! the same program assembled with that.
 
 use crate::dumps::same_bytes;
 use crate::{Outcome, Pair, ensure};

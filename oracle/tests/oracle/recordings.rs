@@ -1,4 +1,8 @@
 //! Programs recorded by both: the captures are equivalent, and each tool accepts ours.
+//!
+//! Excluded: thread ids, and file offsets of data. We store the bytes of in-memory files once, the reference
+//! twice, so the length of one record differs. The reference runs with `--module_mode=mmap`: with its default
+//! mode, whether a constant is imported or copied through a file is nondeterministic.
 
 use crate::run_module::command;
 use crate::{Outcome, Pair, ensure};

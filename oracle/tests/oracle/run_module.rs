@@ -1,4 +1,19 @@
 //! `iree-run-module`: the output and the exit status match.
+//!
+//! Ours intentionally differs where the reference is incorrect or incomplete:
+//!
+//! - Scalar results can be compared with `--expected_output`; in the reference every comparison of a scalar
+//!   fails.
+//! - Inputs may be booleans as words, complex numbers, `i4` and other packed integers, and `i64` up to
+//!   2^64-1. Packed integers are printed as numbers; the reference cannot print two or more of them, and
+//!   prints one in hexadecimal.
+//! - Trailing characters in numbers are rejected (`4.5xf32`, `1.5` for an `i32`), and integers do not wrap.
+//! - Floats of 8 and 16 bits are rounded to nearest, also below half of the smallest subnormal.
+//! - A capture may not be written to a pipe, an input file, a result file, or the file that standard output
+//!   goes to.
+//! - Arguments after the flags are rejected, and a file that cannot be written as `.npy` stays unchanged.
+//!
+//! Eleven cases have another status code (`OTHER_STATUS`); a kernel that crashes ends our tool with 86.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -214,7 +229,7 @@ fn model_gives(directory: &Path) -> Outcome {
 
 /// A function of `values.vmfb`, and inputs, or flags if they start with dashes.
 ///
-/// Cases in which ours accepts more or less than the reference are excluded; `docs/testing.md` lists them.
+/// Cases in which ours accepts more or less than the reference are excluded; the first lines of this file list them.
 const FORMS: &[&[&str]] = &[
     &["echo_i1", "4xi1=01 00 01 00"],
     &["echo_i1", "4xi1"],

@@ -1,8 +1,9 @@
 //! Models of threads that use timelines and pending work, checked for every interleaving.
 //!
 //! The files below are those of the crate, compiled a second time with the model checker's locks in place of
-//! `sync`. The rest of the crate that they use (handles, registrations, errors) has no locks. docs/testing.md
-//! says what each model proves.
+//! `sync`. The rest of the crate that they use (handles, registrations, errors) has no locks. The name of a
+//! model says what it proves. Mutations that the models detect: a relaxed store or load of the payload, a
+//! notification before the store, a check before the lock, and `notify_one` for `notify_all`.
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the crate's files, with other locks")]
 

@@ -1,7 +1,7 @@
 //! Models of the pool, checked for every interleaving.
 //!
 //! The pool's files are compiled a second time with the model checker's locks and threads in place of `sync`.
-//! docs/testing.md says what each model proves.
+//! The name of a model says what it proves.
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the pool's own files, under other locks")]
 

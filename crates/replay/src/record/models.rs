@@ -1,7 +1,8 @@
 //! Models of the concurrency of the capture writer, run for every interleaving.
 //!
 //! The recorder's files are compiled a second time with the model checker's locks and threads in place of `sync`.
-//! docs/testing.md states what each model proves.
+//! The name of a model says what it proves. Mutations that the models detect: a close without the lock, and a
+//! missing notification of the writing thread.
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the recorder's own files, under other locks")]
 

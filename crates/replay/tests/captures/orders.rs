@@ -26,7 +26,7 @@ const REPETITIONS: usize = 100;
 /// Size of captures that are replayed; larger ones take an unoptimised build too long.
 const MAX_BYTES: usize = 100 << 10;
 
-/// Names a number of replays of each capture, of any size, in each order (docs/testing.md).
+/// Names a number of replays of each capture, of any size, in each order.
 const REPETITIONS_VARIABLE: &str = "REHAL_ORDER_REPETITIONS";
 
 /// Workers of `local-task`: more than a small machine has processors, so that they are descheduled at work.
