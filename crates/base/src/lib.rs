@@ -1,9 +1,21 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! memory-mapped files, flatbuffers, identity and kinds of files, shared memory, element types, math functions of the C library, the processor's counter, glob
-//! patterns, suggestions for misspelt names, and the digest of captures.
+//! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
+//! the C library, glob patterns, suggestions for misspelt names, and the digest of captures.
 //!
-//! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
-//! workspace uses it.
+//! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
+//! of the workspace uses it.
+//!
+//! `Error` is one boxed word: status code, message, context (innermost first) and advice. `FormatError` is
+//! the error of readers: cause, offset, record, field, expected and found. Advice is a sentence or a
+//! `Remedy`, which each interface puts into its own words: libraries name no flags. `FileKind` detects the
+//! type of a file by its first bytes, so that a reader which fails can name the kind of the file and what
+//! accepts it. With `MappedFile::forget`, a reader of a file of any size keeps its memory flat.
+//!
+//! Only `HostMemory` accesses bytes that a device or another thread may access at the same time. Every access
+//! copies, so a data race of a program yields a mix of bytes, never undefined behaviour. Constant memory is
+//! lent as slices, and only uniquely owned memory can become constant. `HostMemory::foreign` is the only
+//! function that wraps memory mapped by a driver or lent by a caller; the memory is released when its keeper
+//! is dropped.
 
 #![deny(unsafe_code)]
 

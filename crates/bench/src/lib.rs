@@ -29,6 +29,11 @@
 //!
 //! The formats are those of Google Benchmark 1.9.5 (<https://google.github.io/benchmark/user_guide.html>), which the
 //! pinned reference release is linked with.
+//!
+//! A run is divided into up to 100 samples, so that the loop of a benchmark reads a clock between samples
+//! only (`state.rs`). What the formats of reports have no place for is a summary on standard error
+//! (`summary.rs`): statistics of the samples (`samples.rs`), and what else used the machine (`machine.rs`,
+//! `conditions.rs`).
 
 #![forbid(unsafe_code)]
 

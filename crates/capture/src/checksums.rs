@@ -9,6 +9,9 @@
 //!
 //! A CRC, because it detects all burst errors of up to 32 bits, and because it is linear: when a status or the file
 //! length is patched later, the checksum of its block is adjusted without reading the block again.
+//!
+//! The `Writer` sums the bytes that it writes to its sink. `Records` verifies the blocks of each record
+//! before it returns the record; `records_without_data` neither verifies nor reads the data of payloads.
 
 use std::fmt;
 

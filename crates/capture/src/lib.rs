@@ -6,6 +6,10 @@
 //!
 //! Versions 1.0 and 2.0 are read, 2.0 is written (1.0 only if its records are copied). The only difference: in 1.0 the functions of an
 //! executable have no names (the two fields that hold their lengths were reserved).
+//!
+//! A [`Capture`] has a checked envelope, a [`Record`] is a location in the file, and a payload is a typed
+//! view of its bytes. The writer and the reader share the tables of `payload.rs`. Records with checksums
+//! (`checksums.rs`) are verified before they are returned; `Capture::damage` lists the blocks that differ.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -3,6 +3,13 @@
 //! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. The binaries in
 //! `src/bin` only start one. This is the only crate that parses flags or prints. It must not depend on the
 //! internals of formats, devices or replays, and no crate depends on it.
+//!
+//! `--device` is resolved once, after all flags are parsed (`devices.rs`). `output.rs` is standard output: it
+//! flushes C's stdio first, so that the output of native code precedes that of the tool. A flag whose value
+//! names a file says so in its entry (`.files(…)`), and `files.rs` compares all of them before a tool runs.
+//! Tools that write a file have the flag of `output_file.rs`, which replaces a file once the new one is
+//! complete. Files made from a capture are as private as the capture (`captures::open`). Commands with two
+//! words, such as `rehal profile timeline`, are tools of their own.
 
 #![deny(unsafe_code)]
 

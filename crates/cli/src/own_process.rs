@@ -1,4 +1,8 @@
 //! Processes of their own for work with replaced kernels, which may end their process in any way.
+//!
+//! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right. The process gets
+//! the parsed flags, not the command line, whose flag files may be pipes, and writes its status to a file in
+//! memory once the work is done.
 
 use std::env;
 use std::ffi::OsStr;

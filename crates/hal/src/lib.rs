@@ -24,6 +24,19 @@
 //! A device passes waits that it cannot handle itself to its [`PendingSubmissions`], which defines the
 //! outcome of a submission whose waits fail or are never reached. A [`Promise`] settles the signals of a
 //! submission even if its work panics: the panic propagates to the call that ran it, and no waiter hangs.
+//!
+//! # Memory
+//!
+//! Each driver manages the memory of its buffers. [`BufferBackend::map`] returns a range as an owned
+//! `HostMemory`, which the handle's mapping unmaps once; the trait says when writes become visible between
+//! host and device. All code except drivers moves bytes between the host and buffers with `transfer`. Handles
+//! in a [`Store`] lack their device, to avoid a cycle of references.
+//!
+//! # Drivers
+//!
+//! A [`DriverRegistry`] is a list of drivers, built by the program. A driver that this build lacks
+//! (`Driver::missing`), or that cannot work on this machine, is listed with the reason. The handle implements
+//! the selection of a device by path, identifier or index once for all drivers.
 
 #![deny(unsafe_code)]
 

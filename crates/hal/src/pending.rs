@@ -1,3 +1,9 @@
+//! Submissions whose waits a device cannot resolve itself.
+//!
+//! Ownership is acyclic: the device owns its pending submissions, and these own the semaphores that they
+//! signal, not those that they wait for. There is no process-wide list: a cycle of submissions over several
+//! devices ends with one of the devices.
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;

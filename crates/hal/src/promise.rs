@@ -1,3 +1,8 @@
+//! The obligation to settle the signals of a submission.
+//!
+//! A panic in a host call fails the signals and propagates through the call that ran it, `submit` or
+//! `signal`. `unwind.rs` runs all other callbacks that are due first, and no lock or busy flag stays set.
+
 use std::cell::Cell;
 
 use rehal_base::{Error, Result, StatusCode};

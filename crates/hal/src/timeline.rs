@@ -1,3 +1,8 @@
+//! The semaphore of the host, with its waits and callbacks.
+//!
+//! Callbacks of reached timepoints run one after another on the thread that reached them, never nested.
+//! Dropping a `Registration` cancels its callback, so that a wait which times out leaves nothing registered.
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! What a device reports to a profile. Nothing here runs unless the device is being profiled.
+//!
+//! A worker adds its time to a command before it completes the tiles, so that the worker that completes the
+//! stage sees all of it (`task/report.rs`). Work that runs inline on `local-task` is reported as that of the
+//! thread that runs it, only with command regions. Command buffers do not execute inline while a session is
+//! active.
 
 use std::cell::Cell;
 use std::ops::Range;

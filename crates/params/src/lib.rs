@@ -6,6 +6,9 @@
 //!
 //! Used by `modules` to load parameters for programs, and by the parameter tools. It must not depend on
 //! devices or programs.
+//!
+//! The reader of a format parses headers into a list of entries, bounded by the size of the file, and never
+//! reads data. An archive is laid out before it is written, because tables precede data.
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the parsing of a file; not a hot path")]
 

@@ -5,6 +5,11 @@
 //! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
 //!
 //! Versions 1.x are read, 1.6 is written. Rows say how long they are, so that a newer version may append fields.
+//!
+//! A [`Bundle`] has a checked envelope. A record is the begin or the end of a session, or a chunk of rows of
+//! one [`ContentType`]; `rows.rs` has typed views of the rows. `report/` prints what `iree-profile` prints,
+//! `timeline/` writes traces for Perfetto, and `activity/` puts all events on one axis of time, on tracks and
+//! lanes. Unlike a report, it accepts events whose metadata is missing.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,4 +1,7 @@
 //! The times of dispatches by function, for comparing profiles.
+//!
+//! Neighbouring dispatches resemble each other, so intervals of their means are made of means of sixths of a
+//! run (`run_mean_interval` of the bench crate).
 
 use rehal_base::Result;
 

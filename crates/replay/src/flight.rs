@@ -1,4 +1,11 @@
 //! The work of a run that is in flight.
+//!
+//! A run reports the first failed submission in run order: after an error, it waits for everything in flight
+//! before it decides. A signal fails with its submission, but also if another submission that signals the
+//! same semaphore fails later, or if the device is lost. In these cases a callback on the signal notes
+//! whether it failed; otherwise submissions in flight have no callbacks. Objects are released when the work
+//! issued before their last use is complete, and `HELD_BYTES` bounds the memory that waits for that. A
+//! submission without signals gets a semaphore of the run's own.
 
 use std::collections::{HashMap, VecDeque};
 use std::iter::Peekable;

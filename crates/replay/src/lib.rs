@@ -3,6 +3,29 @@
 //! A [`Plan`] is compiled from a capture and has passed every check that needs no device. A [`Replay`] runs it on a
 //! device group and notifies [`Observer`]s of its steps. Used by `session`; it must not depend on drivers, flags or
 //! a terminal.
+//!
+//! # Plans and runs
+//!
+//! `Plan::compile` proves that every object is created before it is used and has the right type, and that
+//! every wait is signalled, so that a replay cannot deadlock. A submission whose waits are signalled by a
+//! later record is deferred: a run issues it in place, and it completes after the step that signals the last
+//! of its waits. Calls that failed at capture are not steps, and an invalid command is rejected only if it
+//! would run. The plan knows the last use of each object, after which a run releases it.
+//!
+//! `Replay::new` does the work that depends on the machine once: it opens and validates files and maps
+//! replacements. `Replay::run` then parses nothing. A plan shares the bytes of the capture and a replay
+//! shares its plan, so both are `Send + 'static`. Views of the capture borrow from the plan.
+//!
+//! A run waits as its `ReplayOrder` says. In serialized order nothing is in flight after a step; in captured
+//! order the host waits as `schedule.rs` has planned. `flight.rs` owns the work in flight for both.
+//!
+//! # Other users of a plan
+//!
+//! - `run/stepping.rs` performs operations one at a time, for observers that want them.
+//! - `slice.rs` writes a capture of a part of the work.
+//! - `fast_forward.rs` repeats a scope by itself, `evictions.rs` evicts caches before timed scopes.
+//! - `races.rs` reports conflicts of operations that nothing orders.
+//! - `record/` records calls, `dump/` prints records, `rewrite.rs` copies a capture with other data.
 
 #![deny(unsafe_code)]
 

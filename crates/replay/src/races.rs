@@ -1,3 +1,10 @@
+//! Reports conflicts between operations of a plan that nothing orders.
+//!
+//! It walks the steps as `schedule.rs` does, with larger bounds. Captures lack the host's waits, so it
+//! assumes by default that the host has waited where a scope begins or ends, and, when it issues a submission
+//! without waits, for what it issued before its last access to any buffer. Strict reports assume neither. The
+//! caller says which bindings a kernel writes (`Plan::races_with`).
+
 use std::collections::HashMap;
 
 use rehal_hal::Timepoint;

@@ -1,4 +1,9 @@
 //! A part of a plan that is repeated by itself: what it creates, deallocates, signals, reads and writes.
+//!
+//! The walk derives what a repetition needs: the bytes that the scope may write and read and does not create,
+//! the semaphores that it signals, and the buffers that it deallocates; or why the scope cannot be repeated.
+//! A run continues from a `State` (objects and open scopes): the first run ends at the scope, and each
+//! repetition is a run of its steps that releases only what these steps create.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

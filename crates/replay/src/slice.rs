@@ -1,4 +1,24 @@
 //! Cuts work out of a capture: a capture of that work alone, with the bytes that it reads.
+//!
+//! `walk.rs` and `slice/cut.rs` find the work in the plan, in run order and without running it. An observer
+//! of operations (`slice/runs.rs`) keeps what the work reads first, as it is just before
+//! (`slice/collect.rs`). `slice/issue.rs` creates the same objects, writes the kept bytes, issues the
+//! operations and reads what they wrote: under a `Recorder` whose devices perform nothing, to record the
+//! slice, and on the devices, to check that the work by itself does what it does in the whole replay
+//! (`SliceCheck`). A dispatch that takes most of a replay is not repeated by default.
+//!
+//! Buffers keep their sizes, so that offsets, alignment and aliasing stay; only ranges that are read have
+//! bytes in the capture. Slots are resolved to buffers. Whether a kernel reads the contents of a binding that
+//! it overwrites is tested (`slice/trim.rs`): the work is issued with other bytes there, each of which
+//! differs from the one that it replaces, and the bytes are left out if it writes the same. The accesses to
+//! other bindings are found by issuing the work in watched buffers (`slice/touched.rs`), if the caller passes
+//! the function that allocates them (`SliceOptions::watch`), since `replay` does not know which devices can
+//! watch.
+//!
+//! A reference to a file (`slice/references.rs`) replaces bytes that a submission has read from it and that
+//! are still the same. Transient buffers of a scope are allocated before it, so that the contents of memory
+//! that nothing wrote are stored like other bytes. `Replay::slices` cuts many dispatches while one replay
+//! passes them.
 
 mod collect;
 mod cut;

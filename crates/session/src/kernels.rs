@@ -1,4 +1,15 @@
 //! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
+//!
+//! Dispatches come from a plan (`Plan::distinct_dispatches`, whose work does not grow with the executions of
+//! a command buffer), or from a replay one operation at a time, which also knows indirect workgroup counts.
+//! Times are the spans that devices report, each of which belongs to one dispatch because operations are
+//! serialized; without them, the host measures from before the submission to completion. A second replay
+//! compares what is bound before and after the first dispatch of each kernel, and cuts the slices that are
+//! exported. `DispatchFiles` replays such a slice up to its dispatch, and names files by their digest, so
+//! that equal contents are stored once.
+//!
+//! `KernelRecording` groups dispatches in the same way and records the first of each kernel while it runs,
+//! with the code that runs, captured or not. `KernelReplay` loads such a record with `LoadedExecutable`.
 
 mod aliases;
 mod dispatch_files;

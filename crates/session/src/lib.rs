@@ -35,6 +35,11 @@
 //! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, context
 //! and advice. The crate must not depend on flags, and never prints or ends the process. The tools and the bindings to other
 //! languages are thin layers over it, and it re-exports everything that a program needs.
+//!
+//! Everything is `Send`, and objects own what they need. A `Function` shares its program and keeps its
+//! globals alive; they are freed when the program is closed, which fails while functions are alive. Crash
+//! reports are installed only on request. Naming a plugin is the only unsafe function. The examples of this
+//! crate use no other crate.
 
 #![deny(unsafe_code)]
 

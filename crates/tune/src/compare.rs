@@ -1,4 +1,24 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
+//!
+//! Whether a replacement is right, `verify_lockstep` of the whole capture says. Two kinds of errors need
+//! more: `unread.rs` finds bytes that are the same before and after the captured kernel, and `workgroups.rs`
+//! finds races on CPU devices by running halves of the workgroups by themselves, and all of them in reverse
+//! order. Which workgroups run is a parameter of a prepared executable (`WorkgroupSchedule`), so that no
+//! operation has it.
+//!
+//! Then a slice in memory of each distinct dispatch (`slices.rs`) is repeated by `FastForward` on both sides
+//! (`timing.rs`), on the same devices: executables are prepared once for a batch, inputs are restored, and
+//! results compared, all outside of the timed region. The time is the span that the device reports
+//! (`spans.rs`), since a submission takes longer than a short kernel. A dispatch is never repeated within a
+//! span: a kernel could remember its results. `sampling.rs` has the statistics (docs/decisions/026), and
+//! `sampling/coarse.rs` those of clocks with few steps per dispatch. They have no clock, so that their tests
+//! run on simulated machines.
+//!
+//! `varied.rs` changes the last bits of numbers before each repetition, on both sides, or exchanges groups of
+//! integers in which nothing can be an index of what is bound (`integers.rs`). `remembered.rs` runs both
+//! sides with altered inputs. Changed inputs may be out of bounds for a kernel, so a process that crashes is
+//! repeated without them. The tool runs each comparison in a process of its own, because nothing contains a
+//! crash or an endless loop within a process.
 
 mod bound;
 mod integers;

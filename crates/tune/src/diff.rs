@@ -1,4 +1,11 @@
 //! What differs between two captures.
+//!
+//! It needs no plan. `side.rs` reads a capture: a token for each operation, a hash of its fields without ids,
+//! and what its objects are. `fields.rs` lists the fields of every operation, for the hash as for the
+//! comparison. `pairs.rs` aligns what is the same, then what is similar in the gaps (`align.rs`), shifts
+//! blocks to where scopes begin, and finds what was moved. `objects.rs` derives from that which objects
+//! correspond, and `compare.rs` compares fields under this correspondence; the payload of a semaphore is the
+//! submission that signals it. `groups.rs` folds equal changes.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,11 @@
 //! Kernels as source files: stubs with the ABI of a captured function, and their compilation to libraries that the CPU
 //! drivers load in place of an executable.
+//!
+//! A template (`stub.c.in`, `stub.rs.in`) is filled with the signature of a function and with what a catalog
+//! says of its dispatches. It declares the structures of the library ABI and asserts their sizes, so that the
+//! source needs no other file. A source is compiled before a replay is created and then is a replacement in
+//! memory, so `replay` and the drivers know nothing of sources. Signatures are compared where all
+//! replacements are (`replay/src/prepare.rs`).
 
 mod compile;
 mod compiler_run;

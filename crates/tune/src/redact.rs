@@ -1,5 +1,18 @@
 //! Captures without the data of the program: weights and inputs become random numbers of the same type, within the same range and with
 //! as many special values.
+//!
+//! `Redactor` is a `Rewriter` (`replay/src/rewrite.rs`): an operation is decoded, its names and data are
+//! replaced, and it is encoded again. The matches are exhaustive, so that an operation with new data does not
+//! slip through. What has no operation is left out unless it consists of numbers. External files are stored
+//! as captured ranges, or whole if they are written.
+//!
+//! `segments.rs` divides data into segments of one type with a dynamic program over units of 16 bytes, whose
+//! costs (`kinds.rs`) are the lengths of a code for the numbers that programs have; `hints.rs` has the types
+//! in names of functions. `kept.rs` has what stays: where workgroup counts are read from, what is copied
+//! there, and the data of functions that the user names. `counts.rs` compares the counts of two replays, and
+//! follows one that differs back to its kernel by replays up to it. `values.rs` draws numbers from a
+//! histogram of signs and exponents within the range; of special values and subnormals there are exactly as
+//! many.
 
 mod counts;
 mod hints;

@@ -1,4 +1,17 @@
 //! Reduces a capture to what a check needs: delta debugging over scopes, submissions, commands, calls of the host, and bytes.
+//!
+//! `program.rs` takes a capture apart into parts, records that are kept or left out together: a creation with
+//! the description of its object, a mapping with its end, the begin and end of a scope. A `Choice` says which
+//! parts are wanted and which bytes are zeros; `closure.rs` adds what they name, and makes them consistent:
+//! waits for signals that are left out, slots, barriers. So a candidate is valid by construction as far as
+//! objects go, and its plan decides the rest before a check runs. `emit.rs` writes records as they are, and
+//! changed ones through `decode` and `encode_payload`.
+//!
+//! `passes.rs` orders the parts from coarse to fine, `delta.rs` is the algorithm, and `search.rs` runs
+//! several checks at a time, of which the first in order that passes counts, so that the result does not
+//! depend on their number. Candidates are known by a digest of what differs from their program, and none is
+//! checked twice. A slice of a dispatch is made without performing it (`SliceOptions::unperformed`), since
+//! that may crash. The library starts no process: `ReduceHost` does.
 
 mod bytes;
 mod closure;

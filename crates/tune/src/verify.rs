@@ -1,4 +1,20 @@
 //! Verification: a replay compared with a ledger, or with another replay.
+//!
+//! - `against.rs` compares with a ledger. A first run screens (`screen.rs`); a second run finds the
+//!   dispatches that it suspects with copies, so that a false alarm costs time only. `verify_elements`
+//!   compares in lockstep if a ledger has only digests of what differs.
+//! - `lockstep.rs` runs two replays of one plan on two threads. The expected side sends what a dispatch wrote
+//!   and waits for the answer, so neither side is ahead by more than one dispatch.
+//! - `judge.rs` has the verdict on a range for both: elements if the expected bytes are known, else digests
+//!   of pieces. Bytes that only the verified side changed are compared with their contents before.
+//! - `watch.rs` is lockstep with itself: the sides fill new memory differently, by buffer and offset, so that
+//!   any difference results from unwritten bytes. Redzones around buffers (`ReplayOptions::redzone_bytes`)
+//!   are compared before and after each dispatch.
+//!
+//! Tolerated differences are replaced by the expected bytes: each dispatch is judged on the expected inputs,
+//! otherwise tolerated errors would add up. Both sides fill new memory with bytes that are not zero, since a
+//! wrong kernel most often writes zeros. A tolerance without expected bytes, a truncated capture and a replay
+//! with nothing to compare are inconclusive, never the same.
 
 mod against;
 mod judge;

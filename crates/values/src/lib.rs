@@ -5,6 +5,8 @@
 //! print results with it, and the `check` and `hal` modules print and compare values.
 //!
 //! The syntax is the reference release's; extensions are documented as such.
+//!
+//! Sizes that a text or a header claims allocate nothing until the bytes are there.
 
 #![forbid(unsafe_code)]
 

@@ -12,6 +12,13 @@
 //!   variant of `code::Insn` with its arm in `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
 //! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its parts and their pattern; a new
 //!   pattern is a type in that file, or in `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs never execute it.
+//!
+//! A native function receives a `Call` and returns a `Flow`: return, yield or wait. Called by a program, it
+//! reads its arguments in place, from the registers of its caller. A suspended `Invocation` is a value, whose
+//! owner decides whether to block a thread. `Budget` and tracing are meters; the loop is monomorphized for
+//! each, so that programs without them have no overhead. Threads share contexts: globals are atomics, and
+//! registers and stacks are pooled. `module_file/` presents a file as checked tables, and constant data is
+//! used in place.
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 

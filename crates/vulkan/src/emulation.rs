@@ -1,5 +1,11 @@
 //! Other hardware than the machine has, for tests: what a device is found to have is changed before the driver sees it. What it
 //! is said to have and lacks, such as memory that is not coherent, behaves as hardware would where the driver is wrong.
+//!
+//! It has memory types of a GPU with a bus and a small window, or of one that is not coherent with the host,
+//! whose caches it emulates, so that a flush which is forgotten has visible consequences; a second lane on
+//! the same queue; devices that import no mappings; narrow limits; Vulkan 1.2; and devices without features,
+//! extensions, timestamps or events. The conformance suite runs on these, too. `VulkanDriver::emulating` is
+//! hidden from the documentation.
 
 use ash::vk::{self, MemoryPropertyFlags as Flags};
 

@@ -2,6 +2,16 @@
 //!
 //! It implements the backend traits of `hal`. It must not depend on a file format of rehal, a tool, or another driver.
 //! All work of a device reaches it through queues (`queue/`), whose progress is one timeline semaphore each.
+//!
+//! `loader.rs` opens the loader, `instance.rs` has layers and messages, `physical.rs` describes a physical
+//! device, `gpu.rs` the logical one. Every object owns an `Arc` of the logical device, and work owns the
+//! objects that it uses until it is complete (`Uses`). Functions of Vulkan 1.2 suffice; extensions are used
+//! if a device has them.
+//!
+//! Results are those of the reference, bit for bit on the same driver, except of tensors whose bytes are not
+//! a multiple of 4, such as `37xi8`: a binding is a range of whole words here, so that the last elements are
+//! not 0. A binding above the device's limit of descriptors is refused, since a kernel then reads undefined
+//! bytes; the reference passes it to the driver.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! Required documents exist, their links resolve, and the commands in them exist.
+//! Required documents exist and stay short, their links resolve, and the commands in them exist.
 
+use super::text::is_ours;
 use super::{Problem, tree::Tree};
 
 /// Required documents.
@@ -15,6 +16,20 @@ const WANTED: [&str; 10] = [
     "docs/performance.md",
     "fixtures/MANIFEST.toml",
 ];
+
+/// The maximum bytes of a document, or of each document in a directory: one must be able to hold them in mind.
+const SIZES: [(&str, usize); 6] = [
+    ("ARCHITECTURE.md", 14_000),
+    ("CHANGELOG.md", 8_000),
+    ("CONTRIBUTING.md", 6_000),
+    ("docs/decisions/", 3_000),
+    ("docs/testing.md", 10_000),
+    ("docs/unsafe.md", 10_000),
+];
+/// Maximum characters of a line outside of tables and code; these have no other way to break a line.
+const COLUMNS: usize = 110;
+/// Documents with longer lines, and documents of the tools that users read at their own width.
+const WIDE: [&str; 3] = ["docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
 const OTHERS: [&str; 13] = [
@@ -59,6 +74,35 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
+/// Checks the bytes of documents, and the columns of their lines.
+pub fn sizes(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.ending(&[".md"]).filter(|path| is_ours(path)) {
+        let text = tree.text(path);
+        let is_in = |place: &str| path == place || (place.ends_with('/') && path.starts_with(place));
+        if let Some((_, limit)) = SIZES.iter().find(|(place, limit)| is_in(place) && text.len() > *limit) {
+            let what = format!("{} bytes, more than the limit of {limit}: shorten the document", text.len());
+            problems.push(Problem::new(path, 0, what));
+        }
+        if !WIDE.iter().any(|place| is_in(place)) {
+            problems.extend(long_lines(&text).map(|line| {
+                Problem::new(path, line, format!("the line has more than {COLUMNS} characters"))
+            }));
+        }
+    }
+    problems
+}
+
+/// The numbers of the lines that are too long.
+fn long_lines(text: &str) -> impl Iterator<Item = usize> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        fenced ^= line.trim_start().starts_with("```");
+        let is_exempt = fenced || line.starts_with('|');
+        (!is_exempt && line.chars().count() > COLUMNS).then_some(number + 1)
+    })
+}
+
 /// The targets of `](…)` that are paths and do not exist. `text::addresses` checks network addresses.
 fn broken_links(tree: &Tree, directory: &str, line: &str) -> Vec<String> {
     line.match_indices("](")
@@ -70,7 +114,8 @@ fn broken_links(tree: &Tree, directory: &str, line: &str) -> Vec<String> {
         .collect()
 }
 
-fn inline_code(line: &str) -> Vec<&str> {
+/// The code spans of a line.
+pub fn inline_code(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
@@ -156,6 +201,21 @@ mod tests {
         assert_eq!(problems_of("run `cargo xtask fly`"), ["unknown xtask verb fly"]);
         assert_eq!(problems_of("pass `--nonsense=1`"), ["unknown flag --nonsense"]);
         assert_eq!(problems_of("`cargo run --bin nothing`"), ["unknown tool nothing"]);
+    }
+
+    #[test]
+    fn long_documents_and_lines_are_reported() {
+        let (full, wide) = ("x\n".repeat(7_000), format!("{}\n", "ä".repeat(110)));
+        let (_directory, tree) = made_up(&[
+            ("ARCHITECTURE.md", &full),
+            ("CHANGELOG.md", &full),
+            ("README.md", &format!("{wide}| x{wide}```\nx{wide}```\nx{wide}")),
+            ("docs/decisions/001-x.md", &"x\n".repeat(1_501)),
+            ("docs/replay.md", &format!("x{wide}")),
+        ]);
+        let problems: Vec<_> = sizes(&tree).into_iter().map(|it| (it.path, it.line)).collect();
+        let expected = [("CHANGELOG.md", 0), ("README.md", 6), ("docs/decisions/001-x.md", 0)];
+        assert_eq!(problems, expected.map(|(path, line)| (path.to_owned(), line)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod dependencies;
 mod docs;
 mod fixtures;
 mod layers;
+mod map;
 mod source;
 mod text;
 mod tree;
@@ -46,7 +47,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 15] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -59,6 +60,8 @@ const CHECKS: [(&str, Check); 13] = [
     ("pinned dependencies", dependencies::check),
     ("fixtures and their manifest", fixtures::check),
     ("documents", docs::check),
+    ("size of documents", docs::sizes),
+    ("the map of the code", map::check),
     ("glossary", words::check),
 ];
 

@@ -3,6 +3,16 @@
 //! A program begins a session on a device with [`Device::begin_profiling`](crate::Device::begin_profiling), and the driver
 //! calls the session's [`ProfileSink`] until it ends. A driver has a [`Profiler`], which is off by default and then costs one
 //! branch per operation. Objects are named by the ids of their handles; the format of a file is the sink's concern.
+//!
+//! Executables and command buffers are described once per session, before the first event that names them. A
+//! `ProfiledSubmission` travels with its submission and reports when it is ready and when it has executed.
+//! `ProfileRequest::check` refuses kinds of data that a device lacks, by name. The span of a dispatch begins
+//! and ends with its workgroups, that of an execution ends with its last command, and that of an alloca is
+//! that of the allocation. A driver leaves out a sample of its clock whose error could be above 1 % of the
+//! time since the last one.
+//!
+//! A replay notes its record for its thread before each operation (`set_replayed_record`), and a submission
+//! or command that the thread makes is related to that record.
 
 mod clock;
 mod events;

@@ -2,6 +2,27 @@
 //!
 //! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
 //! worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
+//!
+//! Tiles are numbered across the commands of a stage. A tile is a workgroup (or several, past 2^31 in a
+//! stage), 256 KiB of a copy or fill, or the whole of anything else. Workers take chunks that run for about
+//! 25 us, by the measured cost of the function (`executable/cost.rs`), and at most a part of a range that
+//! others may steal from. Each worker resolves a dispatch's bindings when it takes its first tile of it,
+//! which costs less than sharing them. The worker that completes the last tile of a stage begins the next,
+//! and settles the promise after the last stage.
+//!
+//! A failing workgroup, or a host call that panics, cancels the tiles and stages that have not started. Of
+//! several failures, the first command's lowest workgroup is reported, with the message of `local-sync`.
+//! Issues are reused, so that issuing a command buffer allocates nothing once the lists have grown.
+//!
+//! A thread that waits helps (`semaphore.rs`): it runs queued submissions as one more worker, and leaves them
+//! when its wait is over. It takes no host calls and no files, and a wait with a timeout does not help.
+//! Command buffers that may execute inline, while they are recorded, do so on `local-sync` only. If options
+//! place the workers on CPUs (`confinement.rs`), only the workers' threads execute.
+//!
+//! A workgroup has local memory up to the smallest L2 cache of the workers' CPUs; more is
+//! `RESOURCE_EXHAUSTED`. Workers have a stack of at least 2 MiB. A host call that blocks occupies its worker;
+//! on a single worker, one that waits for work of its own device deadlocks, unless it waits without a timeout
+//! for dispatches that are queued by then.
 
 mod confinement;
 mod delays;

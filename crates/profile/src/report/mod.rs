@@ -2,6 +2,10 @@
 //!
 //! A report reads the records once or twice and keeps totals per group, and references to the rows that it prints in
 //! another order than the file's: memory is proportional to the bundle.
+//!
+//! `Table`s keep totals in the order of insertion. `dispatches`, `memory` and `summary` have the totals that
+//! several reports share. `clock.rs` maps ticks of a device to the time of the host by one line, as the
+//! reference's reports do; timelines follow the drift between clock samples (`timeline/clocks.rs`).
 
 mod cat;
 mod command;

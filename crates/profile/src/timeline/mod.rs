@@ -3,6 +3,10 @@
 //!
 //! Two walks over the records: the first for what describes events and may follow them (functions, clock samples), the
 //! second for the events. Of these, only a window is in memory at a time; see [`Window`].
+//!
+//! Events of a window are sorted by their start and placed in lanes, tracks on which nothing overlaps. A flow
+//! has one id per submission, which its operations and its first dispatch carry: flows of single dispatches
+//! would have to be listed in the submission, which is written earlier.
 
 pub(crate) mod clocks;
 mod events;

@@ -3,6 +3,17 @@
 //! Each object of the base devices is wrapped in a handle of the recorder with an id. Each call is renamed twice,
 //! to base handles and to ids, and `encode.rs` encodes the ids as a record. All devices of a group write to one
 //! stream.
+//!
+//! The recorder bypasses the handles of the base devices and calls their backends, since its own handles have
+//! checked the arguments. One thread flushes the writer every 40 ms, which keeps clock reads out of calls,
+//! and another (`behind.rs`) writes to the file: it takes over the writer's buffers of 128 KiB and returns
+//! them when they are written. Sixteen buffers bound the memory: at most 2 MiB wait to be written, and four
+//! bytes of checksum for each 4 KiB of the file.
+//!
+//! Slices longer than 256 KiB are written zero-copy. Shared memory is copied once into a buffer
+//! (`Writer::append_with_tail`), because the checksum must cover the bytes written, even if the program
+//! writes at the same time. Writes of the host are read from the program's mapping, not from the base's
+//! buffer.
 
 mod behind;
 mod buffer;

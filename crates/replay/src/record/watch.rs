@@ -1,4 +1,12 @@
 //! Watches what each dispatch of a recorded program writes: performs the program's work one operation at a time.
+//!
+//! The bindings of a dispatch are compared before and after it, and nothing else may write meanwhile. So the
+//! recorder performs the program's submissions itself, one at a time, in the order in which their waits are
+//! reached (`PendingSubmissions`), with commands in command buffers of their own. On a synchronous device
+//! (`DeviceInfo::is_synchronous`), the thread that makes a submission ready performs it; for others one
+//! thread does, which waits for nothing but work that can run. The `Promise` of a submission settles its
+//! signals, after the digests are in the stream and without the lock. Allocations, barriers and host calls
+//! are forwarded.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,4 +1,16 @@
 //! Replays that perform operations one by one, with calls of observers between them.
+//!
+//! A run with such an observer (`Observer::wants_operations`) is serialized. Command buffers are recorded as
+//! always, so that commands are refused as always, and a wanted submission is performed in pieces: each
+//! command is recorded into a command buffer of its own with the same parameters, and executed with the
+//! submission's binding table. It is not issued as a queue operation, since unvalidated command buffers allow
+//! what queues refuse. The waits precede the first command and the signals follow the last. Command buffers
+//! are never executed inline.
+//!
+//! Commands that no observer wants (`wants_command`) are executed together, with their barriers, and other
+//! submissions are issued whole, so that a run up to a place costs what a replay costs. An allocation is
+//! issued in place, since others name its buffer. Objects that commands name live as long as their command
+//! buffer, since the commands are recorded more than once.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -1,5 +1,10 @@
 //! Profiles of what devices do: the adapter between the sink of `hal`, which names objects by their ids, and the bundle of
 //! `profile`, which is bytes.
+//!
+//! Rows are encoded when a device reports them, so that an event takes a lock and a copy, and written by a
+//! thread, or by a benchmark while its clocks are stopped. More than `DUE_BYTES` of pending events would cost
+//! more than they save, since the events leave the caches. With each write, the thread asks devices for a
+//! sample of their clocks.
 
 mod rows;
 mod sink;

@@ -1,4 +1,8 @@
 //! Which bytes each dispatch of a run changes, for about the cost of what it writes.
+//!
+//! The cost is in proportion to what a dispatch writes, not to what is bound, which is fifty times as much in
+//! some models: copies of what is bound outlive a dispatch, and `WriteTracker` (asynchronous userfaultfd
+//! write protection) tells which pages to compare.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,9 @@
 //! Executables: the formats of the pinned release, SPIR-V and what reflection says about it, and pipelines of a device.
+//!
+//! `format/` reads the formats without a device. `prepared.rs` checks limits and features by name, since
+//! drivers check none, and makes pipelines and the layouts that a pipeline uses. Bindings are descriptors,
+//! pushed if the device can, or a table of addresses, which is in the memory of the device if the host can
+//! write to it.
 
 pub mod format;
 mod pipeline;

@@ -2,6 +2,13 @@
 //!
 //! Each block is one `VkDeviceMemory` and one `VkBuffer` over it. A buffer of the program is a range of a block, so that the
 //! number of Vulkan's allocations stays small, and allocating a buffer calls Vulkan only if all blocks are full.
+//!
+//! A block is mapped as long as it exists, if the host can map it. `kinds.rs` chooses the memory types: the
+//! best, and those that follow if it is exhausted. Memory of the host follows only if the host is to see the
+//! buffer. `pool.rs` keeps what queues deallocate: an alloca that follows the dealloca in queue order may
+//! have it at once, while the work in between executes. Other allocations, staging included, take it when the
+//! device has no more. Memory of the program is imported with its pages, except as a buffer that is to be
+//! local to a device which those pages are not local to: the program then copies.
 
 mod block;
 mod kinds;

@@ -7,6 +7,28 @@
 //!
 //! Work that is issued while the lane is busy is collected, and submitted to Vulkan as one batch once a thread waits for it,
 //! the lane becomes idle, or enough has been collected.
+//!
+//! The truth of a semaphore of the HAL is a `Timeline` of the host, which also knows the work that will
+//! signal it (`VulkanSemaphore::schedule`). Operations that only order, such as barriers and allocas, issue
+//! no work: the frontier that they wait for signals them. Submissions that wait for the host or for another
+//! device are kept by `PendingSubmissions`.
+//!
+//! A thread that waits for a semaphore waits for the progress itself, and then settles what is complete, one
+//! thread at a time and in order (`settle.rs`). The device's thread (`progress.rs`) does it for callbacks,
+//! for other devices, and for work that no thread waits for within a millisecond. `tracks.rs`, the plan of
+//! batches and barriers, calls nothing of Vulkan, so its tests cover a second queue on any machine. Above a
+//! limit of submissions with commands, further ones stay with the host (`Core::defer`) until half of them are
+//! complete: the thread that submits never waits.
+//!
+//! When a device is released, submissions whose waits are reached or scheduled complete, deferred ones
+//! included. Those that still wait for the host, for another device, or for the signal of a deferred
+//! submission fail with `ABORTED`. Host calls and transfers of files that have begun end before.
+//!
+//! If a call fails that the queues need, the device is lost: its timelines fail once nothing that was
+//! submitted before executes any more (`Core::quiesce`). With a timeout, a watchdog thread watches each
+//! submission as a batch of its own, and command buffers set an event after each dispatch, so that the
+//! message names the dispatch that does not end. A device that may still execute is stuck: its objects are
+//! never destroyed. Tests inject these failures (`faults.rs`).
 
 mod faults;
 mod frontier;

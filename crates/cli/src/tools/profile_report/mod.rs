@@ -1,4 +1,8 @@
 //! `rehal profile report`: a page that shows a profile or a capture.
+//!
+//! `data.rs` encodes the events as JSON with columns of numbers, `page.rs` fills the template; style and
+//! script are files of our own (`page/`). The page has a content security policy by which nothing is loaded
+//! and only this script runs, and the script creates text nodes only, so that names in captures stay text.
 
 mod data;
 mod page;
