@@ -2,9 +2,10 @@
 //!
 //! `access.rs` derives the accesses of an operation: ranges of buffers and files, through binding tables,
 //! command buffers (summarised once, as merged ranges) and workgroup counts. A kernel may read and write what
-//! is bound to it, unless the memory is read-only. The walk follows run order, in which a deferred submission
-//! follows the signal of the last of its waits, and emits a `HostWait` whenever a submission or a host access
-//! conflicts with something that is not ordered before it.
+//! is bound to it, unless the memory is read-only or `ReplayOptions::written_bindings` says otherwise. The
+//! walk follows run order, in which a deferred submission follows the signal of the last of its waits, and
+//! emits a `HostWait` whenever a submission or a host access conflicts with something that is not ordered
+//! before it.
 //!
 //! The walk is one pass over the steps: the planner has noted the sizes of buffers and the payloads of
 //! semaphores, and lists are found by dense index (`lists.rs`). Sets, fragments of a buffer and ranges of a

@@ -1,8 +1,8 @@
 //! The dispatch loop: one `match` over the instructions of a frame, which compiles to an indirect jump per instruction.
 //!
 //! Registers are a `Window`, in which every 16-bit index is in bounds, so that no access needs a check.
-//! `Insn` has 16 bytes, and `.cargo/config.toml` aligns the head of the loop to a cache line, without which
-//! some loops take half longer.
+//! `Insn` has 16 bytes. `.cargo/config.toml` aligns loops to 32 bytes, without which some programs take up to
+//! half longer.
 
 use rehal_base::Result;
 
