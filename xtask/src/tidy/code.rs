@@ -208,7 +208,9 @@ pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
         let text = tree.text(path);
         let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
         for (number, line) in code.enumerate() {
-            if !line.trim_start().starts_with("//") && names_flag(line) {
+            // Arguments of a child process are not messages.
+            let is_argument = line.trim_start().starts_with(".arg");
+            if !line.trim_start().starts_with("//") && !is_argument && names_flag(line) {
                 problems.push(Problem::new(path, number + 1, "a library names a flag: advise a `Remedy`"));
             }
         }
