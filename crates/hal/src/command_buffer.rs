@@ -206,7 +206,7 @@ impl CommandBuffer {
                 self.require_category(CommandCategories::TRANSFER)?;
                 self.check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
                 self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_copy(source, target)
+                transfer_checks::check_copy(source.length, target.length)
             }
             Command::Dispatch(dispatch) => {
                 self.require_category(CommandCategories::DISPATCH)?;
@@ -287,18 +287,6 @@ impl CommandBuffer {
             self.0.params.categories
         )))
     }
-}
-
-/// See [`transfer_checks::check_copy`]; also, the ranges must not overlap in one buffer.
-pub(crate) fn check_copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer>) -> Result<()> {
-    transfer_checks::check_copy(source.length, target.length)?;
-    if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
-        && from.shares_allocation(to)
-        && from.resolve(source.offset, source.length)?.overlaps(to.resolve(target.offset, target.length)?)
-    {
-        return Err(Error::invalid_argument("the source and the target of a copy overlap"));
-    }
-    Ok(())
 }
 
 impl Dispatch<Live<'_>> {

@@ -1,9 +1,9 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
+use crate::command_buffer::DISPATCH_STORAGE;
 use crate::device::check_alignment;
 use crate::flags::*;
-use crate::transfer_checks::{check_fill, check_update};
+use crate::transfer_checks::{check_copy, check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Device, Dispatch, File, HostCall, Live, QueueOp,
     Semaphore, Submission, Timepoint, WorkgroupCount,
@@ -180,7 +180,7 @@ impl Submission<Live<'_>> {
             QueueOp::Copy { source, target, .. } => {
                 check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
                 check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_copy(source, target)
+                check_copy(source.length, target.length)
             }
             QueueOp::Read { file, file_offset, target, .. } => {
                 let length = check_ref(target, BufferUsage::TRANSFER_TARGET)?;

@@ -277,13 +277,9 @@ const FAILS_ON_WORKERS: &[(&str, Option<&str>)] = &[
     ("transient/use_after_dealloca_fails", AFTER_DEALLOCA),
     ("queue/dealloca/*fail*", None),
     ("queue/dealloca/*", AFTER_DEALLOCA),
-    // The call reports it, which knows both ranges.
-    ("copy/direct/overlap_is_refused", None),
-    ("copy/queue*/overlap_is_refused", None),
     ("fill/*/unaligned_ranges_are_refused", Some("is not aligned to its pattern")),
     ("update/*/wrong_lengths_are_refused", Some("an update of")),
     ("copy/*/different_lengths_are_refused", Some("copy lengths differ")),
-    ("copy/*/overlap_is_refused", Some("the source and the target of a copy overlap")),
 ];
 
 /// The same for Vulkan.

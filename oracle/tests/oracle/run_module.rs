@@ -47,6 +47,10 @@ const OTHER_STATUS: [(&str, &str, &str); 11] = [
     ("matrix --output=@/nonexistent/out.npy", "NOT_FOUND", "UNKNOWN"),
 ];
 
+/// Functions of `overlap.vmfb` and their inputs.
+const OVERLAPS: [(&str, [&str; 2]); 2] =
+    [("roll", ["1x3xf32=1 2 3", "1x3xf32=4 5 6"]), ("delay", ["1xf32=1", "1xf32=2"])];
+
 pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     for capture in captures {
         let Some(arguments) = command(capture) else { continue };
@@ -59,6 +63,11 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     for (index, words) in FORMS.iter().enumerate() {
         let name = format!("run_module::forms::{index:03}_{}", words[0]);
         trials.push(Trial::test(name, move || form(words)));
+    }
+    for (function, inputs) in OVERLAPS {
+        trials.push(Trial::test(format!("run_module::overlap::{function}"), move || {
+            overlap(function, &inputs)
+        }));
     }
     trials.push(Trial::test("run_module::listed_cases_exist", || {
         let forms: Vec<_> = FORMS.iter().map(|words| words.join(" ")).collect();
@@ -167,6 +176,16 @@ fn same_status(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Out
     };
     ensure(ours.succeeded() == expected.is_none(), summaries)?;
     ensure(ours_says.as_deref() == expected, || format!("expected {expected:?}\n{}", summaries()))
+}
+
+/// Copies within a buffer. On `local-sync`, the reference refuses them.
+fn overlap(function: &str, inputs: &[&str]) -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let module = format!("--module={}", fixture("modules/overlap.vmfb").display());
+    let mut arguments = vec!["--device=local-task".to_owned(), module, format!("--function={function}")];
+    arguments.extend(inputs.iter().map(|input| format!("--input={input}")));
+    let run = |program: &Path| -> Result<_, Failed> { Ok(tool::run(program, &arguments, Path::new("."))?) };
+    alike(&run(&pair.ours)?, &run(&pair.theirs)?, None)
 }
 
 /// Runs a function of `values.vmfb` in a directory with input files: the output and the written files match.

@@ -301,6 +301,34 @@ fn parameters_from_a_file() {
 }
 
 #[test]
+fn overlapping_copies_move_bytes() {
+    let scratch = Scratch::new();
+    for device in ["local-sync", "local-task"] {
+        let capture = scratch.path(&format!("{device}.ireereplay"));
+        let flags = [format!("--device={device}"), format!("--device_replay_output={}", capture.display())];
+        let flags = flags.each_ref().map(String::as_str);
+        let words = [&flags[..], &["--input=1xf32=1", "--input=1xf32=2", "--output_max_element_count=4"]];
+        let ran = call("overlap", "delay", &words.concat());
+        assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{device}");
+        assert!(ran.stdout.ends_with("\n1001xf32=2 1 0 0...\n"), "{}", ran.stdout);
+        let ran = call(
+            "overlap",
+            "roll",
+            &[&flags[..], &["--input=1x3xf32=1 2 3", "--input=1x3xf32=4 5 6"]].concat(),
+        );
+        assert!(ran.stdout.ends_with("\n4x3xf32=[0 0 0][0 0 0][1 2 3][4 5 6]\n"), "{}", ran.stdout);
+        for other in ["local-sync", "local-task"] {
+            let capture = capture.to_str().unwrap();
+            let reads =
+                print(&["iree-run-replay", &format!("--device={other}"), "--replay_host_reads=-", capture]);
+            // The window: two rows of zeros, then 1 to 6.
+            let rows = "0000803f0000004000004040000080400000a0400000c040";
+            assert!(reads.contains(&format!("\"{}{rows}\"", "0".repeat(48))), "{reads}");
+        }
+    }
+}
+
+#[test]
 fn recorded_calls_replay() {
     let scratch = Scratch::new();
     let capture = scratch.path("add4.ireereplay");

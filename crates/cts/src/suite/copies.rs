@@ -16,7 +16,9 @@ pub(super) fn add(list: &mut List) {
         list.add(name("inside_of_one_buffer"), &[], move |it| inside_of_one_buffer(it, route));
         list.add(name("large"), &[], move |it| large(it, route));
         list.add(name("chain"), &[], move |it| chain(it, route));
-        list.add(name("overlap_is_refused"), &[], move |it| overlap_is_refused(it, route));
+        list.add(name("overlap"), &[], move |it| overlap(it, route));
+        list.add(name("large_overlap"), &[], move |it| large_overlap(it, route));
+        list.add(name("overlaps_in_a_chain"), &[], move |it| overlaps_in_a_chain(it, route));
         list.add(name("different_lengths_are_refused"), &[], move |it| different_lengths(it, route));
         list.add(name("ranges_outside_are_refused"), &[], move |it| ranges_outside(it, route));
     }
@@ -54,16 +56,8 @@ fn every_offset_and_length(harness: &Harness<'_>, route: Route) -> Result<()> {
 }
 
 fn inside_of_one_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
-    let initial = noise(32, 4);
-    for (from, to, length) in [(0_usize, 16_usize, 16_usize), (16, 0, 16), (3, 20, 9), (20, 11, 9), (4, 4, 0)]
-    {
-        let buffer = harness.buffer(&initial)?;
-        let read = BufferRef::range(&buffer, from as u64, length as u64);
-        let written = BufferRef::range(&buffer, to as u64, length as u64);
-        Script::new(harness, route).copy(read, written).run()?;
-        let mut expected = initial.clone();
-        expected.copy_within(from..from + length, to);
-        same_bytes("the buffer", &harness.read(&buffer)?, &expected)?;
+    for at in [[0, 16, 16], [16, 0, 16], [3, 20, 9], [20, 11, 9], [4, 4, 0]] {
+        moves_within(harness, route, 32, at)?;
     }
     Ok(())
 }
@@ -93,16 +87,61 @@ fn chain(harness: &Harness<'_>, route: Route) -> Result<()> {
     same_bytes("the first", &harness.read(&buffers[0])?, &[0; 64])
 }
 
-fn overlap_is_refused(harness: &Harness<'_>, route: Route) -> Result<()> {
-    let initial = noise(32, 4);
-    let buffer = harness.buffer(&initial)?;
-    for (from, to, length) in [(0, 0, 32), (0, 1, 8), (8, 4, 8), (4, 11, 8), (5, 5, 1)] {
-        let read = BufferRef::range(&buffer, from, length);
-        let written = BufferRef::range(&buffer, to, length);
-        let outcome = Script::new(harness, route).copy(read, written).run();
-        refused(&format!("{length} bytes from {from} to {to}"), outcome, ARGUMENT)?;
+/// Every distance in both directions, and the same range.
+fn overlap(harness: &Harness<'_>, route: Route) -> Result<()> {
+    const SIZE: usize = 9;
+    for from in 0..SIZE {
+        for to in 0..SIZE {
+            for length in 1..=SIZE - from.max(to) {
+                moves_within(harness, route, SIZE, [from, to, length])?;
+            }
+        }
     }
-    same_bytes("nothing changed", &harness.read(&buffer)?, &initial)
+    for [size, apart] in [[65, 1], [100, 3], [257, 16], [1025, 64], [4096, 4], [5003, 1000]] {
+        moves_within(harness, route, size, [0, apart, size - apart])?;
+        moves_within(harness, route, size, [apart, 0, size - apart])?;
+    }
+    Ok(())
+}
+
+/// Sizes above those that drivers split copies into.
+fn large_overlap(harness: &Harness<'_>, route: Route) -> Result<()> {
+    const PIECE: usize = 256 << 10;
+    const SIZE: usize = 10 * PIECE + 7;
+    for apart in [1, 4, 4099, PIECE, PIECE + 1, 4 * PIECE - 1, 4 * PIECE + 1, SIZE - PIECE] {
+        moves_within(harness, route, SIZE, [0, apart, SIZE - apart])?;
+        moves_within(harness, route, SIZE, [apart, 0, SIZE - apart])?;
+    }
+    moves_within(harness, route, SIZE, [3, 2, SIZE - 5])
+}
+
+/// Overlapping copies that follow one another, each of what the one before has written.
+fn overlaps_in_a_chain(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let initial = noise(6007, 9);
+    let buffer = harness.buffer(&initial)?;
+    let mut expected = initial.clone();
+    let mut script = Script::new(harness, route);
+    for (from, to, length) in
+        [(0, 1, 6006), (5, 0, 6000), (0, 3000, 3007), (100, 0, 50), (7, 7, 600), (0, 9, 5998)]
+    {
+        let range = |at: usize| BufferRef::range(&buffer, at as u64, length as u64);
+        script = script.copy(range(from), range(to));
+        expected.copy_within(from..from + length, to);
+    }
+    script.run()?;
+    same_bytes("the buffer", &harness.read(&buffer)?, &expected)
+}
+
+/// Copies within a buffer of `size` bytes.
+fn moves_within(harness: &Harness<'_>, route: Route, size: usize, at: [usize; 3]) -> Result<()> {
+    let [from, to, length] = at;
+    let initial = noise(size, 4);
+    let buffer = harness.buffer(&initial)?;
+    let range = |at: usize| BufferRef::range(&buffer, at as u64, length as u64);
+    Script::new(harness, route).copy(range(from), range(to)).run()?;
+    let mut expected = initial;
+    expected.copy_within(from..from + length, to);
+    same_bytes(&format!("{length} bytes from {from} to {to}"), &harness.read(&buffer)?, &expected)
 }
 
 fn different_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {

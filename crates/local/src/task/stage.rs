@@ -57,9 +57,16 @@ impl Tiling {
                 let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
                 size.cost = executable.cost(dispatch.function).and_then(|cost| cost.of(total));
             }
-            QueueOp::Fill { target, .. } | QueueOp::Copy { target, .. } => {
+            QueueOp::Fill { target, .. } => {
                 total = names.place(target)?.length();
                 unit = PIECE_BYTES;
+                size.cost = Some(of_bytes(total));
+            }
+            QueueOp::Copy { source, target, .. } => {
+                let (source, target) = (names.place(source)?, names.place(target)?);
+                total = target.length();
+                // Pieces would overwrite what others have not read yet.
+                unit = if source.overlaps(target) { total.max(1) } else { PIECE_BYTES };
                 size.cost = Some(of_bytes(total));
             }
             QueueOp::Update { target, .. } => size.cost = Some(of_bytes(names.place(target)?.length())),

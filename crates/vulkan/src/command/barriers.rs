@@ -11,6 +11,16 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
+    /// Orders transfers before it and transfers after it.
+    pub(crate) fn of_transfers() -> Self {
+        Self {
+            source_stages: Stages::TRANSFER,
+            target_stages: Stages::TRANSFER,
+            source_access: Access::TRANSFER_WRITE,
+            target_access: Access::TRANSFER_READ | Access::TRANSFER_WRITE,
+        }
+    }
+
     /// The barrier for the arguments of the HAL's. Without memory barriers, it makes visible what the stages may have written,
     /// as on a CPU.
     pub(crate) fn of<'a>(

@@ -105,9 +105,16 @@ impl MemoryRange {
         self.allocation.block().address() + self.offset()
     }
 
-    /// Whether both share bytes.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.allocation, &other.allocation) && self.range.overlaps(other.range)
+    /// How far the first byte of `other` is above the first byte of this range, if the two share bytes.
+    pub(crate) fn overlap_distance(&self, other: &Self) -> Option<i64> {
+        let (block, others) = (self.allocation.block(), other.allocation.block());
+        let (from, to) = match Arc::ptr_eq(block, others) {
+            true => (self.offset(), other.offset()),
+            // Several imports may be of the same pages.
+            false => (block.host_address(self.offset())?, others.host_address(other.offset())?),
+        };
+        let shares = from < to + other.length() && to < from + self.length();
+        shares.then(|| to.wrapping_sub(from).cast_signed())
     }
 
     /// What it is, for comparisons: memory may be reused, blocks never have the same id.

@@ -34,10 +34,10 @@ pub(crate) fn record_operation(
         QueueOp::Copy { source, target, .. } => {
             let (source, target) = (resolve(source)?, resolve(target)?);
             transfer_checks::check_copy(source.length(), target.length())?;
-            if source.overlaps(&target) {
-                return Err(Error::invalid_argument("the source and the target of a copy overlap"));
+            match source.overlap_distance(&target) {
+                None => recorder.copy(&source, &target),
+                Some(distance) => recorder.copy_overlapping(recorders, &source, &target, distance),
             }
-            recorder.copy(&source, &target)
         }
         QueueOp::Dispatch(dispatch) => record_dispatch(recorder, recorders, store, table, dispatch),
         // The others are not the device's.

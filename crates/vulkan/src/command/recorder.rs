@@ -5,16 +5,16 @@ use std::ffi::CString;
 use std::sync::{Arc, Weak};
 
 use ash::vk;
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{Executable, WORKGROUP_COUNT_BYTES};
 
 use super::barriers::Barrier;
 use super::staging::Staging;
-use super::{MemoryRange, RecorderPool};
+use super::{MemoryRange, Receiver, RecorderPool};
 use crate::error::failure;
 use crate::executable::{Pipeline, Slots, descriptor_range};
 use crate::gpu::Gpu;
-use crate::memory::Block;
+use crate::memory::{Allocation, Block};
 
 /// A command buffer with a pool of its own, so that recording takes no lock.
 pub(crate) struct Recorder {
@@ -25,6 +25,8 @@ pub(crate) struct Recorder {
     descriptors: Vec<vk::DescriptorPool>,
     staging: Staging,
     tables: Staging,
+    /// Memory that overlapping copies pass bytes through.
+    temporaries: Vec<Arc<Allocation>>,
     /// The memory that the commands use.
     blocks: Vec<Arc<Block>>,
     /// The code that the commands run.
@@ -104,6 +106,8 @@ impl TimestampPool {
 const SETS_PER_POOL: u32 = 64;
 /// The largest update whose bytes are in the command buffer.
 const INLINE_UPDATE: usize = 4096;
+/// The most that an overlapping copy passes through a temporary at once.
+const TEMPORARY: u64 = 1 << 20;
 
 /// What a recorder keeps at most from one use to the next: enough for a thousand dispatches.
 const KEPT_DESCRIPTOR_POOLS: usize = 16;
@@ -154,6 +158,7 @@ impl Recorder {
             descriptors: Vec::new(),
             staging: Staging::of_updates(),
             tables: Staging::of_tables(),
+            temporaries: Vec::new(),
             blocks: Vec::new(),
             executables: Vec::new(),
             bound: vk::Pipeline::null(),
@@ -280,6 +285,7 @@ impl Recorder {
         self.marked = 0;
         self.staging.clear();
         self.tables.clear();
+        self.temporaries.clear();
         clear_above(&mut self.blocks, KEPT_OBJECTS);
         clear_above(&mut self.executables, KEPT_OBJECTS);
         Ok(())
@@ -400,7 +406,7 @@ impl Recorder {
         self.copy(&staged, target)
     }
 
-    /// Copies a range to another of the same length, which it does not overlap.
+    /// Copies a range to another of the same length, with which it shares no bytes.
     pub(crate) fn copy(&mut self, source: &MemoryRange, target: &MemoryRange) -> Result<()> {
         self.recorded += 1;
         if target.length() == 0 {
@@ -417,6 +423,62 @@ impl Recorder {
         // SAFETY: recording has begun; the ranges are within the buffers, which `self` keeps.
         unsafe { self.gpu.functions().cmd_copy_buffer(self.commands, from, to, &region) };
         Ok(())
+    }
+
+    /// Copies a range to another of the same length, which begins `distance` bytes above it and shares bytes with it: the target gets
+    /// the bytes that the source has before. Vulkan copies only ranges that share none.
+    pub(crate) fn copy_overlapping(
+        &mut self,
+        recorders: &RecorderPool,
+        source: &MemoryRange,
+        target: &MemoryRange,
+        distance: i64,
+    ) -> Result<()> {
+        let (length, apart) = (target.length(), distance.unsigned_abs());
+        self.recorded += 1;
+        if apart == 0 {
+            return Ok(());
+        }
+        // Pieces of at most `apart` bytes share none. Many small ones would take longer than a temporary.
+        let (step, temporary) = match apart >= TEMPORARY || apart >= length / 2 {
+            true => (apart, None),
+            false => {
+                let step = TEMPORARY.min(length);
+                (step, Some(self.temporary(recorders, step)?))
+            }
+        };
+        let mut done = 0;
+        while done < length {
+            let size = step.min(length - done);
+            // The piece whose source is overwritten next is copied first.
+            let offset = if distance < 0 { done } else { length - done - size };
+            let piece = Range { offset, length: size };
+            let (from, to) = (source.piece(piece)?, target.piece(piece)?);
+            // The copies before have read what this one overwrites, in the temporary, too.
+            self.barrier(&Barrier::of_transfers());
+            match &temporary {
+                None => self.copy(&from, &to)?,
+                Some(temporary) => {
+                    let between = MemoryRange::within(temporary, Range { offset: 0, length: size });
+                    self.copy(&from, &between)?;
+                    self.barrier(&Barrier::of_transfers());
+                    self.copy(&between, &to)?;
+                }
+            }
+            done += size;
+        }
+        Ok(())
+    }
+
+    /// Memory of the device for commands to pass bytes through.
+    fn temporary(&mut self, recorders: &RecorderPool, length: u64) -> Result<Arc<Allocation>> {
+        if let Some(found) = self.temporaries.iter().find(|it| it.length() >= length) {
+            return Ok(found.clone());
+        }
+        let length = length.next_power_of_two().max(4096);
+        let allocation = Arc::new(recorders.allocate_staging(length, Receiver::Commands)?);
+        self.temporaries.push(allocation.clone());
+        Ok(allocation)
     }
 
     /// Begins a group of commands with a label, for debuggers.

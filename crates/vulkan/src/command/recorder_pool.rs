@@ -21,6 +21,8 @@ pub(crate) enum Receiver {
     Kernels,
     /// The host reads what the device has written.
     Host,
+    /// Commands read what others have written.
+    Commands,
 }
 
 /// The recorders of a device, which are reused, with the memory that they stage in.
@@ -34,6 +36,8 @@ pub(crate) struct RecorderPool {
     for_kernels: Kinds,
     /// Memory that the host reads, cached where the device has such memory.
     for_host: Kinds,
+    /// Memory of the device.
+    for_commands: Kinds,
     /// Every byte once, in order: what transfers that are not aligned to words copy from.
     bytes: Arc<Allocation>,
     #[allow(clippy::vec_box, reason = "boxes are moved to and from work in flight")]
@@ -51,6 +55,8 @@ impl RecorderPool {
         let for_device = kinds(host, BufferUsage::TRANSFER_SOURCE | sequential)?;
         let for_host = kinds(host, BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_ACCESS_RANDOM)?;
         let visible = MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE;
+        let for_commands =
+            kinds(MemoryType::DEVICE_LOCAL, BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET)?;
         let for_kernels = kinds(visible, BufferUsage::DISPATCH_STORAGE_READ | sequential)?;
         let bytes = Arc::new(memory.allocate(for_device[0], 256, 0)?);
         let whole = Range { offset: 0, length: 256 };
@@ -65,6 +71,7 @@ impl RecorderPool {
             for_device,
             for_kernels,
             for_host,
+            for_commands,
             bytes,
             spare: Mutex::default(),
         })
@@ -80,13 +87,14 @@ impl RecorderPool {
         &self.memory
     }
 
-    /// Memory that host and device see, for transfers to `receiver`. If there is not enough, it waits for what queues have
+    /// Memory for transfers to `receiver`, which host and device see unless only commands do. If there is not enough, it waits for what queues have
     /// deallocated, so callers hold no lock that a callback may need.
     pub(crate) fn allocate_staging(&self, length: u64, receiver: Receiver) -> Result<Allocation> {
         let kinds = match receiver {
             Receiver::Device => &self.for_device,
             Receiver::Kernels => &self.for_kernels,
             Receiver::Host => &self.for_host,
+            Receiver::Commands => &self.for_commands,
         };
         let core = self.core.upgrade().ok_or_else(|| {
             Error::new(StatusCode::Internal, "memory is staged for a device that was released")

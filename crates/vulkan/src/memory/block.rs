@@ -158,6 +158,11 @@ impl Block {
         self.address
     }
 
+    /// The host's address of a byte; `None` if the host does not map the block.
+    pub(crate) fn host_address(&self, offset: u64) -> Option<u64> {
+        (!self.mapped.is_null()).then(|| self.mapped.addr() as u64 + offset)
+    }
+
     /// A range for the host, which keeps `keeper`, and thereby the block, alive. `None` if the host cannot map it.
     pub(crate) fn map(
         self: &Arc<Self>,
