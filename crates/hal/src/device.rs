@@ -21,6 +21,8 @@ pub struct DeviceInfo {
     pub is_synchronous: bool,
     /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map it.
     pub uses_host_memory: bool,
+    /// Whether new memory is zeros. See [`new_memory`](crate::new_memory) otherwise.
+    pub zeroes_memory: bool,
     /// Whether the device can be lost: then all of its timelines fail, also at payloads that they had reached.
     pub can_be_lost: bool,
     /// Its UUID, if it has one.

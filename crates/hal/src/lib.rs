@@ -59,6 +59,7 @@ mod latch;
 #[cfg(test)]
 mod models;
 mod names;
+pub mod new_memory;
 mod op;
 mod options;
 mod pending;

@@ -103,6 +103,7 @@ fn info(name: &str) -> DeviceInfo {
         name: name.into(),
         is_synchronous: name == LOCAL_SYNC,
         uses_host_memory: true,
+        zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
     }

@@ -34,6 +34,10 @@ impl<W: Write> Observer for HostReadLog<W> {
         true
     }
 
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         let length = read.memory.length();
         let mut shown = vec![0; length.min(self.bytes_limit as u64) as usize];

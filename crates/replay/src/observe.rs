@@ -83,6 +83,11 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether new memory is zeroed, so that what nothing writes is the same in every run; queried once, before a run.
+    fn wants_zeroed_memory(&self) -> bool {
+        false
+    }
+
     /// A buffer has been allocated, and nothing has been written to it. Buffers that a queue allocates are included if an
     /// observer [wants](Observer::wants_operations) the operations of the submission.
     fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {

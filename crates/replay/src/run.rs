@@ -12,7 +12,8 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile,
-    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, transfer,
+    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule,
+    new_memory, transfer,
 };
 
 pub(crate) use self::names::LiveNames;
@@ -322,6 +323,7 @@ pub(crate) struct Run<'r, 'l, 'o> {
     pub state: State<'r>,
     observers: &'l mut [&'o mut dyn Observer],
     wants_host_reads: bool,
+    zeroes_memory: bool,
     flight: Flight<'r>,
     /// If set, submissions may be performed one operation at a time.
     stepping: Option<Box<Stepping<'r>>>,
@@ -347,6 +349,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             replay,
             state,
             wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
+            zeroes_memory: observers.iter().any(|it| it.wants_zeroed_memory()),
             observers,
             flight: Flight::new(plan, schedule, replay.devices.devices(), first, position),
             stepping,
@@ -544,7 +547,10 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         if let QueueOp::Alloca { params, size, .. } = &mut live.op {
             (*params, *size) = redzones.around(*params, *size)?;
         }
-        let buffer = live.submit()?;
+        let buffer = match self.zeroes_memory {
+            true => new_memory::zeroed(&live, |it| it.submit())?,
+            false => live.submit()?,
+        };
         self.flight.issued(&Issue {
             device: submission.device,
             affinity: live.affinity,
@@ -681,7 +687,11 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     fn allocate(&mut self, device: u32, params: BufferParams, size: u64, created: u32) -> Result<Buffer> {
         let redzones = &self.replay.redzones;
         let (params, whole_size) = redzones.around(params, size)?;
-        let buffer = redzones.inside(self.device(device).allocate_buffer(params, whole_size)?, size)?;
+        let whole = self.device(device).allocate_buffer(params, whole_size)?;
+        if self.zeroes_memory {
+            new_memory::zero(self.device(device), &whole)?;
+        }
+        let buffer = redzones.inside(whole, size)?;
         self.allocated(created, &buffer)?;
         Ok(buffer)
     }

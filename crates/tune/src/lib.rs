@@ -56,7 +56,6 @@ pub use ledger::{
     DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
     LedgerWriter, Piece,
 };
-pub use new_memory::zero_new_memory;
 pub use number_summary::NumberSummary;
 pub use redact::{
     ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,

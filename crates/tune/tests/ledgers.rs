@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use rehal_base::StatusCode;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, Writer};
-use rehal_hal::{Device, DeviceGroup};
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::{
+    BufferParams, BufferRef, BufferUsage, Device, DeviceGroup, MemoryType, QUEUE_AFFINITY_ANY,
+    SemaphoreFlags, transfer,
+};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
@@ -270,6 +274,87 @@ fn a_capture_with_digests_is_its_own_ledger() {
     assert!(!ledger.has_dispatches());
     let found = verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut []).unwrap();
     assert_eq!((found.outcome(), found.read_count, found.dispatch_count), (Outcome::Same, 3, 0));
+}
+
+/// A program that reads bytes which nothing has written: of transient memory, through a copy, and around that.
+fn reads_padding(ledger: LedgerRecording) -> (Arc<Plan>, Vec<u8>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recorded.ireereplay");
+    let recorder = Recorder::create(&path, RecordOptions { ledger, ..RecordOptions::default() }).unwrap();
+    let recorder = match ledger {
+        LedgerRecording::Dispatches => recorder.watch(DispatchDigests::new(Vec::new())),
+        _ => recorder,
+    };
+    let devices = recorder.wrap(&DeviceGroup::new(vec![discrete()]).unwrap()).unwrap();
+    let device = &devices.devices()[0];
+    let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let transient =
+        queue.signal(&[done.at(2)]).wait(&[done.at(1)]).alloca(BufferParams::default(), 64, 0).unwrap();
+    let part = BufferRef::range(&transient, 16, 32);
+    queue.wait(&[done.at(2)]).signal(&[done.at(3)]).fill(part, &[7], 0).unwrap();
+    let params = BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    };
+    let result = device.allocate_buffer(params, 100).unwrap();
+    let part = BufferRef::range(&result, 8, 64);
+    queue
+        .wait(&[done.at(3)])
+        .signal(&[done.at(4)])
+        .copy(BufferRef::range(&transient, 0, 64), part, 0)
+        .unwrap();
+    done.signal(1).unwrap();
+    done.wait(4, None).unwrap();
+    let read = transfer::to_vec(&result, 0, 100).unwrap();
+    drop((transient, result, done, devices));
+    recorder.close().unwrap();
+    (compiled(std::fs::read(path).unwrap()), read)
+}
+
+/// A device whose new memory has other bytes each time.
+fn discrete() -> Device {
+    DiscreteDevice::over(LocalSync::create(Plugins::default()))
+}
+
+#[test]
+fn bytes_that_nothing_wrote_are_the_same_in_every_run() {
+    let mut expected = vec![0; 100];
+    expected[24..56].fill(7);
+    let on_discrete = |plan: &Arc<Plan>| {
+        let devices = DeviceGroup::new(vec![discrete()]).unwrap();
+        Replay::new(plan.clone(), &devices, &ReplayOptions::default()).unwrap()
+    };
+    for ledger in [LedgerRecording::Reads, LedgerRecording::Dispatches] {
+        let (plan, read) = reads_padding(ledger);
+        assert_eq!(read, expected, "{ledger:?}");
+        let own = Ledger::of_capture(&plan).unwrap().unwrap();
+        let found = verify_against(&on_discrete(&plan), &own, &VerifyOptions::default(), &mut []).unwrap();
+        assert_eq!((found.outcome(), found.read_count), (Outcome::Same, 1), "{ledger:?}");
+    }
+    // The program itself sees what the device has.
+    let (plan, read) = reads_padding(LedgerRecording::Off);
+    assert_ne!(read, expected);
+    for contents in [LedgerContents::Reads, LedgerContents::Dispatches] {
+        let mut options = LedgerOptions::default();
+        options.contents = contents;
+        let ledger = || {
+            let mut writer = LedgerWriter::new(Vec::new(), &plan, options.clone()).unwrap();
+            on_discrete(&plan).run(&mut [&mut writer]).unwrap();
+            writer.finish().unwrap()
+        };
+        let (first, second) = (ledger(), ledger());
+        assert!(first == second, "{contents:?}");
+        let first = Ledger::from_bytes(first).unwrap();
+        let found = verify_against(&on_discrete(&plan), &first, &VerifyOptions::default(), &mut []).unwrap();
+        assert_eq!(found.outcome(), Outcome::Same, "{contents:?}");
+    }
+    let mut reads = HostReadLog::new(Vec::new(), usize::MAX);
+    on_discrete(&plan).run(&mut [&mut reads]).unwrap();
+    let reads = String::from_utf8(reads.finish().unwrap()).unwrap();
+    let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(reads.contains(&expected), "{reads}");
 }
 
 /// A copy of a capture in which `edit` changes each digest, or removes it.

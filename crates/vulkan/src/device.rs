@@ -61,6 +61,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
             name,
             is_synchronous: false,
             uses_host_memory: gpu.can_import(),
+            zeroes_memory: false,
             can_be_lost: true,
             uuid: Some(gpu.physical().device_uuid),
         },

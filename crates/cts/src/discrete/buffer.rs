@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, BufferBackend, BufferParams, BufferUsage, MappedRange, MemoryAccess, MemoryType};
@@ -26,9 +27,11 @@ impl DiscreteBuffer {
         }
     }
 
-    /// The handle of a buffer with the granted parameters.
+    /// The handle of a new buffer with the granted parameters. Its memory is not zeros, and differs from that of the one before.
     pub fn wrap(base: Buffer, granted: BufferParams) -> Result<Buffer> {
+        static COUNT: AtomicU8 = AtomicU8::new(0);
         let size = base.size();
+        base.shared_memory()?.fill(0, size, &[COUNT.fetch_add(1, Ordering::Relaxed) | 1])?;
         let is_visible = granted.memory_type.contains(MemoryType::HOST_VISIBLE);
         let shadow = match is_visible {
             true => Some(Arc::new(HostMemory::allocate_aligned(size, granted.min_alignment)?)),

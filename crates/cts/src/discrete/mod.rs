@@ -3,7 +3,7 @@
 //! Device-local memory cannot be mapped. Mappable memory exists twice, once for the device and once for the
 //! host, and bytes are copied only at the points where [`rehal_hal::BufferBackend`] guarantees visibility:
 //! when a range is mapped or invalidated, and when it is flushed or unmapped. A mapping with `DISCARD`
-//! contains [`JUNK`]. Code that maps what it should stage thus fails on it, and code that forgets to flush or
+//! contains [`JUNK`], and new memory is not zeros. Code that maps what it should stage thus fails on it, and code that forgets to flush or
 //! to invalidate sees stale bytes. The underlying device does all work.
 
 #![allow(unsafe_code, reason = "unsafe.md lists it/unsafe.md lists it")]
@@ -38,7 +38,7 @@ pub struct DiscreteDevice {
 impl DiscreteDevice {
     /// A device with memory of its own over `base`, all of whose memory must be mappable.
     pub fn over(base: Device) -> Device {
-        let info = DeviceInfo { uses_host_memory: false, ..base.info().clone() };
+        let info = DeviceInfo { uses_host_memory: false, zeroes_memory: false, ..base.info().clone() };
         Device::new(Self { base, info })
     }
 }

@@ -54,6 +54,7 @@ impl MemoryDevice {
             name: "memory".into(),
             is_synchronous: false,
             uses_host_memory: false,
+            zeroes_memory: true,
             can_be_lost: false,
             uuid: None,
         };

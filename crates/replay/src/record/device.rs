@@ -9,11 +9,12 @@ use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferMode, CommandBufferParams,
     CreateOp, Device, DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
     FileSource, HostFile, HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics,
-    PrepareExecutable, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    PrepareExecutable, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, new_memory,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
+use super::LedgerRecording;
 use super::buffer::{self, RecordedBuffer};
 use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
@@ -124,7 +125,12 @@ impl DeviceBackend for RecordedDevice {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let created = self.stream.next_id();
-        let outcome = self.base.backend().allocate_buffer(params, size);
+        let outcome = self.base.backend().allocate_buffer(params, size).and_then(|base| {
+            if self.stream.options.ledger != LedgerRecording::Off {
+                new_memory::zero(&self.base, &base)?;
+            }
+            Ok(base)
+        });
         let op = CreateOp::Buffer { allocator: self.allocator, params, size, created };
         self.record_buffer(&outcome, created, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
@@ -325,6 +331,10 @@ impl DeviceBackend for RecordedDevice {
                     };
                     let record = offset.map(|offset| (ordinal as u32, offset));
                     watched.submit(&base, &ids, commands, record).map(|()| None)
+                }
+                // What nothing writes must be the same in a replay that is compared with the ledger.
+                None if stream.options.ledger != LedgerRecording::Off => {
+                    new_memory::zeroed(&base, |base| base.device.backend().submit(base))
                 }
                 None => base.device.backend().submit(&base),
             };

@@ -179,6 +179,7 @@ impl TestDevice {
             name: "test".into(),
             is_synchronous: false,
             uses_host_memory: false,
+            zeroes_memory: true,
             can_be_lost: false,
             uuid: None,
         };

@@ -31,6 +31,7 @@ pub fn device(calls: &Calls) -> Device {
         name: "counting".into(),
         is_synchronous: false,
         uses_host_memory: false,
+        zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
     };

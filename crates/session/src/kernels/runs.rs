@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rehal_base::{ElementType, Range, Result};
-use rehal_hal::{Buffer, transfer};
+use rehal_hal::transfer;
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
-use rehal_tune::{DispatchSpans, type_in_name, zero_new_memory};
+use rehal_tune::{DispatchSpans, type_in_name};
 
 use crate::CrashReports;
 
@@ -118,8 +118,8 @@ impl Observer for Inspector<'_> {
         true
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        zero_new_memory(buffer)
+    fn wants_zeroed_memory(&self) -> bool {
+        true
     }
 
     fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {

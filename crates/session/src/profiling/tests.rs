@@ -271,6 +271,7 @@ fn each_device_is_asked_for_what_it_supports() {
         name: "untimed".into(),
         is_synchronous: false,
         uses_host_memory: false,
+        zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
     };

@@ -3,7 +3,6 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
 use rehal_capture::layout::ReadDigest;
-use rehal_hal::Buffer;
 use rehal_replay::{HostRead, Observer, Operation, Plan};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -13,7 +12,6 @@ use super::changed::ChangeTracker;
 use super::encoder::{EntryEncoder, seal};
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
 use crate::tolerance::{ElementTypeRule, element_type_of};
-use crate::zero_new_memory;
 
 /// What a ledger has an entry for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,8 +163,8 @@ impl<W: Write> Observer for LedgerWriter<W> {
         self.contents == LedgerContents::Dispatches
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        if self.contents == LedgerContents::Dispatches { zero_new_memory(buffer) } else { Ok(()) }
+    fn wants_zeroed_memory(&self) -> bool {
+        true
     }
 
     fn wants_host_reads(&self) -> bool {

@@ -5,10 +5,8 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Result, StatusCode, glob};
 use rehal_hal::profile::QueueOpKind;
-use rehal_hal::{Buffer, WORKGROUP_COUNT_BYTES, transfer};
+use rehal_hal::{WORKGROUP_COUNT_BYTES, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, Plan, RecordLocation, Replay};
-
-use crate::zero_new_memory;
 
 /// How many operations a count is followed back through.
 const MAX_SOURCES: usize = 64;
@@ -173,9 +171,9 @@ where
         self.records.contains(&location.ordinal)
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        // Counts must not depend on what was in memory before.
-        zero_new_memory(buffer)
+    // Counts must not depend on what was in memory before.
+    fn wants_zeroed_memory(&self) -> bool {
+        true
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
@@ -238,8 +236,8 @@ impl Observer for Search {
         true
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        zero_new_memory(buffer)
+    fn wants_zeroed_memory(&self) -> bool {
+        true
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {

@@ -1,7 +1,6 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
-use rehal_hal::Buffer;
 use rehal_replay::{
     AccessKind, AccessedRange, CHANGE_BYTES, HostRead, Observer, Operation, Plan, RecordLocation, Replay,
 };
@@ -12,7 +11,7 @@ use super::screen::Screen;
 use super::{Outcome, Place, Verification, VerifyOptions, VerifySides};
 use crate::ledger::{Entries, digest};
 use crate::written::{Written, WrittenBinding, different_bytes, part, read, without};
-use crate::{Entry, EntryKind, EntryRange, Ledger, Piece, zero_new_memory};
+use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
 /// same runs.
@@ -403,8 +402,8 @@ impl Observer for Against<'_> {
         self.ledger.has_dispatches()
     }
 
-    fn allocated(&mut self, _buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        if self.ledger.has_dispatches() { zero_new_memory(buffer) } else { Ok(()) }
+    fn wants_zeroed_memory(&self) -> bool {
+        true
     }
 
     fn wants_host_reads(&self) -> bool {
