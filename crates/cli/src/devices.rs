@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry, other_driver};
-use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers_with, find_driver};
+use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, VulkanOptions, drivers_with, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, task_options, vulkan_options};
 use crate::topologies;
@@ -21,6 +21,15 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
     }
+    Ok(options)
+}
+
+/// As [`options`], of a tool that judges results: kernels fail that compute wrong ones because they are compiled for other devices.
+pub(crate) fn strict_options(flags: &Flags) -> Result<DeviceOptions> {
+    let mut options = options(flags)?;
+    let mut vulkan: VulkanOptions = options.drivers.get();
+    vulkan.refuses_subgroup_mismatches = true;
+    options.drivers = options.drivers.with(vulkan);
     Ok(options)
 }
 

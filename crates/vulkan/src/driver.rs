@@ -29,7 +29,7 @@ pub struct VulkanDriverOptions {
     pub debug_utils: bool,
     /// The least severe messages that are received. Default: warnings.
     pub least_severity: DebugSeverity,
-    /// Receives messages. Default: they are printed to standard error.
+    /// Receives messages, and warnings of this driver about kernels. Default: they are printed to standard error.
     pub messages: Option<DebugSink>,
 }
 
@@ -74,6 +74,9 @@ pub struct VulkanOptions {
     pub prefers_dedicated_queue: bool,
     /// Whether the host maps device-local memory where it can, and reads and writes files there without staging. Default: yes.
     pub maps_device_memory: bool,
+    /// Whether kernels fail whose code is made for subgroups of another size than the device has, instead of a warning that their
+    /// results are wrong. Default: no.
+    pub refuses_subgroup_mismatches: bool,
     /// Fails the device if a submission executes for longer. Default: never.
     pub timeout: Option<Duration>,
     /// Whether `spirv-val`, which has to be installed, validates each module before the driver gets it. Default: no.
@@ -89,6 +92,7 @@ impl Default for VulkanOptions {
             robust_buffer_access: false,
             prefers_dedicated_queue: true,
             maps_device_memory: true,
+            refuses_subgroup_mismatches: false,
             timeout: None,
             validates_spirv: false,
         }

@@ -1,11 +1,13 @@
 //! The logical device: its functions, what is enabled, and how much memory is allocated.
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
+use std::collections::HashSet;
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use ash::vk;
+use parking_lot::Mutex;
 use rehal_base::{Error, HostMemory, Result};
 
 use crate::VulkanOptions;
@@ -42,6 +44,10 @@ pub(crate) struct Gpu {
     loss: OnceLock<Error>,
     /// Whether work hangs, so that the device cannot be destroyed.
     is_stuck: AtomicBool,
+    /// See [`VulkanOptions::refuses_subgroup_mismatches`].
+    refuses_mismatches: bool,
+    /// The warnings about kernels that were given.
+    mismatches: Mutex<HashSet<String>>,
 }
 
 impl Gpu {
@@ -100,8 +106,23 @@ impl Gpu {
             block_count: AtomicU32::new(0),
             loss: OnceLock::new(),
             is_stuck: AtomicBool::new(false),
+            refuses_mismatches: options.refuses_subgroup_mismatches,
+            mismatches: Mutex::default(),
             physical,
         })
+    }
+
+    /// A kernel is about to run whose code is made for other devices: fails if the options say so, or warns once for each message.
+    pub(crate) fn mismatched(&self, message: String, advice: &'static str) -> Result<()> {
+        if self.refuses_mismatches {
+            return Err(Error::failed_precondition(message).advise(advice));
+        }
+        let text = format!("{message}: {advice}");
+        let is_new = self.mismatches.lock().insert(message);
+        if is_new {
+            self.physical.instance.warn(text);
+        }
+        Ok(())
     }
 
     /// The functions of the device.

@@ -47,6 +47,8 @@ pub(crate) struct Instance {
     instance: ash::Instance,
     is_validated: bool,
     messenger: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    /// Receives warnings of this driver.
+    warnings: DebugSink,
     /// Called by the messenger through a pointer; boxed so that it does not move.
     _sink: Option<Box<Messenger>>,
 }
@@ -67,10 +69,9 @@ impl Instance {
             wants_messages && available.iter().any(|name| **name == *ash::ext::debug_utils::NAME);
         let (flags, enabled) = enabled(&available, has_messages);
         let extensions: Vec<_> = enabled.iter().map(|name| name.as_ptr()).collect();
-        let sink = has_messages.then(|| {
-            let sink = options.messages.clone().unwrap_or_else(|| Arc::new(print));
-            Box::new(Messenger { sink, least: options.least_severity })
-        });
+        let warnings = options.messages.clone().unwrap_or_else(|| Arc::new(print));
+        let sink = has_messages
+            .then(|| Box::new(Messenger { sink: warnings.clone(), least: options.least_severity }));
         let mut messages = messenger_info(sink.as_deref());
         let application = vk::ApplicationInfo::default()
             .application_name(c"rehal")
@@ -93,8 +94,14 @@ impl Instance {
         // SAFETY: the strings and structures that `info` points to live until the call returns.
         let instance = unsafe { entry.create_instance(&info, None) }
             .map_err(|error| failure("creating the Vulkan instance", error))?;
-        let mut created =
-            Self { entry, instance, is_validated: options.validation, messenger: None, _sink: sink };
+        let mut created = Self {
+            entry,
+            instance,
+            is_validated: options.validation,
+            messenger: None,
+            _sink: sink,
+            warnings,
+        };
         created.listen()?;
         Ok(created)
     }
@@ -109,6 +116,11 @@ impl Instance {
             .map_err(|error| failure("creating the debug messenger", error))?;
         self.messenger = Some((functions, messenger));
         Ok(())
+    }
+
+    /// Sends a warning of this driver to where messages go.
+    pub(crate) fn warn(&self, text: String) {
+        (self.warnings)(&DebugMessage { severity: DebugSeverity::Warning, id: String::new(), text });
     }
 
     /// The functions of the instance.

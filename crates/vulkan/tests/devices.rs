@@ -778,3 +778,68 @@ fn local_sizes_by_id_need_maintenance4() {
         assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
     }
 }
+
+/// Code for subgroups of 32: of a device with others, the results are wrong.
+#[test]
+fn code_for_other_subgroups_is_reported_or_refused() {
+    let module = std::fs::read(testing::fixtures().join("vulkan/modules/subgroups.vmfb")).unwrap();
+    let run = |function: &str, refuses: bool| {
+        let messages = Arc::<Mutex<Vec<String>>>::default();
+        let sink = messages.clone();
+        let mut of_driver = VulkanDriverOptions::default();
+        of_driver.messages =
+            Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+        let mut options = VulkanOptions::default();
+        options.refuses_subgroup_mismatches = refuses;
+        let driver = Driver::new(VulkanDriver::new(of_driver));
+        let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
+        let executable = prepare(&device, "vulkan-spirv-fb", &executable_of(&module, function));
+        let (input, output) = (words(&device, 4096), words(&device, 512));
+        let bindings = [BufferRef::whole(&input), BufferRef::whole(&output)];
+        let done = semaphore(&device);
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        let mut submit = Ok(());
+        for value in 1..3 {
+            submit = submit
+                .and_then(|()| queue.signal(&[done.at(value)]).dispatch(&dispatch(&executable, &bindings)));
+        }
+        let outcome = submit.and_then(|()| done.wait(2, None));
+        let size = device.query_i64("vulkan.device", "subgroup_size").unwrap();
+        let messages = messages.lock().unwrap().clone();
+        (outcome, messages, size)
+    };
+    for (function, is_made_for) in [("softmax", Some("at least 32")), ("sums", Some("32")), ("double", None)]
+    {
+        let (outcome, messages, size) = run(function, false);
+        outcome.unwrap();
+        let is_wrong = is_made_for.filter(|it| if it.starts_with("at") { size < 32 } else { size != 32 });
+        let Some(sizes) = is_wrong else {
+            assert_eq!(messages, [""; 0], "{function}");
+            run(function, true).0.unwrap();
+            continue;
+        };
+        let [message] = &messages[..] else { panic!("one message for two dispatches: {messages:?}") };
+        let expected =
+            format!("was compiled for subgroups of {sizes} invocations, and its results are wrong on '");
+        assert!(
+            message.starts_with(&format!("function '{function}_dispatch_0")) && message.contains(&expected),
+            "{message}"
+        );
+        assert!(message.contains(&format!("whose subgroups have {size}: compile it for")), "{message}");
+        let error = run(function, true).0.unwrap_err();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error}");
+        assert!(error.message().contains(&expected) && run(function, true).1.is_empty(), "{error}");
+    }
+}
+
+/// The executable in a module whose function's name begins like this.
+fn executable_of(module: &[u8], function: &str) -> Vec<u8> {
+    let starts = (0..module.len()).filter(|at| module[*at..].starts_with(b"VKE1") && module.len() - at > 64);
+    let executables = starts.map(|at| {
+        let size = u64::from_le_bytes(module[at + 8..at + 16].try_into().unwrap()) as usize;
+        module[at..].get(..64 + size).unwrap_or_default()
+    });
+    let name = format!("{function}_dispatch_0");
+    let is_it = |bytes: &&[u8]| bytes.windows(name.len()).any(|it| it == name.as_bytes());
+    executables.filter(|it| it.len() > 64).find(is_it).unwrap().to_vec()
+}

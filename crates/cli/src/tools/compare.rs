@@ -246,7 +246,7 @@ fn captured(invocation: &Invocation) -> Result<Replay> {
     let plan = replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)?;
     let file_remaps = flags.list(&replay_flags::FILE_REMAP);
     let options = ReplayOptions { file_remaps, ..ReplayOptions::default() };
-    Replay::new(plan, &devices::options(flags)?.open()?, &options)
+    Replay::new(plan, &devices::strict_options(flags)?.open()?, &options)
 }
 
 fn options(flags: &Flags) -> CompareOptions {
@@ -298,7 +298,7 @@ fn comparer(
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
-    let opened = devices::options(flags)?;
+    let opened = devices::strict_options(flags)?;
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
     let comparer = KernelComparer::new(CompareSubject {
         plan,

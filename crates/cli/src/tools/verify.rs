@@ -155,7 +155,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn verify(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let devices = devices::options(flags)?;
+    let devices = devices::strict_options(flags)?;
     let other = other(flags, &devices)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);

@@ -55,6 +55,7 @@ fn record_dispatch(
     check_arguments(dispatch.flags)?;
     let executable = &store.executables[dispatch.executable as usize];
     let pipeline = VulkanExecutable::of(executable, recorder.gpu())?.pipeline(dispatch.function)?;
+    pipeline.check_subgroups(recorder.gpu())?;
     pipeline.check_local_memory(dispatch.dynamic_local_memory)?;
     let mut bindings: SmallVec<[MemoryRange; 8]> = SmallVec::new();
     for (ordinal, binding) in dispatch.bindings.of(&store.lists.buffer_refs).iter().enumerate() {

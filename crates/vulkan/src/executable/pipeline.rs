@@ -3,7 +3,11 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Error, Remedy, Result};
 
-use super::format::{AddressLayout, ROOT_BYTES, Root};
+use super::format::{AddressLayout, ROOT_BYTES, Root, SubgroupSizes};
+use crate::gpu::Gpu;
+
+/// What to do with code for other subgroups.
+const FOR_THIS_DEVICE: &str = "compile it for a target with the subgroup size of this device";
 
 /// A compute pipeline, which an executable owns.
 pub(crate) struct Pipeline {
@@ -12,6 +16,8 @@ pub(crate) struct Pipeline {
     pub(super) slots: Slots,
     pub(super) workgroup_size: [u32; 3],
     pub(super) name: String,
+    /// The sizes of subgroups that its code is made for, if the device runs it with another.
+    pub(super) mismatch: Option<SubgroupSizes>,
 }
 
 /// The layout of pipelines, which share it.
@@ -96,6 +102,19 @@ impl Pipeline {
     /// The number of descriptors of a kind.
     pub(crate) fn descriptor_count(&self, kind: vk::DescriptorType) -> u32 {
         self.descriptors().iter().filter(|slot| slot.kind == kind).count() as u32
+    }
+
+    /// Says that the results are likely wrong, or fails, as the device's options say, if the code is made for other subgroups than the
+    /// device has.
+    pub(crate) fn check_subgroups(&self, gpu: &Gpu) -> Result<()> {
+        let Some(sizes) = &self.mismatch else { return Ok(()) };
+        let message = format!(
+            "function '{}' was compiled for subgroups of {sizes} invocations, and its results are wrong on '{}', whose subgroups have {}",
+            self.name.escape_debug(),
+            gpu.physical().name(),
+            gpu.physical().subgroup.size
+        );
+        gpu.mismatched(message, FOR_THIS_DEVICE)
     }
 
     /// Fails if a dispatch asks for local memory of a size that the kernel does not know.

@@ -3,13 +3,16 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::CString;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ash::vk;
 use rehal_base::{Context, CrashNote, Error, Result, StatusCode};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
-use super::format::{self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image};
+use super::format::{
+    self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image, ShaderSupport, SubgroupSizes,
+};
 use super::pipeline::{Addresses, Layout, Pipeline, Slot, Slots};
 use super::validator;
 use crate::error::failure;
@@ -248,6 +251,43 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
     Ok(())
 }
 
+/// The subgroup size that a pipeline requires: that of the executable, or one that its code works with. If the device has none of
+/// those, also what the code works with.
+fn subgroup_size(
+    gpu: &Gpu,
+    image: &Image,
+    pipeline: &format::Pipeline,
+    constants: &[u32],
+) -> (Option<u32>, Option<SubgroupSizes>) {
+    let shader = image.shaders.get(pipeline.shader);
+    let found = shader.and_then(|it| it.subgroup_sizes(&pipeline.entry_point, constants));
+    let Some(sizes) = found.filter(|_| pipeline.subgroup_size.is_none()) else {
+        return (pipeline.subgroup_size, None);
+    };
+    let subgroup = &gpu.physical().subgroup;
+    let workgroup = image.entry_point(pipeline).map_or([1; 3], |it| it.workgroup_size.value(constants));
+    let invocations: u64 = workgroup.iter().map(|size| u64::from((*size).max(1))).product();
+    let least =
+        u32::try_from(invocations.div_ceil(subgroup.max_per_workgroup.max(1).into())).unwrap_or(u32::MAX);
+    match choose_size(&sizes, subgroup.size, gpu.subgroup_sizes(), least) {
+        None if !sizes.contains(subgroup.size) => (None, Some(sizes)),
+        required => (required, None),
+    }
+}
+
+/// Of the `choices` of a device, whose own size is `own`, one that code for `sizes` works with and that is not below `least`.
+fn choose_size(
+    sizes: &SubgroupSizes,
+    own: u32,
+    choices: Option<RangeInclusive<u32>>,
+    least: u32,
+) -> Option<u32> {
+    let choices = choices.filter(|it| it.start() < it.end())?;
+    // Its own first: what code gets if sizes do not vary.
+    let all = std::iter::once(own).chain((0..32).map(|bit| 1 << bit));
+    all.filter(|size| choices.contains(size) && *size >= least).find(|size| sizes.contains(*size))
+}
+
 /// Whether the descriptors of all pipelines are pushed: each has one set with descriptors at most, and not too many.
 fn pushes_descriptors(gpu: &Gpu, image: &Image, used: &BTreeSet<usize>) -> bool {
     gpu.push_descriptors().is_some()
@@ -396,8 +436,9 @@ impl Parts {
             .collect();
         let data: Vec<u8> = constants.iter().flat_map(|constant| constant.to_ne_bytes()).collect();
         let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
+        let (required, mismatch) = subgroup_size(&self.gpu, image, pipeline, constants);
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
-            .required_subgroup_size(pipeline.subgroup_size.unwrap_or(0));
+            .required_subgroup_size(required.unwrap_or(0));
         let mut stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(self.modules[&pipeline.shader])
@@ -405,7 +446,7 @@ impl Parts {
         if !constants.is_empty() {
             stage = stage.specialization_info(&specialization);
         }
-        if pipeline.subgroup_size.is_some() {
+        if required.is_some() {
             stage = stage.push_next(&mut size);
         }
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle)];
@@ -433,6 +474,7 @@ impl Parts {
                 .entry_point(pipeline)
                 .map_or([1; 3], |entry| entry.workgroup_size.value(constants).map(|size| size.max(1))),
             name: pipeline.entry_point.clone(),
+            mismatch,
         })
     }
 

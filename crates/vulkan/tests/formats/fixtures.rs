@@ -67,3 +67,16 @@ fn a_bare_module_has_the_signature_of_its_executable() {
         assert_eq!(bare.functions(), executable.functions());
     }
 }
+
+/// The executables in a compiled module, in order: each has a header with its size.
+pub fn embedded(module: &str) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(testing::fixtures().join("vulkan/modules").join(module)).unwrap();
+    let mut found = Vec::new();
+    let mut rest = &bytes[..];
+    while let Some(at) = rest.windows(4).position(|it| it == b"VKE1") {
+        let size = u64::from_le_bytes(rest[at + 8..at + 16].try_into().unwrap()) as usize;
+        found.push(rest[at..at + 64 + size].to_vec());
+        rest = &rest[at + 64 + size..];
+    }
+    found
+}

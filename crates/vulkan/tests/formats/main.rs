@@ -4,4 +4,5 @@ mod assembler;
 mod fixtures;
 mod hostile;
 mod modules;
+mod subgroups;
 mod validity;

@@ -27,6 +27,8 @@ pub fn add_for(capture: &Capture, trials: &mut Vec<Trial>) {
 pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("vulkan::verify::fault", finds_fault));
     trials.push(Trial::test("vulkan::verify::on_cpu", on_cpu));
+    trials.push(Trial::test("vulkan::verify::padding", || padding(&["reads", "dispatches"])));
+    trials.push(Trial::test("vulkan::verify::subgroups", subgroups));
     trials.push(Trial::test("vulkan::compare::right", || compares("add4.add", "captured", 0, "right ")));
     trials.push(Trial::test("vulkan::compare::wrong", || compares("add4.add", "add4_swapped", 2, "wrong ")));
     trials.push(Trial::test("vulkan::compare::directory", compares_a_directory));
@@ -213,6 +215,67 @@ fn on_cpu() -> Outcome {
         ended.code == Some(1) && said.contains("vulkan-spirv-fb") && said.contains("--device=vulkan"),
         || ended.summary(),
     )
+}
+
+/// Results share an allocation. What a program reads of it between them, which nothing wrote, is the same in a replay.
+fn padding(ledgers: &[&str]) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let capture = scratch.path().join("pad.ireereplay");
+    for ledger in ledgers {
+        let words = [
+            "run-module",
+            "--device=vulkan",
+            "--module=vulkan/modules/pad.vmfb",
+            "--function=pad",
+            "--input=64x33xf32=0.3",
+            "--input=33x7xf32=0.02",
+            &format!("--device_replay_output={}", capture.display()),
+            &format!("--device_replay_ledger={ledger}"),
+        ];
+        let ended = rehal(&words)?;
+        ensure(ended.succeeded(), || ended.summary())?;
+        let ended = rehal(&["verify", "--device=vulkan", &path(&capture)])?;
+        let is_same = ended.succeeded() && stdout(&ended).starts_with("the same: ");
+        ensure(is_same, || format!("{ledger}: {}\n{}", ended.summary(), stdout(&ended)))?;
+    }
+    let read = || rehal(&["run", "--device=vulkan", "--replay_host_reads=-", &path(&capture)]);
+    let (first, second) = (read()?, read()?);
+    ensure(first.succeeded() && first.stdout == second.stdout, || "host reads differ".into())
+}
+
+/// Code for subgroups of 32. Where the device has others, tools that run it say so, and those that judge its results fail.
+fn subgroups() -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let recorded = scratch.path().join("subgroups.ireereplay");
+    let output = format!("--device_replay_output={}", recorded.display());
+    let run = |function: &str, input: &str| {
+        let (function, input) = (format!("--function={function}"), format!("--input={input}"));
+        let module = "--module=vulkan/modules/subgroups.vmfb";
+        rehal(&["run-module", "--device=vulkan", module, &function, &input, &output])
+    };
+    let stderr = |ended: &Ended| String::from_utf8_lossy(&ended.stderr).into_owned();
+    let other = run("double", "64xi32=2")?;
+    ensure(other.succeeded() && stderr(&other).is_empty(), || other.summary())?;
+    let ran = run("softmax", "8x64xf32=0.5")?;
+    ensure(ran.succeeded(), || ran.summary())?;
+    let is_wrong = !stdout(&ran).contains("8x64xf32=[0.015625 0.015625 ");
+    let capture = Capture { path: recorded.clone(), ..find("add4.add")? };
+    let (file, function) = captured_kernel(&capture, scratch.path())?;
+    let (recorded, with) = (path(&recorded), format!("--with={file}"));
+    let function = format!("--function={function}");
+    for (words, fails) in [
+        (&["run", "--device=vulkan", &recorded][..], false),
+        (&["benchmark", "--device=vulkan", "--benchmark_min_time=1x", &recorded], false),
+        (&["verify", "--device=vulkan", "--other_device=vulkan", &recorded], true),
+        (&["compare", "--device=vulkan", &function, &with, &recorded], true),
+    ] {
+        let ended = rehal(words)?;
+        let says = stderr(&ended).contains("was compiled for subgroups of at least 32 invocations");
+        let fails = fails && is_wrong;
+        ensure(says == is_wrong, || format!("{words:?}: {}\n{}", ended.summary(), stderr(&ended)))?;
+        ensure(!fails || ended.code == Some(1), || format!("{words:?}: {}", ended.summary()))?;
+    }
+    Ok(())
 }
 
 /// A replacement is compared: the captured kernel, cut out of a record, or a file of the fixtures.

@@ -24,4 +24,4 @@ pub use layouts::{
     Pipeline, PipelineLayout, PushConstantRange, SourceFile, SourceLocation,
 };
 pub use name::{DispatchAbi, ExecutableFormat, infer};
-pub use spirv::{Feature, Shader, ShaderSupport};
+pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};

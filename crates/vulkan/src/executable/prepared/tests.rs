@@ -131,3 +131,18 @@ fn invalid_modules_are_refused_by_the_validator_or_the_driver() {
         assert!(report.contains(part), "{report}");
     }
 }
+
+#[test]
+fn a_subgroup_size_that_the_code_works_with_is_required_if_the_device_has_several() {
+    let one_of = |sizes: &[u32]| SubgroupSizes { one_of: sizes.to_vec(), at_least: None };
+    let at_least = |size| SubgroupSizes { one_of: Vec::new(), at_least: Some(size) };
+    let choose = |sizes: &SubgroupSizes| choose_size(sizes, 64, Some(32..=64), 1);
+    assert_eq!(choose(&one_of(&[32])), Some(32));
+    assert_eq!(choose(&at_least(32)), Some(64));
+    assert_eq!(choose(&one_of(&[16])), None);
+    assert_eq!(choose(&at_least(128)), None);
+    assert_eq!(choose_size(&one_of(&[32]), 64, Some(32..=64), 64), None);
+    // It cannot be required, or need not be.
+    assert_eq!(choose_size(&one_of(&[32]), 64, None, 1), None);
+    assert_eq!(choose_size(&one_of(&[8]), 8, Some(8..=8), 1), None);
+}

@@ -4,6 +4,7 @@ mod access;
 mod instructions;
 mod reflect;
 mod requirements;
+mod subgroups;
 mod types;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use rehal_base::{Error, Fault, FormatError, Result, StatusCode};
 
 pub use access::Access;
 pub use requirements::{Feature, ShaderSupport};
+pub use subgroups::SubgroupSizes;
 
 use instructions::Instructions;
 use requirements::Requirements;
@@ -219,6 +221,13 @@ impl Shader {
     /// The compute entry point with this name.
     pub fn entry_point(&self, name: &str) -> Option<&EntryPoint> {
         self.entry_points.get(*self.ordinals.get(name)?)
+    }
+
+    /// The sizes of subgroups with which a compute entry point works, if specialization constant `i` is `constants[i]`; `None` if it
+    /// works with any, as far as its code tells.
+    pub fn subgroup_sizes(&self, entry_point: &str, constants: &[u32]) -> Option<SubgroupSizes> {
+        let entry = self.entry_point(entry_point)?;
+        subgroups::sizes(self, &entry.name, &entry.workgroup_size, constants)
     }
 
     /// Its specialization constants, in order of declaration.
