@@ -1,7 +1,6 @@
-use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Advice, FormatError, Remedy, StatusCode};
+use crate::{Advice, FormatError, Remedy, StatusCode, escaped, escaped_lines};
 
 /// The result type of all crates from `hal` up.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -133,13 +132,13 @@ impl Error {
         let mut text = self.to_string();
         if !self.0.context.is_empty() {
             text.push_str("\n  at: ");
-            text.push_str(&shown(&self.0.context.join(", "), false));
+            text.push_str(&escaped(&self.0.context.join(", ")));
         }
         if let Some(advice) = &self.0.advice {
             text.push_str("\n  try: ");
             text.push_str(&match advice {
-                Advice::Text(advice) => shown(advice, true),
-                Advice::Remedy(remedy) => shown(&words(remedy), true).into_owned().into(),
+                Advice::Text(advice) => escaped_lines(advice),
+                Advice::Remedy(remedy) => escaped_lines(&words(remedy)),
             });
         }
         text
@@ -157,25 +156,9 @@ fn os_words(error: &std::io::Error) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.0.code, shown(&self.0.message, true))
+        // Messages may have several lines, such as those of a compiler; contexts have one.
+        write!(f, "{}; {}", self.0.code, escaped_lines(&self.0.message))
     }
-}
-
-/// Text that may have names from files, without control characters, which could look like another line of a report or control a
-/// terminal. Messages may have several lines, with tabs, such as those of a compiler; contexts have one.
-fn shown(text: &str, has_lines: bool) -> Cow<'_, str> {
-    let is_hidden = |it: char| it.is_control() && !(has_lines && matches!(it, '\n' | '\t'));
-    if !text.contains(is_hidden) {
-        return text.into();
-    }
-    let mut escaped = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        match is_hidden(character) {
-            true => escaped.extend(character.escape_default()),
-            false => escaped.push(character),
-        }
-    }
-    escaped.into()
 }
 
 impl fmt::Debug for Error {
@@ -235,8 +218,8 @@ mod tests {
 
     #[test]
     fn names_in_a_report_control_no_terminal_and_begin_no_line() {
-        let error = Error::not_found("a\tb\nc\x1b[2J\u{9b}").context("d\ne\t\r");
-        let expected = "NOT_FOUND; a\tb\nc\\u{1b}[2J\\u{9b}\n  at: d\\ne\\t\\r";
+        let error = Error::not_found("a\tb\nc\x1b[2J\u{9b}").context("d\ne\t\r\u{202e}");
+        let expected = "NOT_FOUND; a\tb\nc\\u{1b}[2J\\u{9b}\n  at: d\\ne\\t\\r\\u{202e}";
         assert_eq!(error.report(), expected);
         assert_eq!(error.report().lines().next(), error.to_string().lines().next());
         assert_eq!(error.message(), "a\tb\nc\x1b[2J\u{9b}");

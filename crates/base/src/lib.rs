@@ -1,6 +1,7 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
 //! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
-//! the C library, glob patterns, suggestions for misspelt names, and the digest of captures.
+//! the C library, glob patterns, suggestions for misspelt names, text for terminals, and
+//! the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
 //! of the workspace uses it.
@@ -37,8 +38,10 @@ pub mod glob;
 mod map;
 mod memory;
 mod nearest;
+mod padded;
 mod range;
 mod status;
+mod terminal;
 
 pub use advice::{Advice, Remedy};
 pub use background_writer::BackgroundWriter;
@@ -53,5 +56,7 @@ pub use format_error::{Fault, FormatError};
 pub use map::{MappedFile, mapped_file_at};
 pub use memory::{HostMemory, WriteTracker, evict};
 pub use nearest::nearest;
+pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;
+pub use terminal::{TextWriter, escaped, escaped_lines, is_shown};

@@ -1,5 +1,7 @@
 use std::io::{self, Write};
 
+use rehal_base::{Align, TextWriter, padded};
+
 use crate::{
     Context, Counters, Reporter, Run, Skip,
     number::{general, human_readable, scientific},
@@ -7,7 +9,7 @@ use crate::{
 
 /// A human-readable table: one line per run, in fixed-width columns that scripts can cut.
 pub struct ConsoleReporter<'a> {
-    out: Box<dyn Write + 'a>,
+    out: TextWriter<'a>,
     context_out: Option<Box<dyn Write + 'a>>,
     tabular: bool,
     color: bool,
@@ -16,19 +18,18 @@ pub struct ConsoleReporter<'a> {
     head: Option<Vec<String>>,
 }
 
-/// ANSI colours by digit.
-#[derive(Clone, Copy)]
-enum Ink {
-    Red = 1,
-    Green = 2,
-    Yellow = 3,
-    Cyan = 6,
-    White = 7,
-}
+/// The sequences of ANSI colours.
+type Ink = &'static str;
+const RED: Ink = "\x1b[0;31m";
+const GREEN: Ink = "\x1b[0;32m";
+const YELLOW: Ink = "\x1b[0;33m";
+const CYAN: Ink = "\x1b[0;36m";
+const WHITE: Ink = "\x1b[0;37m";
+const PLAIN: Ink = "\x1b[m";
 
 impl<'a> ConsoleReporter<'a> {
     /// Writes the table to `out` and the context to `context_out`, or to `out` if that is `None`.
-    pub fn new(out: Box<dyn Write + 'a>, context_out: Option<Box<dyn Write + 'a>>) -> Self {
+    pub fn new(out: TextWriter<'a>, context_out: Option<Box<dyn Write + 'a>>) -> Self {
         Self { out, context_out, tabular: false, color: false, name_width: 10, head: None }
     }
 
@@ -44,7 +45,8 @@ impl<'a> ConsoleReporter<'a> {
 
     fn write_head(&mut self, counters: &Counters) -> io::Result<()> {
         let width = self.name_width;
-        let mut head = format!("{:<width$} {:>13} {:>15} {:>12}", "Benchmark", "Time", "CPU", "Iterations");
+        let name = padded("Benchmark", width, Align::Left);
+        let mut head = format!("{name} {:>13} {:>15} {:>12}", "Time", "CPU", "Iterations");
         if self.tabular {
             head.extend(counters.keys().map(|name| format!(" {name:>10}")));
         } else if !counters.is_empty() {
@@ -54,29 +56,38 @@ impl<'a> ConsoleReporter<'a> {
         writeln!(self.out, "{rule}\n{head}\n{rule}")
     }
 
-    fn line(&self, run: &Run) -> String {
-        let name = format!("{:<1$} ", run.name(), self.name_width);
-        let mut line = self.ink(Ink::Green, name);
+    /// The parts of a line, with their colours.
+    fn line(&self, run: &Run) -> Vec<(Option<Ink>, String)> {
+        let name = padded(&run.name(), self.name_width, Align::Left) + " ";
+        let mut line = vec![(Some(GREEN), name)];
         match &run.skip {
-            Some(Skip::Error(message)) => {
-                line += &self.ink(Ink::Red, format!("ERROR OCCURRED: '{message}'"));
-                return line + &self.plain("\n".into());
+            Some(Skip::Error(message)) => line.push((Some(RED), format!("ERROR OCCURRED: '{message}'"))),
+            Some(Skip::Message(message)) => line.push((Some(WHITE), format!("SKIPPED: '{message}'"))),
+            None => {
+                line.push((Some(YELLOW), times(run)));
+                line.push((Some(CYAN), format!("{:>10}", run.iterations)));
+                line.extend(self.counters(run).map(|text| (None, text)));
+                if !run.label.is_empty() {
+                    line.push((None, format!(" {}", run.label)));
+                }
             }
-            Some(Skip::Message(message)) => {
-                line += &self.ink(Ink::White, format!("SKIPPED: '{message}'"));
-                return line + &self.plain("\n".into());
-            }
-            None => {}
         }
-        line += &self.ink(Ink::Yellow, times(run));
-        line += &self.ink(Ink::Cyan, format!("{:>10}", run.iterations));
-        for text in self.counters(run) {
-            line += &self.plain(text);
+        line.push((None, "\n".into()));
+        line
+    }
+
+    fn write_line(&mut self, run: &Run) -> io::Result<()> {
+        let line = self.line(run);
+        if !self.color {
+            let text: String = line.into_iter().map(|(_, text)| text).collect();
+            return self.out.write_all(text.as_bytes());
         }
-        if !run.label.is_empty() {
-            line += &self.plain(format!(" {}", run.label));
+        for (ink, text) in line {
+            ink.map_or(Ok(()), |ink| self.out.style(ink))?;
+            self.out.write_all(text.as_bytes())?;
+            self.out.style(PLAIN)?;
         }
-        line + &self.plain("\n".into())
+        Ok(())
     }
 
     fn counters(&self, run: &Run) -> impl Iterator<Item = String> {
@@ -88,19 +99,11 @@ impl<'a> ConsoleReporter<'a> {
             };
             if self.tabular {
                 let width = name.chars().count().max(10) - unit.len();
-                format!(" {value:>width$}{unit}")
+                format!(" {}{unit}", padded(&value, width, Align::Right))
             } else {
                 format!(" {name}={value}{unit}")
             }
         })
-    }
-
-    fn ink(&self, ink: Ink, text: String) -> String {
-        if self.color { format!("\x1b[0;3{}m{text}\x1b[m", ink as u8) } else { text }
-    }
-
-    fn plain(&self, text: String) -> String {
-        if self.color { text + "\x1b[m" } else { text }
     }
 }
 
@@ -108,7 +111,10 @@ impl Reporter for ConsoleReporter<'_> {
     fn begin(&mut self, context: &Context) -> io::Result<()> {
         self.name_width = context.name_width;
         self.head = None;
-        let out = self.context_out.as_mut().unwrap_or(&mut self.out);
+        let out: &mut dyn Write = match &mut self.context_out {
+            Some(out) => out,
+            None => &mut self.out,
+        };
         context.write(out)?;
         out.flush()
     }
@@ -120,8 +126,7 @@ impl Reporter for ConsoleReporter<'_> {
                 self.write_head(&run.counters)?;
                 self.head = Some(names);
             }
-            let line = self.line(run);
-            self.out.write_all(line.as_bytes())?;
+            self.write_line(run)?;
         }
         self.out.flush()
     }
@@ -176,7 +181,8 @@ mod tests {
 
     fn report(name_width: usize) -> Report {
         let (out, notes) = (Shared::default(), Shared::default());
-        let mut reporter = ConsoleReporter::new(Box::new(out.clone()), Some(Box::new(notes.clone())));
+        let mut reporter =
+            ConsoleReporter::new(TextWriter::new(out.clone(), false), Some(Box::new(notes.clone())));
         reporter.begin(&Context { name_width, ..context() }).unwrap();
         Report { out, notes, reporter }
     }
@@ -347,7 +353,7 @@ BM_replay/process_time/real_time             0.078 ms        0.076 ms           
     #[test]
     fn without_a_second_stream_the_context_comes_first() {
         let out = Shared::default();
-        let mut reporter = ConsoleReporter::new(Box::new(out.clone()), None);
+        let mut reporter = ConsoleReporter::new(TextWriter::new(out.clone(), false), None);
         reporter.begin(&context()).unwrap();
         reporter.runs(&[replay_run()]).unwrap();
         reporter.finish().unwrap();

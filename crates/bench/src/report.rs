@@ -1,6 +1,9 @@
-use std::{fs::File, io};
+use std::{
+    fs::File,
+    io::{self, IsTerminal},
+};
 
-use rehal_base::{Context as _, Error, Result};
+use rehal_base::{Context as _, Error, Result, TextWriter};
 
 use crate::stats::Interval;
 #[cfg(doc)]
@@ -132,13 +135,13 @@ impl Reporters<'static> {
     ///
     /// Creates the file; fails if that fails.
     pub fn from_options(options: &Options) -> Result<Self> {
-        Self::with_output(options, || Ok(Box::new(io::stdout())))
+        Self::with_output(options, || Ok(TextWriter::new(io::stdout(), io::stdout().is_terminal())))
     }
 
     /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output.
     pub fn with_output(
         options: &Options,
-        mut out: impl FnMut() -> Result<Box<dyn io::Write>>,
+        mut out: impl FnMut() -> Result<TextWriter<'static>>,
     ) -> Result<Self> {
         let file = match &options.out {
             None => None,
@@ -146,7 +149,7 @@ impl Reporters<'static> {
                 let file = File::create(path)
                     .map_err(|error| Error::io(format!("creating '{}'", path.display()), &error))
                     .advise(|| "name a writable file with --benchmark_out".to_string())?;
-                let out = Box::new(io::BufWriter::new(file));
+                let out = TextWriter::new(io::BufWriter::new(file), false);
                 Some(reporter(options.out_format, options.counters_tabular, false, out, None))
             }
         };
@@ -155,10 +158,15 @@ impl Reporters<'static> {
             options.counters_tabular,
             options.color.on_stdout(),
             out()?,
-            Some(Box::new(Notes(io::stderr()))),
+            Some(Box::new(notes())),
         );
-        Ok(Self { list: out()?, display, file, notes: Box::new(Notes(io::stderr())) })
+        Ok(Self { list: Box::new(out()?), display, file, notes: Box::new(notes()) })
     }
+}
+
+/// Standard error: names in it cannot control a terminal.
+fn notes() -> TextWriter<'static> {
+    TextWriter::new(Notes(io::stderr()), true)
 }
 
 /// A writer that ignores failures: there is nowhere to report those of standard error.
@@ -182,13 +190,13 @@ fn reporter(
     format: Format,
     tabular: bool,
     color: bool,
-    out: Box<dyn io::Write>,
+    out: TextWriter<'static>,
     context_out: Option<Box<dyn io::Write>>,
 ) -> Box<dyn Reporter> {
     match format {
         Format::Console => Box::new(ConsoleReporter::new(out, context_out).tabular(tabular).color(color)),
-        Format::Json => Box::new(JsonReporter::new(out)),
-        Format::Csv => Box::new(CsvReporter::new(out, context_out)),
+        Format::Json => Box::new(JsonReporter::new(Box::new(out))),
+        Format::Csv => Box::new(CsvReporter::new(Box::new(out), context_out)),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use rehal_base::TextWriter;
+
 use super::*;
 use crate::{
     ConsoleReporter, Counter, CsvReporter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
@@ -334,7 +336,7 @@ fn a_report_that_cannot_be_written_is_an_error_but_the_file_is_kept() {
     let lab = Lab::default();
     let json = Shared::default();
     let mut reporters = Reporters {
-        display: Box::new(ConsoleReporter::new(Box::new(Full), Some(Box::new(io::sink())))),
+        display: Box::new(ConsoleReporter::new(TextWriter::new(Full, false), Some(Box::new(io::sink())))),
         file: Some(Box::new(JsonReporter::new(Box::new(json.clone())))),
         ..Watch::default().reporters()
     };
@@ -381,7 +383,10 @@ fn the_whole_table_matches_the_reference() {
     let lab = Lab::default();
     let out = Shared::default();
     let mut reporters = Reporters {
-        display: Box::new(ConsoleReporter::new(Box::new(out.clone()), Some(Box::new(io::sink())))),
+        display: Box::new(ConsoleReporter::new(
+            TextWriter::new(out.clone(), false),
+            Some(Box::new(io::sink())),
+        )),
         file: None,
         ..Watch::default().reporters()
     };
@@ -433,7 +438,7 @@ fn parts_are_reported_below_their_benchmark_and_widen_the_table() {
     let mut watch = Watch::default();
     let table = Shared::default();
     let mut reporters = watch.reporters();
-    reporters.display = Box::new(ConsoleReporter::new(Box::new(table.clone()), None));
+    reporters.display = Box::new(ConsoleReporter::new(TextWriter::new(table.clone(), false), None));
     lab.runner(options).run(&mut [benchmark, lab.benchmark("b")], &mut reporters).unwrap();
     assert_eq!(calls.take(), [(3, false), (3, true)]);
     let kept = names(&watch.file.take());

@@ -30,6 +30,7 @@ mod parameters;
 mod profiling;
 mod program;
 mod progress;
+mod table;
 mod tool;
 pub mod tools;
 mod topologies;

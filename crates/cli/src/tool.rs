@@ -4,10 +4,11 @@ use std::iter::Peekable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rehal_base::{Error, Result, nearest};
+use rehal_base::{Align, Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
+use crate::table::table;
 use crate::{advice, files as named_files, output, own_process};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
@@ -257,16 +258,14 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
 
 /// Verbs and what they do, and `more` of them.
 fn verbs_list(program: &str, tools: &[&Tool], more: &[(&str, &str)]) -> String {
-    let width = tools.iter().map(|tool| tool.verb.len()).max().unwrap_or_default();
-    let mut text = "Verbs\n".to_owned();
-    let mut line = |verb: &str, what: &str| text.push_str(&format!("  {verb:<width$}  {what}\n"));
+    let mut rows = Vec::new();
     for tool in tools {
         let twin =
             if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
-        line(tool.verb, &format!("{}{twin}", tool.summary));
+        rows.push([tool.verb.to_owned(), format!("{}{twin}", tool.summary)]);
     }
-    more.iter().for_each(|(verb, what)| line(verb, what));
-    text
+    rows.extend(more.iter().map(|(verb, what)| [(*verb).to_owned(), (*what).to_owned()]));
+    "Verbs\n".to_owned() + &table("  ", &[Align::Left, Align::Left], &rows)
 }
 
 fn version(name: &str) -> String {

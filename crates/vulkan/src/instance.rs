@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ash::vk;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, escaped_lines};
 
 use crate::VulkanDriverOptions;
 use crate::error::failure;
@@ -229,7 +229,7 @@ fn print(message: &DebugMessage) {
         DebugSeverity::Warning => "warning",
         DebugSeverity::Info | DebugSeverity::Verbose => "info",
     };
-    eprintln!("vulkan: {severity}: {}", message.text);
+    eprintln!("vulkan: {severity}: {}", escaped_lines(&message.text));
 }
 
 fn require_layers(entry: &ash::Entry, layers: &[&CStr]) -> Result<()> {

@@ -13,6 +13,7 @@ mod map;
 mod source;
 mod text;
 mod tree;
+mod widths;
 mod words;
 
 use crate::{Outcome, root};
@@ -47,7 +48,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -55,6 +56,7 @@ const CHECKS: [(&str, Check); 15] = [
     ("file and function length", code::lengths),
     ("flags only in the tools", code::flags_in_libraries),
     ("no default bodies in backends", backends::no_default_bodies),
+    ("widths are constants", widths::check),
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),
     ("pinned dependencies", dependencies::check),

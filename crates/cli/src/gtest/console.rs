@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use rehal_base::TextWriter;
+
 use super::options::Options;
 use super::run::{Iteration, Outcome, Suite};
 
 /// The console report in GoogleTest's format.
-pub(crate) struct Console<'a> {
-    out: &'a mut dyn Write,
+pub(crate) struct Console<'a, 'o> {
+    out: &'a mut TextWriter<'o>,
     options: &'a Options,
     tests: usize,
     disabled: usize,
@@ -21,9 +23,9 @@ enum Color {
     Yellow,
 }
 
-impl<'a> Console<'a> {
+impl<'a, 'o> Console<'a, 'o> {
     /// For a suite of `tests` tests, of which `disabled` match the filter but do not run.
-    pub fn new(out: &'a mut dyn Write, options: &'a Options, tests: usize, disabled: usize) -> Self {
+    pub fn new(out: &'a mut TextWriter<'o>, options: &'a Options, tests: usize, disabled: usize) -> Self {
         Self { out, options, tests, disabled }
     }
 
@@ -159,12 +161,13 @@ impl<'a> Console<'a> {
         if !self.options.colored {
             return self.out.write_all(text.as_bytes());
         }
-        let code = match color {
-            Color::Red => 1,
-            Color::Green => 2,
-            Color::Yellow => 3,
-        };
-        write!(self.out, "\x1b[0;3{code}m{text}\x1b[m")
+        self.out.style(match color {
+            Color::Red => "\x1b[0;31m",
+            Color::Green => "\x1b[0;32m",
+            Color::Yellow => "\x1b[0;33m",
+        })?;
+        self.out.write_all(text.as_bytes())?;
+        self.out.style("\x1b[m")
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, TextWriter};
 
 use super::console::Console;
 use super::file;
@@ -52,7 +52,7 @@ impl Iteration {
 pub(crate) fn run<T>(
     suite: &Suite<T>,
     options: &Options,
-    out: &mut dyn Write,
+    out: &mut TextWriter<'_>,
     mut body: impl FnMut(&T) -> Vec<String>,
 ) -> Result<usize> {
     let disabled = |test: &Test<T>| test.name.starts_with("DISABLED_") && !options.also_run_disabled;
@@ -108,7 +108,7 @@ fn once<T>(
     suite: &Suite<T>,
     options: &Options,
     order: &[usize],
-    console: &mut Console<'_>,
+    console: &mut Console<'_, '_>,
     body: &mut impl FnMut(&T) -> Vec<String>,
 ) -> Result<Iteration> {
     let start = Instant::now();

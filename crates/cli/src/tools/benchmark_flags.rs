@@ -225,7 +225,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
 /// Runs benchmarks and reports them. A closed pipe ends the run without an error.
 pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
     let reader_left = ReaderLeft::default();
-    let mut reporters = Reporters::with_output(&options, || Ok(Box::new(output::stdout_for(&reader_left)?)))?;
+    let mut reporters = Reporters::with_output(&options, || output::stdout_for(&reader_left))?;
     match Runner::new(options).run(benchmarks, &mut reporters) {
         Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), ..Outcome::default() }),
         outcome => outcome,

@@ -115,6 +115,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     Ok(())
 }
 
+/// The differences of two captures in each format, for the fuzzer.
+pub(super) fn reports(before: &CaptureFile, after: &CaptureFile) -> Result<[String; 2]> {
+    let diff = before.diff(after, &DiffOptions::default(), &mut |_| {})?;
+    let report = Report { diff: &diff, paths: ["before".into(), "after".into()], max_differences: 100 };
+    let mut json = Vec::new();
+    output::written(json::write(&report, &mut json))?;
+    Ok([text::show(&report), String::from_utf8_lossy(&json).into_owned()])
+}
+
 /// A type whose elements are whole bytes.
 fn element_type(text: &str) -> Option<ElementType> {
     text.parse().ok().filter(|it: &ElementType| matches!(it.bits(), 8 | 16 | 32 | 64 | 128))

@@ -8,7 +8,7 @@ pub(super) use json::contents;
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
-use rehal_session::{CaptureFile, CrashReports, DeviceOptions, FileRemap, Survey, Verdict};
+use rehal_session::{CaptureFile, CrashReports, DeviceGroup, DeviceOptions, FileRemap, Survey, Verdict};
 
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
@@ -99,4 +99,11 @@ fn report(options: &Options) -> Result<()> {
         Format::Text => text::show(&report),
         Format::Json => json::show(&report),
     })
+}
+
+/// The report on a capture in each format, for the fuzzer.
+pub(super) fn reports(capture: &CaptureFile, devices: &DeviceGroup) -> Result<[String; 2]> {
+    let (survey, verdict) = (capture.survey()?, capture.verdict(devices, &[]));
+    let report = Report { path: Path::new("capture"), capture, survey, verdict };
+    Ok([text::show(&report), json::show(&report)])
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions, watch_buffer,
+    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions,
+    watch_buffer,
 };
 
 use super::{replay_flags, slice};
@@ -162,6 +163,12 @@ fn run(invocation: &Invocation) -> Result<()> {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
     }
+}
+
+/// The kernels of a capture that is not replayed in each format, for the fuzzer.
+pub(super) fn reports(capture: &CaptureFile) -> Result<[String; 3]> {
+    let kernels = Kernels::of_plan(&*capture.plan()?, &KernelOptions::default())?;
+    Ok([print::text(&kernels), print::json(&kernels).to_string(), print::csv(&kernels)])
 }
 
 /// The command that measures each kernel, below the table.

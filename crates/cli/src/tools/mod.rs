@@ -13,6 +13,7 @@ mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;
+pub mod fuzzing;
 mod info;
 mod kernel_build;
 mod kernel_record;

@@ -77,6 +77,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     })
 }
 
+/// A comparison of a profile with itself in each format, for the fuzzer.
+pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
+    let functions = profile.dispatch_times()?.functions;
+    let side = || Side::new("profile".into(), functions.clone());
+    let comparison = Comparison::of(side(), side());
+    Ok([print::text(&comparison), print::json(&comparison), print::csv(&comparison)])
+}
+
 fn side(path: &Path) -> Result<Side> {
     let profile = ProfileFile::open(path)?;
     profile::warn_of_end(&profile, path);

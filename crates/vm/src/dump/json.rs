@@ -39,7 +39,7 @@ impl<W: Write> Printer<'_, W> {
 
     fn new_line(&mut self) -> io::Result<()> {
         if self.pretty {
-            write!(self.out, "\n{:width$}", "", width = 2 * self.level)?;
+            write!(self.out, "\n{}", "  ".repeat(self.level))?;
         }
         Ok(())
     }

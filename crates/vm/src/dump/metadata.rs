@@ -114,7 +114,7 @@ fn attributes<'a>(
     indent: usize,
 ) -> Result<(), Error> {
     for Attribute { key, value } in attributes {
-        writeln!(out, "{:indent$}{}: {}", "", shown(key), shown(value))?;
+        writeln!(out, "{}{}: {}", " ".repeat(indent), shown(key), shown(value))?;
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ fn functions(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
             raw.ref_register_count
         )?;
         let (text, width) = features(Features(raw.requirements));
-        write!(out, "{text}{:pad$} | ", "", pad = REQUIREMENTS_WIDTH.saturating_sub(width))?;
+        write!(out, "{text}{} | ", " ".repeat(REQUIREMENTS_WIDTH.saturating_sub(width)))?;
         let mut separator = "";
         for name in aliases.names(ordinal) {
             write!(out, "{separator}{}", shown(name))?;

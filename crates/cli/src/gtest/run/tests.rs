@@ -24,7 +24,9 @@ fn report(names: &[&'static str], flags: &[&str]) -> (bool, String) {
         true => vec!["check.expect_true: Failure\nExpected 0 to be nonzero.\n".to_string()],
         false => Vec::new(),
     };
-    let passed = run(&suite(names), &options(flags), &mut out, fails).is_ok_and(|failed| failed == 0);
+    let mut writer = TextWriter::new(&mut out, false);
+    let passed = run(&suite(names), &options(flags), &mut writer, fails).is_ok_and(|failed| failed == 0);
+    drop(writer);
     (passed, String::from_utf8(out).unwrap())
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use rehal_base::Align;
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
 use rehal_session::{
@@ -245,12 +246,9 @@ fn machine(conditions: &Conditions) -> String {
 
 /// A line for each replacement, the best first.
 pub(super) fn table(function: &str, reports: &[Report]) -> String {
-    let mut text = format!("{} replacements of {}\n", reports.len(), escaped(function));
-    let width = reports.iter().map(|it| it.name.chars().count()).max().unwrap_or(0);
-    for Report { name, summary, .. } in reports {
-        let _ = writeln!(text, "{name:<width$}  {summary}");
-    }
-    text
+    let text = format!("{} replacements of {}\n", reports.len(), escaped(function));
+    let rows: Vec<_> = reports.iter().map(|it| [it.name.clone(), it.summary.clone()]).collect();
+    text + &crate::table::table("", &[Align::Left, Align::Left], &rows)
 }
 
 /// A comparison in a line.

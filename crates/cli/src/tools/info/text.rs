@@ -5,6 +5,8 @@ use std::fmt::Write;
 use super::Report;
 use crate::advice;
 use crate::output::plural;
+use crate::table::table;
+use rehal_base::Align::{Left, Right};
 use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
 /// Maximum number of rows of a list, so that the report fits one screen.
@@ -114,7 +116,7 @@ fn scopes(text: &mut String, report: &Report<'_>) {
     let rows = scopes.iter().take(MAX_ROWS).map(|scope| {
         vec![scope.name.escape_ascii().to_string(), format!("entered {}", plural(scope.count, "time"))]
     });
-    table(text, &[Left, Left], rows.collect());
+    text.push_str(&table("  ", &[Left, Left], &rows.collect::<Vec<_>>()));
     more(text, scopes.len());
 }
 
@@ -161,7 +163,7 @@ fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> 
     });
     let rows: Vec<_> = rows.collect();
     let count = rows.len().max(1);
-    table(text, &[Right, Left, Right, Right, Right, Right], rows);
+    text.push_str(&table("  ", &[Right, Left, Right, Right, Right, Right], &rows));
     count.min(limit)
 }
 
@@ -182,7 +184,7 @@ fn bytes(text: &mut String, report: &Report<'_>) {
     let framing = report.capture.length_bytes() - bytes.total();
     let rows = bytes.rows().into_iter().filter(|(_, count)| *count > 0).chain([("records", framing)]);
     let rows = rows.map(|(name, count)| vec![name.to_string(), human_bytes(count), share(count, report)]);
-    table(text, &[Left, Right, Right], rows.collect());
+    text.push_str(&table("  ", &[Left, Right, Right], &rows.collect::<Vec<_>>()));
 }
 
 fn share(count: u64, report: &Report<'_>) -> String {
@@ -205,7 +207,7 @@ fn outside(text: &mut String, report: &Report<'_>) {
             file_state(report, file),
         ]
     });
-    table(text, &[Left, Right, Left, Left], rows.collect());
+    text.push_str(&table("  ", &[Left, Right, Left, Left], &rows.collect::<Vec<_>>()));
     more(text, files.len());
 }
 
@@ -227,29 +229,6 @@ fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
 fn more(text: &mut String, count: usize) {
     if count > MAX_ROWS {
         let _ = writeln!(text, "  ... and {} more (--format=json has all)", count - MAX_ROWS);
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Align {
-    Left,
-    Right,
-}
-use Align::{Left, Right};
-
-/// Formats rows with aligned columns.
-fn table(text: &mut String, aligns: &[Align], rows: Vec<Vec<String>>) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..aligns.len()).map(width).collect();
-    for row in &rows {
-        let mut line = String::new();
-        for ((cell, align), width) in row.iter().zip(aligns).zip(&widths) {
-            let _ = match align {
-                Left => write!(line, "  {cell:<width$}"),
-                Right => write!(line, "  {cell:>width$}"),
-            };
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
@@ -283,13 +262,5 @@ mod tests {
         ] {
             assert_eq!(human_bytes(count), text);
         }
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let mut text = String::new();
-        let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
-        table(&mut text, &[Left, Right], vec![row(["a", "10"]), row(["bcd", "1"])]);
-        assert_eq!(text, "  a    10\n  bcd   1\n");
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use rehal_base::Align;
 use rehal_session::{Kernel, KernelBinding, KernelTimes, Kernels};
 use serde_json::{Value, json};
 
 use crate::output::{escaped, plural};
+use crate::table::table;
 
 /// The kernels for people.
 pub(super) fn text(kernels: &Kernels) -> String {
@@ -40,7 +42,9 @@ pub(super) fn text(kernels: &Kernels) -> String {
     let mut rows = vec![header.into_iter().map(String::from).collect::<Vec<_>>()];
     rows.extend(kernels.kernels.iter().map(|kernel| row(kernels, kernel)));
     text.push('\n');
-    table(&mut text, &rows);
+    let mut aligns = vec![Align::Right; rows[0].len()];
+    aligns[rows[0].len() - 1] = Align::Left;
+    text.push_str(&table("", &aligns, &rows));
     text.push_str(
         "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
          read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
@@ -241,26 +245,6 @@ fn time(ns: f64) -> String {
         ..1e6 => format!("{:.2} us", ns / 1e3),
         ..1e9 => format!("{:.2} ms", ns / 1e6),
         _ => format!("{:.2} s", ns / 1e9),
-    }
-}
-
-/// Appends rows with aligned columns; the last is not padded.
-fn table(text: &mut String, rows: &[Vec<String>]) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match column + 1 == columns {
-                true => line.push_str(cell),
-                false => {
-                    let _ = write!(line, "{cell:>width$}  ");
-                }
-            }
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use rehal_base::Align;
 use rehal_bench::stats::Interval;
 use serde_json::{Value, json};
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
 use crate::output::{escaped, plural};
+use crate::table::table;
 
 /// The comparison for people.
 pub(super) fn text(comparison: &Comparison) -> String {
@@ -40,7 +42,9 @@ pub(super) fn text(comparison: &Comparison) -> String {
     let mut rows = vec![titles.into_iter().map(String::from).collect()];
     rows.extend(changes.iter().map(|change| row(comparison, change, has_counts)));
     text.push('\n');
-    table(&mut text, &rows);
+    let mut aligns = vec![Align::Right; rows[0].len()];
+    aligns[rows[0].len() - 1] = Align::Left;
+    text.push_str(&table("", &aligns, &rows));
     text.push_str(&notes(changes));
     text
 }
@@ -152,17 +156,6 @@ fn share(comparison: &Comparison, change_ns: f64) -> String {
     match comparison.scaled_before_ns() {
         total if total > 0.0 => format!(" ({:+.1} %)", change_ns / total * 100.0),
         _ => String::new(),
-    }
-}
-
-/// Columns, aligned; the last one is text.
-fn table(text: &mut String, rows: &[Vec<String>]) {
-    let last = rows.first().map_or(0, |titles| titles.len() - 1);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..last).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        let _ = writeln!(text, "{}  {}", cells.collect::<Vec<_>>().join("  "), row[last]);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rehal_base::{BackgroundWriter, CrashNote, DriverWork};
+use rehal_base::{BackgroundWriter, CrashNote, DriverWork, is_shown};
 
 use super::instruction::Feature;
 use super::{
@@ -64,7 +64,7 @@ fn report_note(fault: &Fault<'_>) {
         if let Some(address) = fault.address {
             text.push(" at address ").hex(address as u64);
         }
-        text.push(" while ").visible(what.iter()).push("\n  at: ");
+        text.push(" while ").visible(what).push("\n  at: ");
         if RECORD.get() != NO_RECORD {
             text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get()).push(", ");
         }
@@ -120,7 +120,7 @@ fn report_driver(fault: &Fault<'_>) {
         text.push(" in thread '");
         text.name_bytes(&platform::thread_name())
             .push("' while a device had work in flight\n  at: submitted last: ");
-        text.visible(last.iter());
+        text.visible(last);
         text.push("\n  try: if the thread is the driver's, a kernel has accessed memory outside of its bindings: addresses that kernels ");
         text.push("compute are not checked on a device that is software; run that kernel by itself, or on a CPU device\n");
     });
@@ -257,12 +257,16 @@ impl Text {
     }
 
     fn name_bytes(&mut self, name: &[u8]) -> &mut Self {
-        self.visible(name.iter().take(256))
+        self.visible(&name[..name.len().min(256)])
     }
 
-    fn visible<'a>(&mut self, bytes: impl Iterator<Item = &'a u8>) -> &mut Self {
-        for byte in bytes {
-            self.byte(if *byte < 0x20 || *byte == 0x7F { b'?' } else { *byte });
+    fn visible(&mut self, bytes: &[u8]) -> &mut Self {
+        for chunk in bytes.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                let shown = if is_shown(character) { character } else { '?' };
+                self.push(shown.encode_utf8(&mut [0; 4]));
+            }
+            self.push(if chunk.invalid().is_empty() { "" } else { "?" });
         }
         self
     }
@@ -311,8 +315,12 @@ mod tests {
     #[test]
     fn long_names_are_truncated_and_control_characters_replaced() {
         let mut text = Text::new();
-        text.name("a\x1b[31m\n").push(" ").name(&"x".repeat(1000));
-        assert_eq!(text.bytes(), format!("a?[31m? {}", "x".repeat(256)).as_bytes());
+        text.name("a\x1b[31m\n\u{9b}\u{202e}é")
+            .push(" ")
+            .name_bytes(b"\xff")
+            .push(" ")
+            .name(&"x".repeat(1000));
+        assert_eq!(text.bytes(), format!("a?[31m???é ? {}", "x".repeat(256)).as_bytes());
         for _ in 0..100 {
             text.push("a hundred times more than what fits");
         }
