@@ -1,7 +1,6 @@
-use std::{
-    fs::File,
-    io::{self, IsTerminal},
-};
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use rehal_base::{Context as _, Error, Result, TextWriter};
 
@@ -135,24 +134,28 @@ impl Reporters<'static> {
     ///
     /// Creates the file; fails if that fails.
     pub fn from_options(options: &Options) -> Result<Self> {
-        Self::with_output(options, || Ok(TextWriter::new(io::stdout(), io::stdout().is_terminal())))
+        let file = |path: &PathBuf| -> Result<Box<dyn io::Write>> {
+            let file = File::create(path)
+                .map_err(|error| Error::io(format!("creating '{}'", path.display()), &error))
+                .advise(|| "name a writable file with --benchmark_out".to_string())?;
+            Ok(Box::new(io::BufWriter::new(file)))
+        };
+        let file = options.out.as_ref().map(file).transpose()?;
+        let stdout = || Ok(TextWriter::new(io::stdout(), io::stdout().is_terminal()));
+        Self::with_output(options, stdout, file)
     }
 
-    /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output.
+    /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output, and `file` as the writer of the report
+    /// file, if there is one.
     pub fn with_output(
         options: &Options,
         mut out: impl FnMut() -> Result<TextWriter<'static>>,
+        file: Option<Box<dyn io::Write>>,
     ) -> Result<Self> {
-        let file = match &options.out {
-            None => None,
-            Some(path) => {
-                let file = File::create(path)
-                    .map_err(|error| Error::io(format!("creating '{}'", path.display()), &error))
-                    .advise(|| "name a writable file with --benchmark_out".to_string())?;
-                let out = TextWriter::new(io::BufWriter::new(file), false);
-                Some(reporter(options.out_format, options.counters_tabular, false, out, None))
-            }
-        };
+        let file = file.map(|out| {
+            let out = TextWriter::new(out, false);
+            reporter(options.out_format, options.counters_tabular, false, out, None)
+        });
         let display = reporter(
             options.format,
             options.counters_tabular,

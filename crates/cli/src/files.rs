@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Error, FileId, Result};
 
 use crate::flags::{Access, Flags};
-use crate::output;
+use crate::{output, output_file};
 
 /// Links between a path and its file: more are a loop.
 const MAX_LINKS: usize = 40;
@@ -19,10 +19,13 @@ pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
         if !file.access.writes() {
             continue;
         }
-        let Some(place) = FilePlace::of(&file.path) else { continue };
-        if file.access == Access::Write {
-            check_printed(flag, &file.path)?;
+        if file.access == Access::Record {
+            output_file::refuse_stdout(flag, &file.path, "what is recorded, at several places of a file,")?;
         }
+        if matches!(file.access, Access::Write | Access::Record) {
+            check_printed(flag, &file.path, file.access)?;
+        }
+        let Some(place) = FilePlace::of(&file.path) else { continue };
         let is_it = |path: &Path| FilePlace::of(path).as_ref() == Some(&place);
         if let Some(path) = operands.iter().find(|path| is_it(path)) {
             return Err(same(flag, &file.path, path, "read"));
@@ -58,7 +61,7 @@ pub(crate) fn check_output<'a>(
     path: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
-    check_printed(flag, path)?;
+    check_printed(flag, path, Access::Write)?;
     let Some(output) = FilePlace::of(path) else { return Ok(()) };
     match inputs.into_iter().find(|input| FilePlace::of(input).as_ref() == Some(&output)) {
         Some(input) => Err(same(flag, path, input, "read")),
@@ -66,8 +69,10 @@ pub(crate) fn check_output<'a>(
     }
 }
 
-fn check_printed(flag: &str, path: &Path) -> Result<()> {
-    if !output::is_printed_to(path) {
+fn check_printed(flag: &str, path: &Path, access: Access) -> Result<()> {
+    // What is not recorded may be written to standard output by its name.
+    let is_named = access != Access::Record && output_file::is_stdout(path);
+    if is_named || output::printed_to(path).is_none() {
         return Ok(());
     }
     let path = path.display();

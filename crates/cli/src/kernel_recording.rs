@@ -14,7 +14,7 @@ use rehal_session::{
 
 use crate::flags::{Access, Flag, Flags, Group, Refusal};
 use crate::output::{self, escaped};
-use crate::output_file::OutputFile;
+use crate::output_file::{OutputFile, refuse_stdout};
 use crate::{captures, interrupts};
 
 /// Range of the memory size in bytes.
@@ -127,7 +127,7 @@ impl Recording {
     pub(crate) fn from_flags(flags: &Flags) -> Option<Self> {
         flags.get(&ON).then(|| Self {
             directory: flags.get(&DIRECTORY),
-            report: Report { is_printed: flags.get(&REPORT), file: flags.get(&REPORT_FILENAME) },
+            report: Report::new(flags.get(&REPORT), flags.get(&REPORT_FILENAME)),
             has_output: flags.get(&OUTPUT),
             memory_limit_bytes: flags.get(&MEMORY_SIZE),
             force: flags.get(&FORCE),
@@ -157,6 +157,7 @@ impl Recording {
 
     /// Fails if the directory has files that would be replaced. Nothing is written.
     pub(crate) fn check(&self) -> Result<()> {
+        refuse_stdout(self.place, &self.directory, "a directory")?;
         let report = self.report.file.as_ref().map(|name| self.directory.join(name));
         let checked = match report {
             Some(report) if !self.force && report.symlink_metadata().is_ok() => {
@@ -299,6 +300,9 @@ impl ProgramRecording {
     pub(crate) fn add_capture(&self, path: PathBuf) {
         let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         if !captures.contains(&path) {
+            if self.is_temporary {
+                interrupts::with_temporary_files(|files| files.push(path.clone()));
+            }
             captures.push(path);
         }
     }
@@ -311,10 +315,15 @@ impl ProgramRecording {
     ) -> Result<()> {
         let Some(this) = this else { return program() };
         let directory = &this.recording.directory;
-        let is_new = !directory.exists();
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let created: Vec<_> = directory.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
         this.recording.check()?;
         if this.is_temporary {
-            std::fs::create_dir_all(directory).map_err(|error| {
+            let outcome = interrupts::with_temporary_files(|files| {
+                files.extend(this.captures().into_iter().chain(created.iter().cloned()));
+                std::fs::create_dir_all(directory)
+            });
+            outcome.map_err(|error| {
                 Error::io("creating the directory", &error)
                     .context(format!("--{}={}", this.recording.place, directory.display()))
                     .advise("name a directory that can be created or written")
@@ -322,15 +331,23 @@ impl ProgramRecording {
         }
         let outcome = program();
         let recorded = this.record(devices);
-        if is_new {
+        interrupts::with_temporary_files(|files| {
+            let captures = this.captures();
+            files.retain(|it| !captures.contains(it) && !created.contains(it));
+        });
+        for directory in created {
             // Only an empty one is removed.
             let _ = std::fs::remove_dir(directory);
         }
         first(outcome, recorded)
     }
 
+    fn captures(&self) -> Vec<PathBuf> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn record(&self, devices: &DeviceOptions) -> Result<()> {
-        let captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let captures = self.captures();
         // A program that fails early, or uses no device, has none.
         let captures: Vec<_> = captures.into_iter().filter(|path| path.exists()).collect();
         let record = |recording: &mut KernelRecording| {
@@ -384,6 +401,14 @@ fn first(work: Result<()>, recorded: Result<()>) -> Result<()> {
 }
 
 impl Report {
+    /// A report that is printed, or in a file of this name in the directory; `-` is standard output.
+    pub(crate) fn new(is_printed: bool, file: Option<String>) -> Self {
+        match file.as_deref() {
+            Some("-") => Self { is_printed: true, file: None },
+            _ => Self { is_printed, file },
+        }
+    }
+
     /// Prints the report, or writes it to a file in the directory.
     fn write(&self, directory: &Path, records: &KernelRecords) -> Result<()> {
         if let Some(name) = &self.file {
@@ -392,7 +417,7 @@ impl Report {
             let path = directory.join(name);
             let text = text(directory, records)?;
             let written = |error: std::io::Error| Error::io("writing the report", &error);
-            let output = OutputFile::new("report_filename", path);
+            let output = OutputFile::new("report_filename", path)?;
             return output.write(|sink| sink.write_all(text.as_bytes()).map_err(written));
         }
         match self.is_printed {

@@ -1,6 +1,6 @@
-//! Standard output and error. A closed pipe is not an error; lost output is. Output of native code through C's stdio
-//! is flushed before the tools print. Names from files cannot control a terminal: what is printed is escaped if standard output
-//! is one, and always on standard error.
+//! Standard output and error. For what a tool prints, a closed pipe is not an error; other lost output is. Output of
+//! native code through C's stdio is flushed before the tools print. Names from files cannot control a terminal: what is
+//! printed is escaped if standard output is one, and always on standard error.
 
 mod at_start;
 
@@ -37,13 +37,20 @@ pub(crate) fn stdout_for(reader_left: &ReaderLeft) -> Result<TextWriter<'static>
     Ok(TextWriter::new(Stdout { file, reader_left: reader_left.clone() }, is_terminal))
 }
 
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Stdout {
+    /// The file, for one write at its position.
+    pub(crate) fn file(&self) -> io::Result<&File> {
         if at_start::stdout_was_closed() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         flush_c_streams();
-        let written = self.file.write(bytes);
+        Ok(&self.file)
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file().and_then(|mut file| file.write(bytes));
         if matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             self.reader_left.set(true);
         }
@@ -60,15 +67,25 @@ pub(crate) fn print(text: &str) -> Result<()> {
     written(stdout()?.write_all(text.as_bytes()))
 }
 
-/// Whether standard output or standard error is redirected to `path`.
-pub(crate) fn is_printed_to(path: &Path) -> bool {
-    let Ok(file) = fs::metadata(path) else { return false };
+/// What a tool prints to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The stream that is redirected to `path`, if it is a regular file: terminals and /dev/null cannot be overwritten.
+pub(crate) fn printed_to(path: &Path) -> Option<Stream> {
+    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let is_it = |stream: BorrowedFd<'_>| {
         let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
         stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
     };
-    // Only regular files can be overwritten: terminals and /dev/null are not affected.
-    file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))
+    match (is_it(io::stdout().as_fd()), is_it(io::stderr().as_fd())) {
+        (true, _) => Some(Stream::Stdout),
+        (false, true) => Some(Stream::Stderr),
+        (false, false) => None,
+    }
 }
 
 /// Maps the outcome of writing to standard output; a closed pipe is not an error.

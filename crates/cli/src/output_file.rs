@@ -1,17 +1,21 @@
-//! The file that a tool writes its result to, with the flag that names it. It is complete or left as it was: a result
-//! is written to a temporary file, which then replaces it.
+//! The file that a tool writes a result to, with the flag that names it. It is complete or left as it was: a result
+//! is written to a temporary file, which then replaces it. Standard output, pipes and devices are written directly.
 
-use std::fs::{self, File, Permissions};
-use std::io::{BufWriter, Write};
+use std::cell::Cell;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_session::RemovedOnCrash;
+use rustix::fs::{Access, access};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::flags::{Flag, Flags, written};
-use crate::{interrupts, output};
+use crate::interrupts;
+use crate::output::{self, Stdout, Stream};
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
@@ -21,68 +25,296 @@ pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
 
 /// Memory for what is not yet written to the file.
 const BUFFER_BYTES: usize = 1 << 18;
+/// Links between a path and its file: more are a loop.
+const MAX_LINKS: usize = 40;
 
-/// Where a tool writes its result.
+/// Where a tool writes a result.
+#[derive(Clone)]
 pub(crate) struct OutputFile {
     /// The flag that names it.
     flag: &'static str,
     path: PathBuf,
+    /// Whether the result follows what the file has.
+    appends: bool,
+}
+
+/// What becomes of a path.
+enum Destination {
+    Stdout,
+    /// A pipe, a device or a descriptor of this process, which cannot be replaced.
+    InPlace(PathBuf),
+    /// A regular file, or one that does not exist: the file that is replaced once another is complete.
+    Aside {
+        target: PathBuf,
+        existing: Option<Metadata>,
+    },
 }
 
 impl OutputFile {
-    /// The file that [`OUTPUT`] names; `example` is a name for it, such as `trace.pftrace`.
+    /// The file that [`OUTPUT`] names; `example` is a name for it, such as `trace.pftrace`. Fails as [`OutputFile::new`] does.
     pub(crate) fn from_flags(flags: &Flags, example: &str) -> Result<Self> {
         let Some(path) = flags.get(&OUTPUT) else {
             let advice = format!("name the file to write: -o {example}");
             return Err(Error::invalid_argument("--output is missing").advise(advice));
         };
-        Ok(Self::new(OUTPUT.name(), path))
+        Self::new(OUTPUT.name(), path)
     }
 
-    /// The file that another flag names.
-    pub(crate) fn new(flag: &'static str, path: PathBuf) -> Self {
-        Self { flag, path }
+    /// The file that another flag names; `-` is standard output. Fails if it cannot be written, before a tool works for it in vain.
+    pub(crate) fn new(flag: &'static str, path: PathBuf) -> Result<Self> {
+        let this = Self { flag, path, appends: false };
+        this.try_out().context(|| this.place())?;
+        Ok(this)
+    }
+
+    /// The same, with the result behind what the file has.
+    pub(crate) fn appending(flag: &'static str, path: PathBuf) -> Result<Self> {
+        Ok(Self { appends: true, ..Self::new(flag, path)? })
     }
 
     /// Whether it is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
-        self.path.as_os_str() == "-"
+        is_stdout(&self.path)
+    }
+
+    /// Its path, as the flag has it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The flag and its value, for errors.
+    fn place(&self) -> String {
+        format!("--{}={}", self.flag, self.path.display())
     }
 
     /// Writes the file: `write` passes its contents to the sink. If that fails, an existing file is unchanged.
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        if self.is_stdout() {
-            let reader_left = output::ReaderLeft::default();
-            let written = buffered(output::stdout_for(&reader_left)?, write).map(drop);
-            // A closed pipe is not an error.
-            return if reader_left.get() { Ok(()) } else { written };
-        }
-        self.write_file(write).context(|| format!("--{}={}", self.flag, self.path.display()))
+        let output = self.begin()?;
+        let mut sink = BufWriter::with_capacity(BUFFER_BYTES, output.sink()?);
+        let outcome = write(&mut sink);
+        let flushed = sink.flush().map_err(|error| writing(&error));
+        drop(sink);
+        output.finish(outcome.and(flushed))
     }
 
-    fn write_file(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let existing = fs::metadata(&self.path);
-        if existing.as_ref().is_ok_and(|it| !it.is_file()) {
-            // A pipe or a device cannot be replaced. A directory cannot be opened.
-            let file = File::options().write(true).open(&self.path).map_err(creating)?;
-            return buffered(file, write).map(drop);
-        }
-        // What a link names is replaced, not the link.
-        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let permissions = match existing {
-            Ok(existing) => {
-                // A read-only file is an error, although its directory may permit replacing it.
-                File::options().write(true).open(&target).map_err(creating)?;
-                existing.permissions()
+    /// Begins to write the file, which [`Output::finish`] completes. Until then, an existing file is unchanged.
+    pub(crate) fn begin(&self) -> Result<Output> {
+        self.open().context(|| self.place())
+    }
+
+    fn open(&self) -> Result<Output> {
+        let (sink, temporary) = match self.destination() {
+            Destination::Stdout => (Target::Stdout(output::stdout()?), None),
+            Destination::InPlace(path) => {
+                // A directory cannot be opened. What a descriptor has is not overwritten.
+                let file = File::options().append(true).open(path).map_err(creating)?;
+                (Target::File(file), None)
             }
-            Err(_) => Permissions::from_mode(0o666),
+            Destination::Aside { target, existing } => {
+                let mut temporary = Temporary::beside(&target, existing.as_ref())?;
+                if self.appends && existing.is_some() {
+                    let mut existing = File::open(&target).map_err(creating)?;
+                    io::copy(&mut existing, temporary.file()?).map_err(|error| writing(&error))?;
+                }
+                let file = temporary.file()?.try_clone().map_err(creating)?;
+                (Target::File(file), Some((temporary, target)))
+            }
         };
-        let directory = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = Builder::new();
-        builder.prefix(".rehal-").permissions(permissions);
-        let temporary = Temporary::create(|| builder.tempfile_in(directory))?;
-        let file = buffered(temporary, write)?;
-        file.persist(&target)
+        Ok(Output { place: self.place(), target: sink, temporary, is_lost: Rc::default() })
+    }
+
+    /// Fails if the file cannot be written; an existing file is unchanged, and a missing one is not created.
+    fn try_out(&self) -> Result<()> {
+        match self.destination() {
+            Destination::Stdout => output::stdout()?.file().map(drop).map_err(|error| writing(&error)),
+            // Opening a pipe waits for its reader.
+            Destination::InPlace(path) if path.is_dir() => {
+                Err(creating(io::Error::from_raw_os_error(libc::EISDIR)))
+            }
+            Destination::InPlace(path) => {
+                access(&path, Access::WRITE_OK).map_err(|error| creating(error.into()))
+            }
+            Destination::Aside { target, existing } => {
+                Temporary::beside(&target, existing.as_ref()).map(drop)
+            }
+        }
+    }
+
+    fn destination(&self) -> Destination {
+        if self.is_stdout() {
+            return Destination::Stdout;
+        }
+        let existing = fs::metadata(&self.path);
+        let is_in_place = existing.as_ref().is_ok_and(|it| !it.is_file()) || descriptor(&self.path).is_some();
+        match output::printed_to(&self.path) {
+            Some(Stream::Stdout) => Destination::Stdout,
+            Some(Stream::Stderr) => Destination::InPlace(self.path.clone()),
+            None if is_in_place => Destination::InPlace(self.path.clone()),
+            // What a link names is replaced, not the link.
+            None => Destination::Aside {
+                target: fs::canonicalize(&self.path).unwrap_or_else(|_| followed(&self.path)),
+                existing: existing.ok(),
+            },
+        }
+    }
+}
+
+/// Whether a path is standard output: `-`, and the names that the system has for it.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-" || descriptor(path) == Some(libc::STDOUT_FILENO)
+}
+
+/// Refuses standard output for what is written at several places of a file, or is not one file; `what` says what that is, such as
+/// `a capture that is being recorded`.
+pub(crate) fn refuse_stdout(flag: &str, path: &Path, what: &str) -> Result<()> {
+    if path.as_os_str() != "-" {
+        return Ok(());
+    }
+    let message = format!("--{flag}=-: {what} cannot be written to standard output");
+    Err(Error::invalid_argument(message).advise("name a file; ./- is one of this name"))
+}
+
+/// The descriptor of this process that a path such as `/dev/stdout` or `/dev/fd/3` names.
+fn descriptor(path: &Path) -> Option<i32> {
+    let own = fs::canonicalize("/proc/self/fd").ok()?;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let directory = directory_of(&path);
+        if fs::canonicalize(directory).ok()? == own {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = directory.join(fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+/// The path at the end of links to a file that does not exist.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&path) else { break };
+        path = directory_of(&path).join(next);
+    }
+    path
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A read-only file is an error, although its directory may permit replacing it.
+fn check_target(target: &Path, existing: Option<&Metadata>) -> Result<()> {
+    let directory = directory_of(target);
+    if !directory.is_dir() {
+        let message = format!("the directory '{}' does not exist", directory.display());
+        return Err(Error::not_found(message).advise("create it first, or name another file to write to"));
+    }
+    match existing {
+        Some(_) => File::options().write(true).open(target).map(drop).map_err(creating),
+        None => Ok(()),
+    }
+}
+
+/// An output that is being written.
+pub(crate) struct Output {
+    place: String,
+    target: Target,
+    /// The file that replaces another at the end.
+    temporary: Option<(Temporary, PathBuf)>,
+    /// Whether writing has failed.
+    is_lost: Rc<Cell<bool>>,
+}
+
+enum Target {
+    Stdout(Stdout),
+    File(File),
+}
+
+impl Output {
+    /// A writer without a buffer. All of them write to the same position.
+    pub(crate) fn sink(&self) -> Result<Sink> {
+        let target = match &self.target {
+            Target::Stdout(_) => Target::Stdout(output::stdout()?),
+            Target::File(file) => Target::File(file.try_clone().map_err(creating)?),
+        };
+        Ok(Sink { target, is_lost: self.is_lost.clone(), can_seek: self.temporary.is_some() })
+    }
+
+    /// Whether writing has failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.get()
+    }
+
+    /// Completes the file, after work with this outcome: if that failed, or anything was not written, an existing file stays as it was.
+    pub(crate) fn finish(self, outcome: Result<()>) -> Result<()> {
+        let Self { place, temporary, is_lost, .. } = self;
+        let lost = || Err(Error::new(StatusCode::DataLoss, "the file could not be written"));
+        let outcome = outcome.and_then(|()| if is_lost.get() { lost() } else { Ok(()) });
+        let outcome = outcome.map_err(|error| match error.code() {
+            StatusCode::ResourceExhausted if is_lost.get() => {
+                error.advise("free space on its disk, or name another file to write to")
+            }
+            _ => error,
+        });
+        let finished = outcome.and_then(|()| match temporary {
+            Some((temporary, target)) => temporary.persist(&target),
+            None => Ok(()),
+        });
+        finished.context(|| place)
+    }
+}
+
+/// Writes to an [`Output`].
+pub(crate) struct Sink {
+    target: Target,
+    is_lost: Rc<Cell<bool>>,
+    can_seek: bool,
+}
+
+impl Sink {
+    /// Writes a range of memory that may be in use.
+    pub(crate) fn write_memory(&self, memory: &HostMemory, range: Range) -> Result<()> {
+        let file = match &self.target {
+            Target::Stdout(stdout) => stdout.file(),
+            Target::File(file) => Ok(file),
+        };
+        let written = match file {
+            Ok(file) => memory.write_file(file, range)?,
+            Err(error) => Err(error),
+        };
+        self.noted(written).map_err(|error| writing(&error))
+    }
+
+    /// Writes zeros, which take no space on the disk if the file allows it.
+    pub(crate) fn zeros(&mut self, count: u64) -> io::Result<()> {
+        if let (Target::File(file), true) = (&mut self.target, self.can_seek) {
+            let position = file.stream_position()?;
+            let end = position.checked_add(count).ok_or(io::ErrorKind::FileTooLarge)?;
+            let moved = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+            return self.noted(moved.map(drop));
+        }
+        io::copy(&mut io::Read::take(io::repeat(0), count), self).map(drop)
+    }
+
+    fn noted<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        if matches!(&written, Err(error) if error.kind() != io::ErrorKind::Interrupted) {
+            self.is_lost.set(true);
+        }
+        written
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.target {
+            Target::Stdout(stdout) => stdout.write(bytes),
+            Target::File(file) => file.write(bytes),
+        };
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -96,13 +328,23 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn create(create: impl FnOnce() -> std::io::Result<NamedTempFile>) -> Result<Self> {
+    /// Creates one in the directory of `target`, with the permissions of an existing file.
+    fn beside(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
+        check_target(target, existing)?;
+        let permissions = existing.map_or(Permissions::from_mode(0o666), Metadata::permissions);
+        let mut builder = Builder::new();
+        builder.prefix(".rehal-").permissions(permissions);
         interrupts::with_temporary_files(|files| {
-            let file = create().map_err(creating)?;
+            let file = builder.tempfile_in(directory_of(target)).map_err(creating)?;
             let path = file.path().to_owned();
             files.push(path.clone());
             Ok(Self { _removed_on_crash: RemovedOnCrash::new(&path), file: Some(file), path })
         })
+    }
+
+    fn file(&mut self) -> Result<&mut File> {
+        let file = self.file.as_mut().map(NamedTempFile::as_file_mut);
+        file.ok_or_else(|| Error::new(StatusCode::Internal, "a temporary file is in its place"))
     }
 
     fn persist(mut self, target: &Path) -> Result<()> {
@@ -119,24 +361,12 @@ impl Drop for Temporary {
     }
 }
 
-impl Write for Temporary {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), Write::flush)
-    }
+fn creating(error: io::Error) -> Error {
+    Error::io("creating the file", &error).advise("name a file in a directory that exists and can be written")
 }
 
-fn creating(error: std::io::Error) -> Error {
-    Error::io("creating the file", &error)
-}
-
-fn buffered<W: Write>(sink: W, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<W> {
-    let mut sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
-    write(&mut sink)?;
-    sink.into_inner().map_err(|error| Error::io("writing the file", error.error()))
+fn writing(error: &io::Error) -> Error {
+    Error::io("writing the file", error)
 }
 
 #[cfg(test)]
@@ -144,7 +374,7 @@ mod tests {
     use super::*;
 
     fn output(path: &Path) -> OutputFile {
-        OutputFile { flag: "output", path: path.to_owned() }
+        OutputFile { flag: "output", path: path.to_owned(), appends: false }
     }
 
     fn put(sink: &mut dyn Write, bytes: &[u8]) -> Result<()> {
@@ -193,6 +423,6 @@ mod tests {
         output(Path::new("/dev/null")).write(|sink| put(sink, b"x")).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let missing = directory.path().join("no/such");
-        assert!(output(&missing).write(|_| Ok(())).unwrap_err().report().contains("creating the file"));
+        assert!(output(&missing).write(|_| Ok(())).unwrap_err().report().contains("does not exist"));
     }
 }

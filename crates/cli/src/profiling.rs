@@ -8,7 +8,7 @@ use rehal_base::{Error, Result};
 use rehal_bench::State;
 use rehal_session::{DeviceGroup, NamedPath, ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
 
-use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, text, written};
+use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, recorded, text};
 use crate::output;
 
 const CAPTURE_TOOL: Effect = Effect::Missing {
@@ -30,7 +30,7 @@ const MODE: Flag<ProfileData> = Flag::parsed(
 
 const OUTPUT: Flag<Option<PathBuf>> =
     Flag::path("device_profiling_output", "The profile (.ireeprof) to write, which rehal profile reads.")
-        .files(written);
+        .files(recorded);
 
 const FILTER_FUNCTION: Flag<String> = Flag::parsed(
     "device_profiling_filter_function",

@@ -24,6 +24,8 @@ pub enum Access {
     Write,
     /// Writes it from the start to the end; it may be the one that output is printed to.
     WriteStream,
+    /// Records to it while the tool runs, at several places of the file, which cannot be standard output.
+    Record,
     /// Writes a result to it, once the inputs are read.
     WriteResult,
     /// Appends a result to it, once the inputs are read; after earlier results in the same file.
@@ -53,6 +55,11 @@ pub(crate) fn read(path: &Option<PathBuf>, _: &Flags) -> Vec<NamedFile> {
 /// [`FilesOf`] of a flag that names at most one file, which is written.
 pub(crate) fn written(path: &Option<PathBuf>, _: &Flags) -> Vec<NamedFile> {
     path.iter().map(|path| Access::Write.to(path)).collect()
+}
+
+/// [`FilesOf`] of a flag that names at most one file, which is recorded.
+pub(crate) fn recorded(path: &Option<PathBuf>, _: &Flags) -> Vec<NamedFile> {
+    path.iter().map(|path| Access::Record.to(path)).collect()
 }
 
 /// [`FilesOf`] of a flag that names at most one file, which is written from the start to the end.

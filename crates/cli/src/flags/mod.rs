@@ -28,7 +28,7 @@ mod vulkan;
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
 pub use files::{Access, FilesOf, NamedFile};
-pub(crate) use files::{read, read_if, read_path, streamed, written};
+pub(crate) use files::{read, read_if, read_path, recorded, streamed, written};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;

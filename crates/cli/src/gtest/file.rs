@@ -10,11 +10,25 @@ use serde_json::{Value, json};
 
 use super::options::FileFormat;
 use super::run::{Iteration, Outcome, Suite};
+use crate::output_file::OutputFile;
 
-/// Writes the report of a run to `path`, creating its directory if necessary.
+/// The file of a report; its directory is created if necessary.
+pub(crate) fn create(path: &Path) -> Result<OutputFile> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let created = directory.map_or(Ok(()), fs::create_dir_all);
+    created
+        .map_err(|error| Error::io(format_args!("creating the directory of '{}'", path.display()), &error))
+        .and_then(|()| OutputFile::new("gtest_output", path.to_owned()))
+        .context(|| "--gtest_output".into())
+        .map_err(|error| {
+            error.replace_advice("name a file that can be written: --gtest_output=xml:report.xml")
+        })
+}
+
+/// Writes the report of a run.
 pub(crate) fn write<T>(
     format: FileFormat,
-    path: &Path,
+    output: &OutputFile,
     suite: &Suite<T>,
     disabled: &[usize],
     ran: &Iteration,
@@ -23,13 +37,8 @@ pub(crate) fn write<T>(
         FileFormat::Xml => xml(suite, disabled, ran),
         FileFormat::Json => format!("{:#}\n", json(suite, disabled, ran)),
     };
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    directory
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(path, text))
-        .map_err(|error| Error::io(format_args!("writing '{}'", path.display()), &error))
-        .context(|| "--gtest_output".into())
-        .advise(|| "name a file that can be written: --gtest_output=xml:report.xml")
+    let failed = |error| Error::io("writing the report", &error);
+    output.write(|sink| sink.write_all(text.as_bytes()).map_err(failed))
 }
 
 fn xml<T>(suite: &Suite<T>, disabled: &[usize], ran: &Iteration) -> String {

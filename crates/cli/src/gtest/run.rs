@@ -71,6 +71,10 @@ pub(crate) fn run<T>(
             here
         });
     }
+    let report = match &options.output {
+        Some((format, path)) => Some((*format, file::create(path)?)),
+        None => None,
+    };
     let mut console = Console::new(out, options, suite.tests.len(), off.len());
     let mut failed = 0;
     let mut seed = options.seed;
@@ -86,8 +90,8 @@ pub(crate) fn run<T>(
         let ran = once(suite, options, &order, &mut console, &mut body)?;
         written(console.iteration_ends(suite, &ran, last))?;
         failed += ran.failed();
-        if let Some((format, path)) = &options.output {
-            file::write(*format, path, suite, &off, &ran)?;
+        if let Some((format, output)) = &report {
+            file::write(*format, output, suite, &off, &ran)?;
         }
         seed = next_seed(seed);
         iteration += 1;

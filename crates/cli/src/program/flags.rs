@@ -12,7 +12,7 @@ use rehal_session::{
 };
 
 use super::{Options, OutputTarget, ResultOptions};
-use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, written};
+use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, recorded};
 use crate::kernel_recording::ProgramRecording;
 use crate::tools::ledger_flags::ELEMENT_TYPE;
 use crate::{devices, output, parameters};
@@ -55,7 +55,7 @@ const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "Records all device work to a capture, which iree-run-replay replays. The scopes init, execute and deinit \
      mark the parts of the run.",
 )
-.files(written);
+.files(recorded);
 
 const FILE_POLICY: Flag<FilePolicy> = Flag::choice(
     "device_replay_file_policy",
@@ -238,8 +238,8 @@ fn note() -> TextSink {
 }
 
 impl ResultOptions {
-    /// The options set by the flags of [`RESULTS`].
-    pub(crate) fn from_flags(flags: &Flags) -> Self {
+    /// The options set by the flags of [`RESULTS`]. Fails if a file of results cannot be written.
+    pub(crate) fn from_flags(flags: &Flags) -> Result<Self> {
         let equality = match flags.get(&EQUALITY_MODE) {
             EqualityMode::Exact => Equality::Exact,
             EqualityMode::Approximate => Equality::Approximate {
@@ -251,12 +251,16 @@ impl ResultOptions {
                 relative: flags.get(&RTOL),
             },
         };
-        Self {
-            outputs: flags.list(&OUTPUT),
+        let outputs = flags.list(&OUTPUT);
+        for target in &outputs {
+            target.output()?;
+        }
+        Ok(Self {
+            outputs,
             expected: flags.list(&EXPECTED_OUTPUT),
             max_elements: flags.get(&MAX_ELEMENT_COUNT),
             equality,
-        }
+        })
     }
 }
 

@@ -4,14 +4,13 @@ pub(crate) mod flags;
 mod options;
 mod results;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{Device, Function, ModuleSource, Offer, Program, ProgramModule, Value, with_value_bytes};
 
 use crate::output;
+use crate::output_file::OutputFile;
 
 pub(crate) use options::{Options, OutputTarget, ResultOptions};
 pub(crate) use results::{compare_all, print_all, write_all};
@@ -111,14 +110,15 @@ fn print_memory(device: &Device) {
     output::note(&text);
 }
 
-/// Writes the instrumentation data of all modules to a file, one buffer after the other. Without any, the file is
-/// truncated, so that data of an earlier run is not mistaken for this run's.
-pub(crate) fn write_instruments(program: &Program, path: &Path) -> Result<()> {
-    let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
-    let mut file = File::create(path).map_err(failed)?;
-    for (index, value) in program.instruments()?.iter().enumerate() {
-        let written = with_value_bytes(value, |bytes| file.write_all(bytes));
-        written.context(|| format!("instrumentation buffer {index}"))?.map_err(failed)?;
-    }
-    Ok(())
+/// Writes the instrumentation data of all modules to a file, one buffer after the other. Without any, the file becomes
+/// empty, so that data of an earlier run is not mistaken for this run's.
+pub(crate) fn write_instruments(program: &Program, output: &OutputFile) -> Result<()> {
+    output.write(|sink| {
+        for (index, value) in program.instruments()?.iter().enumerate() {
+            let written = with_value_bytes(value, |bytes| sink.write_all(bytes));
+            let written = written.context(|| format!("instrumentation buffer {index}"))?;
+            written.map_err(|error| Error::io("writing the file", &error))?;
+        }
+        Ok(())
+    })
 }

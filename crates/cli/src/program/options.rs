@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::flags::{Access, NamedFile};
 use crate::kernel_recording::ProgramRecording;
+use crate::output_file::OutputFile;
 use rehal_base::Result;
 use rehal_session::{Equality, ProgramOptions, ValueText};
 
@@ -47,6 +48,15 @@ pub(crate) enum OutputTarget {
 }
 
 impl OutputTarget {
+    /// Where it is written; `None` unless that is a file. Fails if it cannot be written.
+    pub(crate) fn output(&self) -> Result<Option<OutputFile>> {
+        match self {
+            Self::Drop | Self::Print => Ok(None),
+            Self::Write(path) => OutputFile::new("output", path.clone()).map(Some),
+            Self::Append(path) => OutputFile::appending("output", path.clone()).map(Some),
+        }
+    }
+
     /// The output file, if any.
     pub(crate) fn file(&self) -> Option<NamedFile> {
         match self {

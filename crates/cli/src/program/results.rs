@@ -1,6 +1,5 @@
 //! Prints, writes or compares results.
 
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
@@ -39,32 +38,27 @@ pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements
 }
 
 fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> {
-    let mut options = File::options();
-    let path = match target {
-        OutputTarget::Drop => return Ok(()),
-        OutputTarget::Print => return output::print(&format!("{}\n", format_value(value, max_elements)?)),
-        OutputTarget::Write(path) => {
-            options.write(true).create(true).truncate(true);
-            path
-        }
-        OutputTarget::Append(path) => {
-            options.append(true).create(true);
-            path
-        }
+    let Some(output) = target.output()? else {
+        return match target {
+            OutputTarget::Print => output::print(&format!("{}\n", format_value(value, max_elements)?)),
+            _ => Ok(()),
+        };
     };
-    let is_npy = path.as_os_str().as_bytes().ends_with(b".npy");
-    // Checked before the file is opened, so that an unsupported type does not truncate it.
+    let is_npy = output.path().as_os_str().as_bytes().ends_with(b".npy");
     let header = if is_npy { npy::header(&type_of_value(value)?)? } else { Vec::new() };
     let size = type_of_value(value)?.size_bytes()?;
-    let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
-    let mut file = options.open(path).map_err(failed)?;
-    file.write_all(&header).map_err(failed)?;
     // The reference reads the bytes of an array for the one format and rounds them up for the other; captures must be identical.
     let read = if is_npy { size } else { size.checked_next_multiple_of(4).unwrap_or(size) };
-    with_value_memory(value, read, |memory| {
-        let range = Range { offset: 0, length: size.min(memory.length()) };
-        memory.write_file(&file, range)?.map_err(failed)
-    })
+    let begun = output.begin()?;
+    let mut sink = begun.sink()?;
+    let failed = |error| Error::io("writing the file", &error);
+    let written = sink.write_all(&header).map_err(failed).and_then(|()| {
+        with_value_memory(value, read, |memory| {
+            let range = Range { offset: 0, length: size.min(memory.length()) };
+            sink.write_memory(memory, range)
+        })
+    });
+    begun.finish(written)
 }
 
 /// Compares all results of a function with the expected ones, and prints the differences or success. Returns

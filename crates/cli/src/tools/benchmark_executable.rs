@@ -15,7 +15,7 @@ use rehal_session::{
 
 use super::benchmark_flags::{self, BENCHMARK};
 use crate::flags::{
-    DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN, read_if, written,
+    DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN, read_if, recorded,
 };
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
@@ -153,7 +153,7 @@ const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "device_replay_output",
     "Records all device work to a capture, with a scope execute for each submission. The reference's tool does not record.",
 )
-.files(written);
+.files(recorded);
 
 const RECORDING: Group = Group { title: "Recording", flags: &[&REPLAY_OUTPUT] };
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
@@ -15,6 +16,7 @@ use rehal_bench::{
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
+use crate::output_file::OutputFile;
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -68,8 +70,12 @@ const FORMAT: Flag<Format> =
     Flag::choice("benchmark_format", "console", FORMATS, "Format of the report: console, json or csv.")
         .variable();
 
-const OUT: Flag<Option<PathBuf>> =
-    Flag::path("benchmark_out", "Also writes the report to a file.").variable().files(streamed);
+const OUT: Flag<Option<PathBuf>> = Flag::path(
+    "benchmark_out",
+    "Also writes the report to a file, once it is complete; - is standard output.",
+)
+.variable()
+.files(streamed);
 
 const OUT_FORMAT: Flag<Format> = Flag::choice(
     "benchmark_out_format",
@@ -198,6 +204,11 @@ pub(crate) const BENCHMARK: Group = Group {
 
 /// The options set by flags and environment variables. Reports name `program`.
 pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
+    let out = flags.get(&OUT);
+    if let Some(path) = &out {
+        // Nothing is measured in vain.
+        OutputFile::new(OUT.name(), path.clone())?;
+    }
     Ok(Options {
         executable: Some(program.to_string_lossy().into_owned()),
         list_tests: flags.get(&LIST_TESTS),
@@ -210,7 +221,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
         report_aggregates_only: flags.get(&REPORT_AGGREGATES_ONLY),
         display_aggregates_only: flags.get(&DISPLAY_AGGREGATES_ONLY),
         format: flags.get(&FORMAT),
-        out: flags.get(&OUT),
+        out,
         out_format: flags.get(&OUT_FORMAT),
         color: flags.get(&COLOR),
         counters_tabular: flags.get(&COUNTERS_TABULAR),
@@ -225,10 +236,25 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
 /// Runs benchmarks and reports them. A closed pipe ends the run without an error.
 pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
     let reader_left = ReaderLeft::default();
-    let mut reporters = Reporters::with_output(&options, || output::stdout_for(&reader_left))?;
-    match Runner::new(options).run(benchmarks, &mut reporters) {
+    let out = options.out.clone().map(|path| OutputFile::new(OUT.name(), path)?.begin()).transpose()?;
+    let file = match &out {
+        Some(out) => Some(Box::new(BufWriter::new(out.sink()?)) as Box<dyn Write>),
+        None => None,
+    };
+    let mut reporters = Reporters::with_output(&options, || output::stdout_for(&reader_left), file)?;
+    let outcome = match Runner::new(options).run(benchmarks, &mut reporters) {
         Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), ..Outcome::default() }),
         outcome => outcome,
+    };
+    drop(reporters);
+    match (outcome, out) {
+        (outcome, None) => outcome,
+        (Err(error), Some(out)) if out.is_lost() => out.finish(Err(error)).map(|()| Outcome::default()),
+        // A benchmark that fails is in the report, which is then complete.
+        (outcome, Some(out)) => {
+            let written = out.finish(Ok(()));
+            outcome.and_then(|outcome| written.map(|()| outcome))
+        }
     }
 }
 

@@ -165,7 +165,7 @@ fn benchmark(options: Options) -> Result<()> {
 fn options(invocation: &Invocation) -> Result<Options> {
     let flags = &invocation.flags;
     let bench = benchmark_flags::options(flags, &invocation.program)?;
-    let results = ResultOptions::from_flags(flags);
+    let results = ResultOptions::from_flags(flags)?;
     let profiling = profiling::Options::from_flags(flags)?.map(profiling::Options::measured);
     let mut program = program::Options::from_flags(flags)?;
     let dispatch_statistics = flags.get(&DISPATCH_STATISTICS);

@@ -82,7 +82,7 @@ fn convert(options: &Options) -> Result<()> {
         Storage::File { file, .. } => Some(file.path()),
         Storage::Splat(_) => None,
     });
-    options.output.check(inputs)?;
+    let file = options.output.file(inputs)?;
     changes.note_unused(&scopes);
     let mut archive = Archive::new();
     let mut copies = Vec::new();
@@ -97,10 +97,10 @@ fn convert(options: &Options) -> Result<()> {
         let declared = declared.context(|| format!("parameter '{}'", entry.name))?;
         copies.extend(declared.map(|slot| (entry, slot)));
     }
-    parameter_output::write(&options.output, &archive, |output| {
+    parameter_output::write(&options.output, &file, &archive, |output| {
         for (entry, slot) in &copies {
-            output.seek(archive.data_offset(*slot))?;
-            entry.write_to(output.writer()).context(|| format!("parameter '{}'", entry.name))?;
+            output.begin(&archive, *slot)?;
+            entry.write_to(output).context(|| format!("parameter '{}'", entry.name))?;
         }
         Ok(())
     })

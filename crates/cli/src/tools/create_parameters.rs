@@ -1,6 +1,7 @@
 //! `iree-create-parameters`: creates an archive of zeros, splats and given values.
 
 use std::ffi::OsStr;
+use std::io::Write;
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::Pattern;
@@ -103,7 +104,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn create(options: &Options) -> Result<()> {
-    options.output.check([])?;
+    let file = options.output.file([])?;
     let mut archive = Archive::new();
     // Splats come first, as they are not part of the order in which data is read.
     for Splat { name, pattern, size_bytes } in &options.splats {
@@ -115,14 +116,16 @@ fn create(options: &Options) -> Result<()> {
         let added = archive.add_data(&data.name, &[], options.alignment, data.size_bytes);
         slots.push((added.context(|| format!("--data={}", data.name)).advise(how)?, data));
     }
-    parameter_output::write(&options.output, &archive, |output| {
+    parameter_output::write(&options.output, &file, &archive, |output| {
         for (slot, Data { size_bytes, contents, .. }) in &slots {
-            // The file is already zeroed.
+            // What is not written is zero.
             if *contents == Contents::Zeros {
                 continue;
             }
-            output.seek(archive.data_offset(*slot))?;
-            contents.write_to(*size_bytes, |_, part| output.put(part))?;
+            output.begin(&archive, *slot)?;
+            contents.write_to(*size_bytes, |_, part| {
+                output.write_all(part).map_err(|error| Error::io("writing the file", &error))
+            })?;
         }
         Ok(())
     })

@@ -1,16 +1,15 @@
 //! `iree-dump-parameters`: lists and extracts parameters.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Result};
 use rehal_params::{Scopes, Storage};
 
 use crate::flags::{Access, Group, List, Refusal, split_once, text};
+use crate::output_file::OutputFile;
 use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Operands, Tool, files, output};
+use crate::{Invocation, Operands, Tool, files, output, output_file};
 
 /// See the [module](self).
 pub const DUMP_PARAMETERS: Tool = Tool {
@@ -39,7 +38,7 @@ const EXTRACTIONS: List<Extraction> = List::parsed(
     "[SCOPE::]KEY=PATH",
     "[SCOPE::]KEY=PATH",
     parse_extraction,
-    "Writes the bytes of a parameter to a file. Splat parameters are expanded.",
+    "Writes the bytes of a parameter to a file, or to standard output if PATH is -. Splat parameters are expanded.",
 )
 .files(|extraction, _| vec![Access::Write.to(&extraction.path)]);
 
@@ -66,29 +65,38 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn dump(options: &Options) -> Result<()> {
     let scopes = options.parameters.open()?;
+    for it in &options.extractions {
+        OutputFile::new(EXTRACTIONS.name(), it.path.clone())?;
+    }
+    let to_stdout = options.extractions.iter().any(|it| output_file::is_stdout(&it.path));
+    // Extracted bytes are not mixed with text.
+    let print = |text: &str| match to_stdout {
+        true => {
+            output::note(text.trim_end());
+            Ok(())
+        }
+        false => output::print(text),
+    };
     for (scope, index) in scopes.iter() {
-        output::print(&parameters::listing(scope, &parameters::lines(index)))?;
+        print(&parameters::listing(scope, &parameters::lines(index)))?;
     }
     for extraction in &options.extractions {
         let place = || format!("--extract={}={}", extraction.identifier, extraction.path.display());
-        extract(&scopes, extraction).context(place)?;
+        extract(&scopes, extraction, &print).context(place)?;
     }
     Ok(())
 }
 
-fn extract(scopes: &Scopes, extraction: &Extraction) -> Result<()> {
+fn extract(scopes: &Scopes, extraction: &Extraction, print: &dyn Fn(&str) -> Result<()>) -> Result<()> {
     let Extraction { identifier, path } = extraction;
     let (scope, key) = identifier.split_once("::").unwrap_or(("", identifier));
     let entry = scopes.lookup(scope)?.lookup(key)?;
     let shown = path.display();
-    output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
+    print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
     if let Storage::File { file, .. } = &entry.storage {
         files::check_output("extract", path, [file.path()])?;
     }
-    let writing = |error: std::io::Error| Error::io(format_args!("writing '{shown}'"), &error);
-    let mut file = File::create(path).map_err(writing)?;
-    entry.write_to(&mut file)?;
-    file.flush().map_err(writing)
+    OutputFile::new(EXTRACTIONS.name(), path.clone())?.write(|sink| entry.write_to(sink))
 }
 
 fn parse_extraction(value: &OsStr) -> Result<Extraction, Refusal> {

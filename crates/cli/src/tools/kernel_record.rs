@@ -108,7 +108,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let recording = Recording {
         directory,
-        report: Report { is_printed: flags.get(&REPORT), file: flags.get(&REPORT_FILENAME) },
+        report: Report::new(flags.get(&REPORT), flags.get(&REPORT_FILENAME)),
         has_output: flags.get(&RECORD_OUTPUT),
         memory_limit_bytes: flags.get(&MEMORY_SIZE),
         force: flags.get(&FORCE),

@@ -65,12 +65,12 @@ pub(crate) struct Options {
 
 impl Options {
     /// `None` unless flags name a ledger.
-    pub(crate) fn from_flags(flags: &Flags) -> Option<Self> {
-        let path = flags.get(&LEDGER)?;
+    pub(crate) fn from_flags(flags: &Flags) -> Result<Option<Self>> {
+        let Some(path) = flags.get(&LEDGER) else { return Ok(None) };
         let mut ledger = LedgerOptions::default();
         ledger.contents = flags.get(&CONTENTS);
         ledger.kept_bytes = flags.get(&KEPT_BYTES);
         ledger.element_types = flags.list(&ELEMENT_TYPE);
-        Some(Self { output: OutputFile::new(LEDGER.name(), path), ledger })
+        Ok(Some(Self { output: OutputFile::new(LEDGER.name(), path)?, ledger }))
     }
 }

@@ -1,17 +1,19 @@
 //! Writes an archive to a file, for the tools that create one.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result};
-use rehal_params::irpa::Archive;
+use rehal_base::{Error, Result, StatusCode};
+use rehal_params::irpa::{Archive, Slot};
 
 use crate::flags::{Flag, Flags, Group, written};
+use crate::output_file::{OutputFile, Sink};
 use crate::parameters::{self, Line};
 use crate::{files, output};
 
-const OUTPUT: Flag<Option<PathBuf>> = Flag::path("output", "The .irpa file to write.").files(written);
+const OUTPUT: Flag<Option<PathBuf>> =
+    Flag::path("output", "The .irpa file to write, once it is complete; - is standard output.")
+        .files(written);
 
 const QUIET: Flag<bool> = Flag::switch("quiet", false, "Does not list the parameters of the written file.");
 
@@ -20,7 +22,7 @@ pub(crate) const WRITE: Group = Group { title: "Output", flags: &[&OUTPUT, &QUIE
 
 /// Where the archive is written, and whether it is listed.
 pub(crate) struct OutputOptions {
-    pub path: PathBuf,
+    path: PathBuf,
     pub quiet: bool,
 }
 
@@ -33,67 +35,74 @@ impl OutputOptions {
         Ok(Self { path, quiet: flags.get(&QUIET) })
     }
 
-    /// Refuses to overwrite an input file.
-    pub(crate) fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-        files::check_output("output", &self.path, inputs)
+    /// The file, which must not be one of `inputs`.
+    pub(crate) fn file<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<OutputFile> {
+        files::check_output(OUTPUT.name(), &self.path, inputs)?;
+        OutputFile::new(OUTPUT.name(), self.path.clone())
     }
 }
 
-/// Writes an archive: `data` writes the bytes of each parameter at its offset; the header is written last, so that
-/// an incomplete file is not a valid archive. Lists the archive, unless `--quiet` is given.
+/// Writes an archive: `data` writes the bytes of parameters in the order of their declaration. Lists the archive, unless `--quiet` is
+/// given: on standard error if the archive is written to standard output.
 pub(crate) fn write(
     options: &OutputOptions,
+    file: &OutputFile,
     archive: &Archive,
-    data: impl FnOnce(&mut Output) -> Result<()>,
+    data: impl FnOnce(&mut ArchiveWriter) -> Result<()>,
 ) -> Result<()> {
-    let path = &options.path;
-    let place = || format!("'{}'", path.display());
-    let mut file = Output::create(path, archive.file_bytes()).context(place)?;
-    data(&mut file).context(place)?;
-    let mut header = Vec::new();
-    archive.write_header(&mut header)?;
-    file.seek(0).and_then(|()| file.put(&header)).context(place)?;
+    let output = file.begin()?;
+    let mut writer = ArchiveWriter { sink: BufWriter::new(output.sink()?), position: 0 };
+    output.finish(writer.write(archive, data))?;
     if options.quiet {
         return Ok(());
     }
     let lines: Vec<_> =
         archive.entries().map(|(name, length, offset)| Line { name, length, offset, file: None }).collect();
-    output::print(&parameters::listing("", &lines))
+    let listing = parameters::listing("", &lines);
+    match file.is_stdout() {
+        true => output::note(listing.trim_end()),
+        false => output::print(&listing)?,
+    }
+    Ok(())
 }
 
-/// A zeroed file that is being filled.
-pub(crate) struct Output {
-    file: File,
+/// Writes the file of an archive from its start to its end. What nothing is written to is zero.
+pub(crate) struct ArchiveWriter {
+    sink: BufWriter<Sink>,
+    position: u64,
 }
 
-impl Output {
-    fn create(path: &Path, length: u64) -> Result<Self> {
-        let creating = |error: std::io::Error| Error::io("creating the file", &error);
-        // Checked before opening: opening a pipe blocks until it has a reader, and a pipe is not seekable.
-        if std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
-            return Err(Error::invalid_argument(
-                "an archive cannot be written to a pipe or a device: its header is written last",
-            )
-            .advise("name a regular file"));
-        }
-        let file = File::create(path).map_err(creating)?;
-        file.set_len(length).map_err(creating)?;
-        Ok(Self { file })
+impl ArchiveWriter {
+    fn write(&mut self, archive: &Archive, data: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        archive.write_header(self)?;
+        data(self)?;
+        self.fill_to(archive.file_bytes())
     }
 
-    /// Seeks to `offset`.
-    pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
-        let sought = self.file.seek(SeekFrom::Start(offset));
-        sought.map(drop).map_err(|error| Error::io("writing the file", &error))
+    /// Goes to the data of a parameter, which is behind that of the last one.
+    pub(crate) fn begin(&mut self, archive: &Archive, slot: Slot) -> Result<()> {
+        self.fill_to(archive.data_offset(slot))
     }
 
-    /// Writes bytes.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|error| Error::io("writing the file", &error))
+    fn fill_to(&mut self, offset: u64) -> Result<()> {
+        let count = offset.checked_sub(self.position);
+        let count = count
+            .ok_or_else(|| Error::new(StatusCode::Internal, "the data of parameters is out of order"))?;
+        let filled = self.sink.flush().and_then(|()| self.sink.get_mut().zeros(count));
+        filled.map_err(|error| Error::io("writing the file", &error))?;
+        self.position = offset;
+        Ok(())
+    }
+}
+
+impl Write for ArchiveWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.sink.write(bytes)?;
+        self.position += count as u64;
+        Ok(count)
     }
 
-    /// A writer at the current offset.
-    pub(crate) fn writer(&mut self) -> &mut dyn Write {
-        &mut self.file
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.sink.flush()
     }
 }

@@ -1,13 +1,13 @@
 //! `iree-profile`: prints reports of device profiles.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result, nearest};
+use rehal_base::{Error, Result, nearest};
 use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOptions};
 
 use crate::flags::{Access, Effect, Flag, Group, text};
+use crate::output_file::OutputFile;
 use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
@@ -126,23 +126,27 @@ const REPORT: Group = Group {
 struct Options {
     path: PathBuf,
     report: ReportOptions,
-    /// The file to write to; standard output if `None`.
-    output: Option<PathBuf>,
+    /// Where an export is written; reports are printed.
+    output: Option<OutputFile>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let report = report(invocation.word())?;
     let output = flags.get(&OUTPUT);
-    if output.as_os_str().is_empty() && report == Report::Export {
+    let is_named = !output.as_os_str().is_empty();
+    if !is_named && report == Report::Export {
         return Err(Error::invalid_argument("--output= names no file")
             .advise("name a file, or leave out --output to print to standard output"));
     }
-    let output = Some(output).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
-    if output.is_some() && report != Report::Export {
+    if is_named && output.as_os_str() != "-" && report != Report::Export {
         return Err(Error::invalid_argument(format!("'{}' does not support --output", report.name()))
             .advise("redirect standard output"));
     }
+    let output = match report {
+        Report::Export => Some(OutputFile::new(OUTPUT.name(), output)?),
+        _ => None,
+    };
     let path = invocation.operand();
     let is_command = |text: &str| text == "att" || Report::of(text).is_some();
     if path.to_str().is_some_and(is_command) && !path.exists() {
@@ -191,15 +195,7 @@ fn print(options: &Options) -> Result<()> {
     let profile = ProfileFile::open(&options.path)?;
     warn_of_end(&profile, &options.path);
     match &options.output {
-        Some(path) => {
-            let shown = path.display();
-            let mut file =
-                File::create(path).map_err(|error| Error::io(format_args!("writing '{shown}'"), &error))?;
-            profile
-                .print(&options.report, &mut file)
-                .advise(|| "free space on its disk, or name another file to write to")
-                .context(|| format!("--output={shown}"))
-        }
+        Some(output) => output.write(|sink| profile.print(&options.report, sink)),
         None => {
             let reader_left = output::ReaderLeft::default();
             let printed = profile.print(&options.report, &mut output::stdout_for(&reader_left)?);

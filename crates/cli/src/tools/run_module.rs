@@ -7,6 +7,7 @@ use rehal_session::{Function, Program, Value};
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
 use crate::kernel_recording::KERNEL_RECORDING;
+use crate::output_file::OutputFile;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
@@ -88,13 +89,15 @@ struct Options {
     results: ResultOptions,
     print_statistics: bool,
     profiling: Option<profiling::Options>,
-    instrument_file: Option<PathBuf>,
+    instrument_file: Option<OutputFile>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let results = ResultOptions::from_flags(flags);
+    let results = ResultOptions::from_flags(flags)?;
     let instrument_file = flags.get(&INSTRUMENT_FILE);
+    let instrument_file =
+        instrument_file.map(|path| OutputFile::new(INSTRUMENT_FILE.name(), path)).transpose()?;
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
     program.inputs = flags.list(&INPUT);
@@ -138,8 +141,8 @@ fn call(options: &Options, program: &Program, function: &Function) -> Result<()>
     };
     profiling.end(failure)?;
     let mut results = called.unwrap_or_default();
-    if let Some(path) = &options.instrument_file {
-        program::write_instruments(program, path)?;
+    if let Some(output) = &options.instrument_file {
+        program::write_instruments(program, output)?;
     }
     program.to_host(&mut results)?;
     finish(&options.results, function, &results)

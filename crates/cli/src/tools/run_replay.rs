@@ -1,22 +1,20 @@
 //! `iree-run-replay`: replays a capture once.
 
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::Result;
 use rehal_session::{
     CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, LedgerWriter, Observer, RecordLocation,
 };
 
 use super::{ledger_flags, replay_flags};
-use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
-use crate::output::{self, ReaderLeft};
+use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
 pub const RUN_REPLAY: Tool = Tool {
@@ -69,17 +67,13 @@ pub const RUN_REPLAY: Tool = Tool {
     run,
 };
 
-const HOST_READS: Flag<Option<ReadsTarget>> = Flag::parsed(
+const HOST_READS: Flag<Option<PathBuf>> = Flag::path(
     "replay_host_reads",
-    "PATH",
-    "",
-    "a path, or - for standard output",
-    parse_reads_target,
     "Writes the host reads, which are the program's results, to a file (or - for standard output), one JSON object \
      per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in hexadecimal), truncated. \
      Without it, host reads are not copied.",
 )
-.files(|target, _| target.iter().map(|target| Access::WriteStream.to(target.path())).collect());
+.files(streamed);
 
 const HOST_READS_LIMIT: Flag<usize> = Flag::number(
     "replay_host_reads_limit_bytes",
@@ -101,30 +95,27 @@ const REPLAY: Group = Group {
     ],
 };
 
+/// Memory for host reads that are not yet written.
+const READS_BUFFER_BYTES: usize = 64 << 10;
+
 /// The capture to replay, and the output of host reads.
 struct Options {
     replay: replay_flags::Options,
-    host_reads: Option<ReadsTarget>,
+    host_reads: Option<OutputFile>,
     host_reads_limit_bytes: usize,
     ledger: Option<ledger_flags::Options>,
     profiling: Option<profiling::Options>,
     kernels: Option<kernel_recording::Recording>,
 }
 
-/// Where host reads are written.
-#[derive(Clone)]
-enum ReadsTarget {
-    StandardOutput,
-    File(PathBuf),
-}
-
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let host_reads = flags.get(&HOST_READS);
+    let host_reads = host_reads.map(|path| OutputFile::new(HOST_READS.name(), path)).transpose()?;
     replay(&Options {
         replay: replay_flags::Options::of(invocation)?,
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
-        ledger: ledger_flags::Options::from_flags(flags),
+        ledger: ledger_flags::Options::from_flags(flags)?,
         host_reads,
         profiling: profiling::Options::from_flags(flags)?,
         kernels: kernel_recording::Recording::checked(flags)?,
@@ -148,16 +139,15 @@ fn observe(
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
-    let reader_left = ReaderLeft::default();
-    let mut reads = options
-        .host_reads
-        .as_ref()
-        .map(|target| {
-            Ok::<_, Error>(HostReadLog::new(target.open(&reader_left)?, options.host_reads_limit_bytes))
-        })
-        .transpose()?;
+    let host_reads = options.host_reads.as_ref().map(OutputFile::begin).transpose()?;
+    let mut reads = match &host_reads {
+        Some(output) => {
+            let sink = BufWriter::with_capacity(READS_BUFFER_BYTES, output.sink()?);
+            Some(HostReadLog::new(sink, options.host_reads_limit_bytes))
+        }
+        None => None,
+    };
     let mut steps = Steps::new(replay.plan().step_count(), reports);
-    let has_ledger = ledger.is_some();
     let mut ledger = ledger
         .map(|(options, sink)| LedgerWriter::new(sink, replay.plan(), options.ledger.clone()))
         .transpose()?;
@@ -172,13 +162,13 @@ fn observe(
     let outcome = profiling.end(replay.run(&mut observers));
     drop(steps);
     note_skipped(replay.plan().skipped_count());
-    // Reads before a failure are useful too.
+    // Reads before a failure are useful too, on standard output.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
     let outcome = outcome.and_then(|()| ledger.map_or(Ok(()), |ledger| ledger.finish().map(drop)));
-    let outcome = match outcome.and(written) {
-        // A ledger without its end must not replace a file.
-        Err(_) if reader_left.get() && !has_ledger => Ok(()),
-        outcome => outcome,
+    let outcome = outcome.and(written);
+    let outcome = match host_reads {
+        Some(output) => output.finish(outcome),
+        None => outcome,
     };
     recorded.report(outcome)
 }
@@ -191,40 +181,6 @@ fn note_skipped(count: u64) {
         _ => output::note(&format!(
             "note: skipped {count} operations that had failed at capture; `rehal info` names them"
         )),
-    }
-}
-
-fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
-    Ok(match value {
-        value if value.is_empty() => None,
-        value if value == "-" => Some(ReadsTarget::StandardOutput),
-        path => Some(ReadsTarget::File(path.into())),
-    })
-}
-
-impl ReadsTarget {
-    /// As the flag has it.
-    fn path(&self) -> &Path {
-        match self {
-            Self::StandardOutput => Path::new("-"),
-            Self::File(path) => path,
-        }
-    }
-
-    /// Opens a writer, which sets `reader_left` if standard output is a closed pipe.
-    fn open(&self, reader_left: &ReaderLeft) -> Result<Box<dyn Write>> {
-        const BUFFER_BYTES: usize = 64 << 10;
-        Ok(match self {
-            Self::StandardOutput => {
-                Box::new(BufWriter::with_capacity(BUFFER_BYTES, output::stdout_for(reader_left)?))
-            }
-            Self::File(path) => {
-                let file = File::create(path)
-                    .map_err(|error| Error::io(format_args!("creating '{}'", path.display()), &error))
-                    .context(|| format!("--{}", HOST_READS.name()))?;
-                Box::new(BufWriter::with_capacity(BUFFER_BYTES, file))
-            }
-        })
     }
 }
 

@@ -18,6 +18,7 @@ mod kernel_records;
 mod kernel_stub;
 mod kernels;
 mod other_files;
+mod outputs;
 mod pages;
 mod parameters;
 mod printers;

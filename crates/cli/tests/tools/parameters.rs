@@ -131,23 +131,3 @@ fn every_flag_of_the_reference_exists_with_its_default() {
         }
     }
 }
-
-/// Opening a pipe blocks until it has a reader; a device has no length to set.
-#[test]
-fn archives_are_not_written_to_pipes_and_devices() {
-    let scratch = Scratch::new();
-    let pipe = scratch.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let model = format!("--parameters={}", fixture("params/model.irpa"));
-    for target in [pipe.to_str().unwrap(), "/dev/null", "/dev/stdout"] {
-        let output = format!("--output={target}");
-        for words in [
-            ["iree-convert-parameters", &model, &output],
-            ["iree-create-parameters", "--splat=a=4xf32=1", &output],
-        ] {
-            let stderr = fail(&words);
-            assert!(stderr.contains("cannot be written to a pipe or a device"), "{words:?}: {stderr}");
-            assert!(stderr.contains(target) && stderr.contains("name a regular file"), "{stderr}");
-        }
-    }
-}

@@ -313,7 +313,7 @@ fn what_is_refused() {
         (&["--check=true", "--check_timeout=never", "-o", &out], "check_timeout"),
         (&["--check=wrong", "-o", &out], "nothing to compare with"),
         (&["--check=wrong", "--against=/no/such", "-o", &out], "/no/such"),
-        (&["--check=true", "-o", "/no/such/out"], "the directory of --output=/no/such/out does not exist"),
+        (&["--check=true", "-o", "/no/such/out"], "the directory '/no/such' does not exist"),
     ] {
         let error = fail(&[&["rehal", "reduce", "--device=local-sync", &path], words].concat());
         assert!(error.contains(part), "{words:?}: {error}");

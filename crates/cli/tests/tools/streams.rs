@@ -79,7 +79,7 @@ fn lost_output_is_an_error() {
 
 #[test]
 fn a_closed_pipe_is_not_an_error() {
-    for words in printing() {
+    for words in printing().into_iter().filter(|words| !words.iter().any(|it| it.ends_with("=-"))) {
         let scratch = Scratch::new();
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

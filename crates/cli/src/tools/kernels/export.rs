@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::commands::{Command, Place};
 use super::print;
 use crate::interrupts;
+use crate::output_file::refuse_stdout;
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
@@ -67,6 +68,7 @@ struct Temporary {
 
 /// Creates a directory that gets its name when all files are complete.
 fn create(directory: &Path) -> Result<(Temporary, PathBuf)> {
+    refuse_stdout("export", directory, "a directory")?;
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
             .advise("name another directory, or remove it"));
