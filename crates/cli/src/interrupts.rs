@@ -2,8 +2,10 @@
 
 use std::ffi::c_int;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
 
 use rehal_base::{Error, Result};
 use rehal_session::TemporaryDirectory;
@@ -12,7 +14,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// The temporary files that exist.
+/// The temporary files that exist, and directories that were created for them.
 static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Creates or renames a temporary file, with the list of those to remove when a signal ends the process: not at the same time.
@@ -29,21 +31,37 @@ fn files() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Removes temporary directories and files when SIGINT, SIGTERM or SIGHUP ends the process, which then ends by the signal. Called before
 /// the first is created; signals that are ignored stay so.
 pub(crate) fn remove_temporary_directories() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // Without a handler, the directories remain.
-        let Ok(mut signals) = Signals::new(handled()) else { return };
-        std::thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                end(signal);
-            }
-        });
-    });
+    LazyLock::force(&IS_HANDLED);
 }
 
-/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the process at once.
+/// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the directories remain.
+static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
+    let (sender, receiver) = channel::<Signals>();
+    let started = Builder::new().name("rehal-signals".into()).spawn(move || {
+        let Ok(mut signals) = receiver.recv() else { return };
+        for signal in signals.forever() {
+            let is_first = FLAG.get().is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
+            if !is_first {
+                end(signal);
+            }
+        }
+    });
+    match (started, Signals::new(handled())) {
+        (Ok(_), Ok(signals)) => sender.send(signals).is_ok(),
+        _ => false,
+    }
+});
+
+/// Set by the first signal, if the tool looks at it.
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the process at once, as
+/// [`remove_temporary_directories`] says.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
+    let interrupted = FLAG.get_or_init(Arc::default).clone();
+    if *IS_HANDLED {
+        return Ok(interrupted);
+    }
     for signal in handled() {
         // In this order: the first signal finds the flag unset.
         let registered = flag::register_conditional_default(signal, interrupted.clone())
@@ -66,6 +84,10 @@ fn end(signal: c_int) {
         let _ = std::fs::remove_file(file);
     }
     TemporaryDirectory::remove_all();
+    // Directories that were created for files; only empty ones are removed.
+    for directory in files.iter() {
+        let _ = std::fs::remove_dir(directory);
+    }
     let _ = emulate_default_handler(signal);
 }
 

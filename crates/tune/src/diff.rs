@@ -13,6 +13,8 @@ use rehal_base::Result;
 use rehal_capture::{Capture, CaptureBytes, OpenOptions, Version};
 use rehal_replay::dump::Progress;
 
+use crate::parallel;
+
 mod align;
 mod compare;
 mod data;
@@ -51,7 +53,7 @@ pub fn diff_captures(
     let first = before.open(recover).map_err(|error| DiffError::Before(error.into()))?;
     let second = after.open(recover).map_err(|error| DiffError::After(error.into()))?;
     let has_names = first.version() >= NAMES && second.version() >= NAMES;
-    let (one, other) = rayon::join(
+    let (one, other) = parallel::join(
         || Side::read(before, first, has_names, progress).map_err(DiffError::Before),
         || Side::read(after, second, has_names, &mut |_| {}).map_err(DiffError::After),
     );

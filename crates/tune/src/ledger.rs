@@ -19,24 +19,16 @@ pub use writer::{LedgerContents, LedgerOptions, LedgerWriter};
 
 use rehal_replay::CaptureBytes;
 
+use crate::parallel;
+
 /// The digest of a range: 128 bits of BLAKE3. An accidental or even a deliberate change of the bytes that keeps it is out of
 /// reach; a pair of byte strings with the same digest takes about 2^64 attempts.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    update(&mut hasher, bytes);
+    parallel::hash(&mut hasher, bytes);
     let mut digest = [0; 16];
     digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     digest
-}
-
-/// Hashes bytes, on several threads if that is faster.
-fn update(hasher: &mut blake3::Hasher, bytes: &[u8]) {
-    // Below it, waking a thread takes as long as it saves.
-    const PARALLEL_BYTES: usize = 512 << 10;
-    match bytes.len() {
-        0..PARALLEL_BYTES => hasher.update(bytes),
-        _ => hasher.update_rayon(bytes),
-    };
 }
 
 /// What identifies a capture: its length and the BLAKE3 of all its bytes.
@@ -52,7 +44,7 @@ impl CaptureIdentity {
         let mut hasher = blake3::Hasher::new();
         let bytes = capture.as_slice();
         for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
-            update(&mut hasher, piece);
+            parallel::hash(&mut hasher, piece);
             // Most of a large capture is not needed again soon.
             if bytes.len() > 4 * PIECE_BYTES {
                 capture.forget((number * PIECE_BYTES) as u64, piece.len() as u64);

@@ -28,6 +28,7 @@ mod kernel_record;
 mod ledger;
 mod new_memory;
 mod number_summary;
+mod parallel;
 mod redact;
 mod reduce;
 mod tolerance;

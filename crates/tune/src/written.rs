@@ -1,9 +1,10 @@
 //! Which bytes a dispatch wrote: captures do not say, so its bindings are compared with themselves before it.
 
-use rayon::prelude::*;
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{AccessKind, AccessedRange};
+
+use crate::parallel;
 
 /// Bytes that are compared at once while nothing differs.
 pub(crate) const STRIDE_BYTES: usize = 4 << 10;
@@ -181,12 +182,10 @@ impl Replaced {
 /// bandwidth of the memory.
 pub(crate) fn each_chunk<T: Send>(
     chunks: Vec<T>,
-    perform: impl Fn(usize, T) -> Result<()> + Sync,
+    perform: impl Fn(usize, T) -> Result<()> + Send + Sync,
 ) -> Result<()> {
-    match chunks.len() {
-        0 | 1 => chunks.into_iter().try_for_each(|chunk| perform(0, chunk)),
-        _ => chunks.into_par_iter().enumerate().try_for_each(|(index, chunk)| perform(index, chunk)),
-    }
+    let numbered = chunks.into_iter().enumerate().collect();
+    parallel::map(numbered, |(index, chunk)| perform(index, chunk)).into_iter().collect()
 }
 
 impl Contents {

@@ -12,6 +12,7 @@ mod layers;
 mod map;
 mod source;
 mod text;
+mod threads;
 mod tree;
 mod widths;
 mod words;
@@ -48,7 +49,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 16] = [
+const CHECKS: [(&str, Check); 17] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -57,6 +58,7 @@ const CHECKS: [(&str, Check); 16] = [
     ("flags only in the tools", code::flags_in_libraries),
     ("no default bodies in backends", backends::no_default_bodies),
     ("widths are constants", widths::check),
+    ("threads that cannot be had", threads::fallible_threads),
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),
     ("pinned dependencies", dependencies::check),

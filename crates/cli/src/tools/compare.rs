@@ -217,7 +217,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         // It takes as long to compile as all that is done before it is needed. What fails is reported where it is compared; one that is
         // watched may be saved before it is.
         let first = candidates.first().filter(|_| !watches);
-        let first = scope.spawn(move || first?.build(function).ok().as_ref().and_then(compiled));
+        let build = move || first?.build(function).ok().as_ref().and_then(compiled);
+        // Without a thread, it is compiled when it is needed.
+        let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
         let baseline = baseline(flags, function, None);
         let prepared = baseline.and_then(|baseline| {
             let library = baseline.as_ref().and_then(compiled);
@@ -225,7 +227,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             // The memory of the comparer is not needed meanwhile.
             Ok((library, session.limits(&comparer)?))
         });
-        (prepared, first.join().ok().flatten())
+        (prepared, first.and_then(|it| it.join().ok().flatten()))
     });
     let (library, limits) = prepared?;
     session.library = library;

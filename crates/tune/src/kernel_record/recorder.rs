@@ -17,6 +17,7 @@ use super::descriptor::{
 use super::layout::Layout;
 use crate::TemporaryDirectory;
 use crate::kernel::PartialResult;
+use crate::parallel;
 
 /// Options of a [`KernelRecorder`].
 #[derive(Clone, Debug)]
@@ -231,7 +232,7 @@ impl KernelRecorder {
         );
         hasher.update(&(shape.len() as u64).to_le_bytes());
         hasher.update(shape.as_bytes());
-        hasher.update_rayon(dispatch.code.data);
+        parallel::hash(&mut hasher, dispatch.code.data);
         let digest = hasher.finalize().to_hex();
         let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
         let name = descriptor.name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });

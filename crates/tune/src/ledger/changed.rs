@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use rayon::prelude::*;
 use rehal_base::{HostMemory, Range, Result, WriteTracker};
 use rehal_hal::{Buffer, PlainBuffer, transfer};
 use rehal_replay::{AccessKind, AccessedRange, CHANGE_BYTES};
 
+use crate::parallel;
 use crate::written::{CHUNK_BYTES, Changes, STRIDE_BYTES, merged, reserve, without};
 
 /// Bytes that a dispatch binds of an allocation, below which they are copied and compared: the calls that tell what was written
@@ -407,7 +407,7 @@ impl Shadow {
                 let Some(memory) = memory.upgrade() else { return Ok(Vec::new()) };
                 let of = |(at, bytes): (u64, &mut [u8])| whole(&memory, at, at, bytes);
                 let found: Result<Vec<_>> = match total > CHUNK_BYTES as u64 {
-                    true => parts.into_par_iter().map(of).collect(),
+                    true => parallel::map(parts, of).into_iter().collect(),
                     false => parts.into_iter().map(of).collect(),
                 };
                 Ok(found?.into_iter().flatten().collect())

@@ -1,6 +1,5 @@
 //! Encodes the entries of ledgers.
 
-use rayon::prelude::*;
 use rehal_base::{ElementType, Range};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -9,6 +8,7 @@ use super::changed::ChangeTracker;
 use super::digest;
 use super::layout::{self, EntryHeader, PieceRow, RangeHeader};
 use crate::number_summary::Summing;
+use crate::parallel;
 use crate::tolerance::{ElementTypeRule, element_type_of};
 use crate::written::part;
 
@@ -94,7 +94,7 @@ impl EntryEncoder {
         };
         let rows: Vec<PieceRow> = match total {
             0..PARALLEL_BYTES => pieces.iter().map(row).collect(),
-            _ => pieces.par_iter().map(row).collect(),
+            _ => parallel::map(pieces.iter().collect(), row),
         };
         self.entry.extend_from_slice(rows.as_bytes());
         let mut rest = kept as usize;

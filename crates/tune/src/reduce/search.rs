@@ -251,14 +251,17 @@ impl<'h> Search<'h> {
         let left = self.options.max_checks.map_or(u64::MAX, |limit| limit.saturating_sub(self.check_count));
         let count = candidates.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let host = self.host;
-        let judge = |candidate: &Candidate| judge(program, candidate, host);
+        let judge = &|candidate: &Candidate| judge(program, candidate, host);
         let outcomes: Vec<Result<Verdict>> = match &candidates[..count] {
             [one] => vec![judge(one)],
             several => thread::scope(|scope| {
-                let threads: Vec<_> = several.iter().map(|it| scope.spawn(|| judge(it))).collect();
-                let joined = threads.into_iter().map(|it| match it.join() {
-                    Ok(outcome) => outcome,
-                    Err(panic) => std::panic::resume_unwind(panic),
+                let spawn = |it| (it, thread::Builder::new().spawn_scoped(scope, move || judge(it)));
+                let threads: Vec<_> = several.iter().map(spawn).collect();
+                let joined = threads.into_iter().map(|(it, thread)| match thread.map(|it| it.join()) {
+                    Ok(Ok(outcome)) => outcome,
+                    Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                    // The system gives no more threads.
+                    Err(_) => judge(it),
                 });
                 joined.collect()
             }),

@@ -83,7 +83,10 @@ pub(crate) fn run(
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let leader = scope.spawn(move || lead(expected, states, next_reply, new_memory, expected_observers));
+        let lead = move || lead(expected, states, next_reply, new_memory, expected_observers);
+        let leader = thread::Builder::new().name("rehal-expected".into()).spawn_scoped(scope, lead);
+        let leader =
+            leader.map_err(|error| Error::io("starting a thread for the expected replay", &error))?;
         let judge = Judge::new(options);
         let follower =
             Follower { states: next_state, replies, judge, written: Written::default(), new_memory };

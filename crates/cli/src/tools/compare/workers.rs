@@ -188,11 +188,23 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (printed, mut is_noticed) = (Printed::with_limit(KEPT_BYTES), false);
     thread::scope(|scope| {
-        let stdout = scope.spawn(|| printed.read(stdout));
-        let stderr = scope.spawn(|| {
+        let read_messages = || {
             let printed = Printed::with_limit(KEPT_MESSAGES);
             printed.read(stderr).map(|()| printed.take())
+        };
+        let started = thread::Builder::new().spawn_scoped(scope, || printed.read(stdout));
+        let started = started.and_then(|stdout| {
+            let stderr = thread::Builder::new().spawn_scoped(scope, read_messages)?;
+            Ok((stdout, stderr))
         });
+        let (stdout, stderr) = match started {
+            Ok(threads) => threads,
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                return Err(error);
+            }
+        };
         let end = loop {
             if let Some(status) = child.try_wait()? {
                 break End::Exited(status);

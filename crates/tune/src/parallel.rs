@@ -1,0 +1,42 @@
+//! Work on all processors, or on the calling thread if the system gives no threads: as in a container with a limit on them.
+
+use std::sync::LazyLock;
+
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+
+/// Whether the pool of threads exists. It is created here, before anything uses it: otherwise rayon panics if it cannot be.
+static HAS_POOL: LazyLock<bool> = LazyLock::new(|| match ThreadPoolBuilder::new().build_global() {
+    Ok(()) => true,
+    // Without a source, the program that uses this library has created it.
+    Err(error) => std::error::Error::source(&error).is_none(),
+});
+
+/// Calls `perform` for each item, in any order; the results are in the order of the items.
+pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
+    match items.len() > 1 && *HAS_POOL {
+        true => items.into_par_iter().map(perform).collect(),
+        false => items.into_iter().map(perform).collect(),
+    }
+}
+
+/// Calls both, perhaps at the same time.
+pub(crate) fn join<A: Send, B: Send>(
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    match *HAS_POOL {
+        true => rayon::join(first, second),
+        false => (first(), second()),
+    }
+}
+
+/// Adds bytes to a digest.
+pub(crate) fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    // Below it, waking a thread takes as long as it saves.
+    const PARALLEL_BYTES: usize = 512 << 10;
+    match bytes.len() >= PARALLEL_BYTES && *HAS_POOL {
+        true => hasher.update_rayon(bytes),
+        false => hasher.update(bytes),
+    };
+}
