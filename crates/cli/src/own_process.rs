@@ -24,9 +24,23 @@ const PARENT: &str = "REHAL_PARENT";
 /// Where the process puts its exit status once its work is done.
 const STATUS: &str = "REHAL_CHILD_STATUS";
 
-/// Whether this process is one that [`command`] describes.
+/// Whether this process is one that [`command`] describes. It still is one after its parent has ended, which [`end_with_parent`] tells.
 pub(crate) fn is_child() -> bool {
-    env::var(PARENT).is_ok_and(|parent| parent == parent_id().to_string())
+    env::var(PARENT).is_ok_and(|parent| is_parent(&parent) || has_ended(&parent))
+}
+
+fn is_parent(process: &str) -> bool {
+    process == parent_id().to_string()
+}
+
+/// Whether a process has ended: nothing is known of it, except perhaps its status.
+fn has_ended(process: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{process}/stat"));
+    match state {
+        // The state follows the name, which may contain anything.
+        Ok(text) => text.rsplit(')').next().is_some_and(|it| it.trim_start().starts_with(['Z', 'X'])),
+        Err(error) => error.kind() == io::ErrorKind::NotFound && fs::exists("/proc/self").unwrap_or(false),
+    }
 }
 
 /// The command of a process with the flags of this one. It is to call [`end_with_parent`].
@@ -41,7 +55,7 @@ pub(crate) fn end_with_parent() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("asking for the signal of the parent's end", &error.into()))?;
     // It may have ended before.
-    match is_child() {
+    match env::var(PARENT).is_ok_and(|parent| is_parent(&parent)) {
         true => Ok(()),
         false => Err(Error::new(StatusCode::Aborted, "the process that started this one has ended")),
     }

@@ -137,7 +137,7 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, build_kernel, build_substitutes, substitute_sources,
+    ProcessGroup, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
 };
 pub use rehal_tune::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions,

@@ -11,6 +11,7 @@ mod compile;
 mod compiler_run;
 mod stub;
 mod temporary;
+mod temporary_file;
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ use rehal_hal::FunctionInfo;
 
 pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes, substitute_sources};
 pub(crate) use temporary::PartialResult;
-pub use temporary::TemporaryDirectory;
+pub use temporary::{ProcessGroup, TemporaryDirectory};
+pub use temporary_file::TemporaryFile;
 
 /// The language of a kernel's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

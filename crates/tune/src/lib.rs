@@ -47,7 +47,7 @@ pub use diff::{
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, build_kernel, build_substitutes, substitute_sources,
+    ProcessGroup, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
 };
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,

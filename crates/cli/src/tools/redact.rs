@@ -2,7 +2,6 @@
 
 mod report;
 
-use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -10,7 +9,8 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureBytes, CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan,
-    RedactOptions, RedactedNames, Redaction, Replay, ReplayOptions, WorkgroupCounts, check_redacted, redact,
+    RedactOptions, RedactedNames, Redaction, Replay, ReplayOptions, TemporaryFile, WorkgroupCounts,
+    check_redacted, redact,
 };
 
 use self::report::Counts;
@@ -113,15 +113,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.keep = flags.list(&KEEP);
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
     let kernels = Recording::of_run(flags, !flags.get(&NO_RUN))?;
-    let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
     // A capture is written with seeks, which a pipe does not have.
-    let mut file: File = tempfile::tempfile().map_err(io)?;
-    let redaction = redact(&plan, file.try_clone().map_err(io)?, &options)?;
+    let file = TemporaryFile::create()?;
+    let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
+    let mut file = file.file();
     // It has no path of its own, so that nothing is left behind if a kernel ends the process.
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
     let originals = Original { flags, plan: &plan, options: &options };
     let replayed = check(&originals, &redaction, place.as_ref(), capture.is_recovered())?;
-    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
         Ok(())

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureBytes, ReduceOptions, reduce};
+use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
 
 use self::checks::{Check, Checks};
 use self::process::CheckCommand;
@@ -183,18 +183,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let check = check(flags)?;
     let output = OutputFile::from_flags(flags, "REDUCED.ireereplay")?;
-    check_directory(flags)?;
     // Before anything is created.
     drop(captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?);
     let capture = CaptureBytes::map(&path)?;
     let begun = Instant::now();
-    let directory = tempfile::Builder::new()
-        .prefix("rehal-reduce-")
-        .tempdir()
-        .map_err(|error| Error::io("creating a temporary directory", &error))?;
     let interrupted = interrupts::flag()?;
+    let directory = TemporaryDirectory::in_temp("rehal-reduce-")?;
     let timeout = flags.get(&CHECK_TIMEOUT);
-    let (checks, suspect) = Checks::find(invocation, check, timeout, interrupted, directory.path())?;
+    let checks = Checks::find(invocation, check, timeout, interrupted, directory.path());
+    let (checks, suspect) = directory.explain(checks)?;
     let mut options = ReduceOptions::default();
     options.recover = flags.get(&replay_flags::RECOVER);
     options.jobs = flags.get(&JOBS);
@@ -204,7 +201,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.suspect = suspect;
     let result = directory.path().join("result.ireereplay");
     let reduction = reduce(&capture, &options, &checks, directory.path(), &result)
-        .map_err(|error| explained(error, &checks))?;
+        .map_err(|error| explained(error, &checks));
+    let reduction = directory.explain(reduction)?;
     let copy = || File::open(&result).map_err(|error| Error::io("reading the result", &error));
     output.write(|sink| {
         std::io::copy(&mut copy()?, sink).map_err(|error| Error::io("writing the result", &error))?;
@@ -228,20 +226,6 @@ fn run(invocation: &Invocation) -> Result<()> {
         _ => output::print(&text)?,
     }
     Ok(())
-}
-
-/// Refuses an output that cannot be created before anything is checked, which may take hours.
-fn check_directory(flags: &Flags) -> Result<()> {
-    let Some(path) = flags.get(&OUTPUT) else { return Ok(()) };
-    match path.parent().filter(|it| !it.as_os_str().is_empty()) {
-        Some(directory) if !directory.is_dir() => Err(Error::not_found(format!(
-            "the directory of --{}={} does not exist",
-            OUTPUT.name(),
-            path.display()
-        ))
-        .advise("create it first, or name another file to write to")),
-        _ => Ok(()),
-    }
 }
 
 /// Adds what the command printed or what was measured, if the check fails for the capture itself.

@@ -1,11 +1,10 @@
 //! `rehal slice`: cuts a dispatch or a scope out of a capture.
 
-use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, watch_buffer,
+    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, TemporaryFile, watch_buffer,
 };
 
 use super::replay_flags;
@@ -150,14 +149,14 @@ fn write(
     output: &OutputFile,
     reports: &mut CrashReports,
 ) -> Result<()> {
-    let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
     // A capture is written with seeks, which a pipe does not have.
-    let mut file: File = tempfile::tempfile().map_err(io)?;
-    let slice = replay.slice(cut, options, file.try_clone().map_err(io)?, &mut [reports])?;
+    let file = TemporaryFile::create()?;
+    let slice = file.explain(replay.slice(cut, options, file.try_clone()?, &mut [reports]))?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(&unchecked(&slice, options.watch.is_some()));
     }
-    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    let mut file = file.file();
+    file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the slice", &error))?;
         Ok(())

@@ -13,8 +13,9 @@ mod tests;
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -24,9 +25,8 @@ use rehal_base::{BackgroundWriter, Context, Error, Result, StatusCode};
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
 use rehal_hal::{Device, DeviceGroup, DeviceInfo};
 use rehal_replay::Observer;
-use tempfile::NamedTempFile;
 
-use crate::{DispatchTimes, NamedPath, ProfileFile, Report, ReportOptions};
+use crate::{DispatchTimes, NamedPath, ProfileFile, Report, ReportOptions, TemporaryFile};
 use sink::{Bundle, DeviceSink};
 
 /// Which kinds of data to request of each device of a group.
@@ -108,7 +108,7 @@ pub struct ProfiledRecords {
 enum Target {
     Bundle(NamedPath),
     /// For statistics: long runs have more events than fit in memory.
-    Temporary(NamedTempFile),
+    Temporary(TemporaryFile),
 }
 
 /// The devices with their sinks.
@@ -273,13 +273,13 @@ impl Profiling {
     pub fn end_with_statistics(mut self, sink: &mut dyn Write) -> Result<()> {
         self.finish()?;
         let options = ReportOptions { report: Report::Statistics, ..ReportOptions::default() };
-        ProfileFile::open(self.target.path())?.print(&options, sink)
+        ProfileFile::open(&self.target.path())?.print(&options, sink)
     }
 
     /// Ends the session, and returns the times of its dispatches by function.
     pub fn end_with_dispatch_times(mut self) -> Result<DispatchTimes> {
         self.finish()?;
-        ProfileFile::open(self.target.path())?.dispatch_times()
+        ProfileFile::open(&self.target.path())?.dispatch_times()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -309,36 +309,40 @@ impl Target {
     fn create(options: &ProfilingOptions) -> Result<Self> {
         match &options.output {
             Some(output) => Ok(Self::Bundle(output.clone())),
-            None => NamedTempFile::with_suffix(".ireeprof")
-                .map(Self::Temporary)
-                .map_err(|error| Error::io("creating a temporary file", &error)),
+            None => TemporaryFile::create().map(Self::Temporary),
         }
     }
 
-    fn path(&self) -> &Path {
+    fn path(&self) -> PathBuf {
         match self {
-            Self::Bundle(output) => output.path(),
-            Self::Temporary(file) => file.path(),
+            Self::Bundle(output) => output.path().to_owned(),
+            // It has no other name.
+            Self::Temporary(file) => format!("/proc/self/fd/{}", file.file().as_raw_fd()).into(),
         }
     }
 
     fn place(&self) -> String {
         match self {
             Self::Bundle(output) => output.place(),
-            Self::Temporary(_) => "a temporary file".to_owned(),
+            Self::Temporary(_) => {
+                format!(
+                    "a temporary file in '{}' (TMPDIR=PATH names another)",
+                    std::env::temp_dir().display()
+                )
+            }
         }
     }
 
     fn open(&self) -> Result<Bundle> {
-        let shown = self.path().display();
+        let path = self.path();
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(true)
             // As captures: a profile names what the program runs.
             .mode(0o640)
-            .open(self.path())
-            .map_err(|error| Error::io(format_args!("creating '{shown}'"), &error));
+            .open(&path)
+            .map_err(|error| Error::io(format_args!("creating '{}'", path.display()), &error));
         file.and_then(Bundle::new).context(|| self.place())
     }
 }

@@ -7,6 +7,7 @@ use rehal_hal::profile::{
 };
 use rehal_hal::{FunctionInfo, Timepoint};
 use rehal_profile::QueueEventType;
+use std::path::Path;
 
 use super::*;
 use crate::ReportFormat;

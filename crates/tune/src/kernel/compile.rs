@@ -10,7 +10,7 @@ use rehal_replay::{Code, Substitution};
 
 use super::KernelLanguage;
 use super::compiler_run::CompilerRun;
-use super::temporary::TemporaryDirectory;
+use super::temporary::{TemporaryDirectory, full_directory};
 
 /// How kernels are compiled.
 #[derive(Clone, Debug, Default)]
@@ -65,8 +65,7 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         return Err(Error::invalid_argument(format!("'{}' is not a regular file", source.display()))
             .advise("name a source file"));
     }
-    let directory = TemporaryDirectory::create(&std::env::temp_dir(), "rehal-kernel-")
-        .advise(|| "name a directory that can be written in the environment: TMPDIR=PATH")?;
+    let directory = TemporaryDirectory::in_temp("rehal-kernel-")?;
     let library = directory.path().join("kernel.so");
     let (mut command, name) = command(language, options)?;
     // Not read as a flag.
@@ -78,6 +77,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         }
     };
     command.arg(&path).arg("-o").arg(&library).args(&options.flags);
+    // Its own temporary files remain if it is killed.
+    command.env("TMPDIR", directory.path());
     if language == KernelLanguage::C {
         command.arg("-lm");
     }
@@ -91,7 +92,7 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         }
         if is_full(directory.path(), &messages) {
             let error = Error::resource_exhausted(message);
-            return Err(error.advise("make room for temporary files, or name another directory: TMPDIR=PATH"));
+            return Err(full_directory(error, &std::env::temp_dir()));
         }
         return Err(Error::invalid_argument(message).advise("correct the source"));
     }

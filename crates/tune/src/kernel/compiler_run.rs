@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::temporary::ProcessGroup;
+
 /// Maximum number of bytes of messages that are kept.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Maximum number of bytes that are read once the compiler has ended: the pipe holds no more by default.
@@ -25,16 +27,16 @@ impl CompilerRun {
     pub(super) fn of(mut command: Command) -> io::Result<Self> {
         let (mut reader, writer) = io::pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let mut child = command.spawn()?;
+        let mut group = ProcessGroup::spawn(&mut command)?;
         // The writing end, which would keep the pipe open.
         drop(command);
         let mut messages = Messages::default();
-        let ended = messages.read(&mut reader, &mut child);
+        let ended = messages.read(&mut reader, group.child());
         if ended.is_err() {
-            let _ = child.kill();
+            group.kill();
         }
         // After the end of the messages: one that closes its output may still run.
-        let status = child.wait()?;
+        let status = group.child().wait()?;
         ended.map(|()| Self { status, messages: messages.text() })
     }
 }

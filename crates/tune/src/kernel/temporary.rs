@@ -1,19 +1,26 @@
-//! Temporary directories, and files of results that are not complete, which can be removed when a signal ends the process.
+//! Temporary directories, files of results that are not complete, and processes, which can be removed when a signal ends the process.
 
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// What is to be removed.
-static PATHS: Mutex<Paths> =
-    Mutex::new(Paths { temporary: Vec::new(), files: Vec::new(), directories: Vec::new() });
+static PATHS: Mutex<Paths> = Mutex::new(Paths {
+    temporary: Vec::new(),
+    files: Vec::new(),
+    directories: Vec::new(),
+    groups: Vec::new(),
+});
 
 /// What exists.
 struct Paths {
@@ -22,6 +29,20 @@ struct Paths {
     /// The files of results, and the directories that were created for them, each before its parent: by the [`PartialResult`].
     files: Vec<(u64, PathBuf)>,
     directories: Vec<(u64, PathBuf)>,
+    /// Processes with groups of their own.
+    groups: Vec<Pid>,
+}
+
+/// What to do if the directory for temporary files does not serve.
+pub(super) const TEMPORARY_ADVICE: &str =
+    "name a directory that can be written in the environment: TMPDIR=PATH";
+
+/// Names the directory for temporary files in an error of writing to it.
+pub(super) fn full_directory(error: Error, directory: &Path) -> Error {
+    let place = format!("the directory for temporary files, '{}'", directory.display());
+    error
+        .context(place)
+        .replace_advice("make room for temporary files, or name another directory: TMPDIR=PATH")
 }
 
 /// A directory that only this user can access: another could replace what is in it. It is removed when this is dropped, or by
@@ -43,15 +64,39 @@ impl TemporaryDirectory {
         Ok(Self(directory))
     }
 
+    /// Creates one in the directory for temporary files; the error says how to choose another.
+    pub fn in_temp(prefix: &str) -> Result<Self> {
+        Self::create(&std::env::temp_dir(), prefix).map_err(|error| error.advise(TEMPORARY_ADVICE))
+    }
+
+    /// The outcome of work in one of [`TemporaryDirectory::in_temp`]: an error of writing a file in it says how to choose another, as
+    /// when the disk is full.
+    pub fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
+        let path = self.path().display().to_string();
+        let is_written = |error: &Error| {
+            let texts = error.context_lines().iter().map(String::as_str).chain([error.message()]);
+            let is_code = matches!(error.code(), StatusCode::ResourceExhausted | StatusCode::Unavailable);
+            is_code && texts.into_iter().any(|it| it.contains(&path))
+        };
+        outcome.map_err(|error| match is_written(&error) {
+            true => full_directory(error, &std::env::temp_dir()),
+            false => error,
+        })
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Removes all that exist, and results that are not complete, for a process that is about to end: from then on, threads that create
+    /// Ends processes of [`ProcessGroup`], and removes all directories that exist, and results that are not complete, for a process that is about to end: from then on, threads that create
     /// or drop one wait forever. Must not be called from a signal handler.
     pub fn remove_all() {
         let mut paths = PATHS.lock();
+        // First: they may write to the directories.
+        for group in paths.groups.drain(..) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         for path in paths.temporary.drain(..) {
             remove(&path);
         }
@@ -73,6 +118,49 @@ impl Drop for TemporaryDirectory {
         // Removed while it is locked: until then, it is in the list.
         let _ = std::fs::remove_dir_all(self.0.path());
         paths.temporary.retain(|path| path != self.0.path());
+    }
+}
+
+/// A process with all that it starts, in a group of its own. It is ended when this is dropped, or by
+/// [`TemporaryDirectory::remove_all`].
+#[derive(Debug)]
+pub struct ProcessGroup {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl ProcessGroup {
+    /// Starts a process.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        // No signal finds one that is not in the list.
+        let mut paths = PATHS.lock();
+        let child = command.process_group(0).spawn()?;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        paths.groups.extend(group);
+        Ok(Self { child, group })
+    }
+
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Ends the processes of the group.
+    pub fn kill(&self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.kill();
+            let _ = self.child.wait();
+        }
+        let mut paths = PATHS.lock();
+        paths.groups.retain(|it| Some(*it) != self.group);
     }
 }
 

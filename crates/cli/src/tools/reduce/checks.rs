@@ -192,8 +192,12 @@ impl Checks {
             (None, None) => FIRST_TIMEOUT,
         };
         let ended = process::run(command, limit, &self.interrupted).map_err(|error| {
+            let is_limit = error.kind() == std::io::ErrorKind::WouldBlock;
             let error = Error::io(format!("starting '{}' for a check", output::escaped(program)), &error);
-            error.advise("name a program that exists and can be executed: --check='PROGRAM {}'")
+            error.advise(match is_limit {
+                true => "raise the limit on processes and threads: ulimit -u, or that of the container",
+                false => "name a program that exists and can be executed: --check='PROGRAM {}'",
+            })
         })?;
         if ended.end == End::TimedOut {
             self.timeout_count.fetch_add(1, Ordering::Relaxed);

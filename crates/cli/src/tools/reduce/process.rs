@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rehal_session::ProcessGroup;
 
 use crate::kernel_recording;
 
@@ -147,21 +146,19 @@ pub(super) enum End {
 pub(super) fn run(mut command: Command, timeout: Duration, interrupted: &AtomicBool) -> io::Result<Ended> {
     let (out, out_writer) = io::pipe()?;
     let (err, err_writer) = io::pipe()?;
-    command.stdin(Stdio::null()).stdout(out_writer).stderr(err_writer).process_group(0);
+    command.stdin(Stdio::null()).stdout(out_writer).stderr(err_writer);
     let begun = Instant::now();
-    let mut child = command.spawn()?;
+    let mut group = ProcessGroup::spawn(&mut command)?;
     // Its ends of the pipes, which would keep them open.
     drop(command);
     let (out, err) = (kept(out)?, kept(err)?);
-    let end = wait(&mut child, begun, timeout, interrupted);
+    let end = wait(group.child(), begun, timeout, interrupted);
     // What it has started ends with it, whatever way it ended.
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
+    group.kill();
     let end = match end {
         Ok(End::Exited(status)) => End::Exited(status),
         other => {
-            child.wait()?;
+            group.child().wait()?;
             other?
         }
     };

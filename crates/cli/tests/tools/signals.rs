@@ -1,0 +1,191 @@
+//! Signals that end a tool while it works: no temporary file, no part of a result and no process remains.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{Scratch, capture, command, fixture, write_kernel};
+
+const ADD: &str = "add_dispatch_0_elementwise_4_f32";
+const SIGNALS: [i32; 3] = [1, 2, 15];
+
+/// Sends a signal to the process alone, as `kill` does; a terminal would send it to its processes as well.
+fn send(signal: i32, tool: &Child) {
+    let sent = Command::new("kill").args([format!("-{signal}"), tool.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Waits until a condition is true while the tool works.
+fn until(what: &str, tool: &mut Child, is_true: impl Fn() -> bool) {
+    while !is_true() {
+        assert!(tool.try_wait().unwrap().is_none(), "{what} ended early");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process runs: not if it has ended, and its parent has not looked at it yet.
+fn runs(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+    let state = status.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// The processes that a process has started and that run.
+fn children(parent: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let lists = threads.map(|it| fs::read_to_string(it.path().join("children")).unwrap_or_default());
+    lists.flat_map(|it| it.split_whitespace().map(str::to_string).collect::<Vec<_>>()).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn is_empty(directory: &Path) -> bool {
+    names(directory).is_empty()
+}
+
+/// Processes end soon: those that were killed, and those that the end of their parent ends.
+fn wait_for_the_end(what: &str, processes: &[String]) {
+    for _ in 0..60_000 {
+        if !processes.iter().any(|it| runs(it)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what} leaves a process");
+}
+
+#[test]
+fn no_compiler_remains() {
+    let add = capture("add4.add.local-sync");
+    let substitution = format!("--replay_executable_substitution={ADD}=kernel.c");
+    let function = format!("--function={ADD}");
+    let lines: [&[&str]; 6] = [
+        &["kernel", "build", "kernel.c", "-o", "kernel.so"],
+        &["run", &substitution, &add],
+        &["verify", &substitution, &add],
+        &["compare", &function, "--with=kernel.c", &add],
+        &["kernel", "record", "--directory=records", &substitution, &add],
+        &["reduce", "--check=crash", &substitution, &add, "-o", "reduced"],
+    ];
+    for (number, words) in lines.into_iter().enumerate() {
+        let (scratch, temporary) = (Scratch::new(), Scratch::new());
+        scratch.file("kernel.c", "");
+        let (started, inner) = (scratch.path("started"), scratch.path("inner"));
+        // A compiler starts others.
+        let compiler =
+            format!("sleep 600 &\necho $! > {}\necho $$ > {}\nwait\n", inner.display(), started.display());
+        let compiler = format!("sh {}", scratch.file("compiler", compiler));
+        let mut tool = command("rehal");
+        tool.args(words).env("CC", &compiler).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        until(&format!("{words:?}"), &mut tool, || read(&started).ends_with('\n'));
+        let processes = [read(&started), read(&inner)];
+        assert!(processes.iter().all(|it| runs(it)), "{words:?}");
+        let signal = SIGNALS[number % SIGNALS.len()];
+        send(signal, &tool);
+        if words[0] == "reduce" {
+            // The first one asks for the result so far.
+            send(signal, &tool);
+        }
+        let ended = tool.wait().unwrap();
+        assert!(ended.signal() == Some(signal) || words[0] == "reduce", "{words:?}: {ended:?}");
+        wait_for_the_end(&format!("{words:?}"), &processes);
+        assert!(is_empty(&temporary.path("")), "{words:?}");
+        assert_eq!(names(&scratch.path("")), ["compiler", "inner", "kernel.c", "started"], "{words:?}");
+    }
+}
+
+#[test]
+fn no_process_for_kernels_and_no_part_of_a_result_remains() {
+    let add = capture("add4.add.local-sync");
+    let substitution = format!("--replay_executable_substitution={ADD}=kernel.c");
+    let function = format!("--function={ADD}");
+    // Those with processes of their own, and the others.
+    let lines: [(&[&str], bool); 6] = [
+        (&["verify", &substitution, &add], true),
+        (&["compare", &function, "--with=kernel.c", &add], true),
+        (&["reduce", "--check=crash", &substitution, &add, "-o", "output/reduced"], true),
+        (&["run", "--replay_host_reads=output/reads", &substitution, &add], false),
+        (&["run", "--replay_ledger=output/ledger", &substitution, &add], false),
+        (&["benchmark", "--benchmark_out=output/report", &substitution, &add], false),
+    ];
+    let kernels = Scratch::new();
+    let kernel = kernels.path("kernel.c");
+    write_kernel(&kernel, &add, ADD, "for (volatile int forever = 1; forever;) {}");
+    for (number, (words, has_process)) in lines.into_iter().enumerate() {
+        let (scratch, temporary) = (Scratch::new(), Scratch::new());
+        fs::copy(&kernel, scratch.path("kernel.c")).unwrap();
+        let output = scratch.path("output");
+        fs::create_dir(&output).unwrap();
+        let mut tool = command("rehal");
+        tool.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let id = tool.id();
+        let is_work = |process: &String| {
+            fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|it| it.ends_with("rehal"))
+        };
+        until(&format!("{words:?}"), &mut tool, || match has_process {
+            // Not the compiler, which is another program.
+            true => children(id).iter().any(is_work),
+            false => !is_empty(&output),
+        });
+        let processes = children(id);
+        let signal = SIGNALS[number % SIGNALS.len()];
+        send(signal, &tool);
+        if words[0] == "reduce" {
+            send(signal, &tool);
+        }
+        let ended = tool.wait().unwrap();
+        assert!(ended.signal() == Some(signal) || words[0] == "reduce", "{words:?}: {ended:?}");
+        wait_for_the_end(&format!("{words:?}"), &processes);
+        let left = [temporary.path(""), output].map(|it| names(&it));
+        assert!(left.iter().all(Vec::is_empty), "{words:?} leaves {left:?}");
+    }
+}
+
+#[test]
+fn no_check_of_a_reduction_remains() {
+    let abs = capture("simple_abs.abs.local-sync");
+    for count in [1, 2] {
+        let (scratch, temporary) = (Scratch::new(), Scratch::new());
+        let started = scratch.path("started");
+        let script = scratch.file("check", format!("echo $$ > {}\nsleep 600\n", started.display()));
+        let mut tool = command("rehal");
+        tool.args(["reduce", &format!("--check=sh {script} {{}}"), &abs, "-o", "output"]);
+        tool.env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("the check", &mut tool, || fs::read_to_string(&started).is_ok_and(|it| it.ends_with('\n')));
+        (0..count).for_each(|_| send(15, &tool));
+        tool.wait().unwrap();
+        wait_for_the_end("a reduction", &[fs::read_to_string(&started).unwrap()]);
+        assert!(is_empty(&temporary.path("")), "{count} signals");
+    }
+}
+
+#[test]
+fn no_recording_of_a_program_remains() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path("input.npy");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    for (signal, directory) in [(15, "new/records"), (2, "."), (1, "other")] {
+        let mut tool = command("iree-run-module");
+        tool.args([&module, "--function=add", "--input=@input.npy", "--input=4xf32=1"]);
+        tool.args(["--rehal_kernel_record", &format!("--rehal_kernel_record_dir={directory}")]);
+        tool.current_dir(scratch.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut tool = tool.spawn().unwrap();
+        let records = scratch.path(directory);
+        until("the program", &mut tool, || names(&records).iter().any(|it| it.starts_with("recording-")));
+        send(signal, &tool);
+        assert_eq!(tool.wait().unwrap().signal(), Some(signal));
+        assert_eq!(names(&scratch.path("")), ["input.npy"], "{directory}");
+    }
+}
