@@ -16,7 +16,7 @@ use rehal_base::{Error, FileId, Result, TextWriter, escaped_lines};
 use rehal_session::flush_c_streams;
 
 /// Standard output without the standard library's line buffer.
-struct Stdout {
+pub(crate) struct Stdout {
     file: File,
     reader_left: ReaderLeft,
 }
@@ -31,10 +31,16 @@ pub(crate) fn stdout() -> Result<TextWriter<'static>> {
 
 /// As [`stdout`], for callers that end early once `reader_left` is set.
 pub(crate) fn stdout_for(reader_left: &ReaderLeft) -> Result<TextWriter<'static>> {
+    let stdout = Stdout { reader_left: reader_left.clone(), ..stdout_bytes()? };
+    let is_terminal = stdout.file.is_terminal();
+    Ok(TextWriter::new(stdout, is_terminal))
+}
+
+/// Standard output for the bytes of a file, which are written as they are.
+pub(crate) fn stdout_bytes() -> Result<Stdout> {
     let owned = io::stdout().as_fd().try_clone_to_owned();
     let file = owned.map(File::from).map_err(|error| Error::io("opening standard output", &error))?;
-    let is_terminal = file.is_terminal();
-    Ok(TextWriter::new(Stdout { file, reader_left: reader_left.clone() }, is_terminal))
+    Ok(Stdout { file, reader_left: ReaderLeft::default() })
 }
 
 impl Stdout {

@@ -104,7 +104,7 @@ impl OutputFile {
 
     fn open(&self) -> Result<Output> {
         let (sink, temporary) = match self.destination() {
-            Destination::Stdout => (Target::Stdout(output::stdout()?), None),
+            Destination::Stdout => (Target::Stdout(output::stdout_bytes()?), None),
             Destination::InPlace(path) => {
                 // A directory cannot be opened. What a descriptor has is not overwritten.
                 let file = File::options().append(true).open(path).map_err(creating)?;
@@ -126,7 +126,7 @@ impl OutputFile {
     /// Fails if the file cannot be written; an existing file is unchanged, and a missing one is not created.
     fn try_out(&self) -> Result<()> {
         match self.destination() {
-            Destination::Stdout => output::stdout()?.file().map(drop).map_err(|error| writing(&error)),
+            Destination::Stdout => output::stdout_bytes()?.file().map(drop).map_err(|error| writing(&error)),
             // Opening a pipe waits for its reader.
             Destination::InPlace(path) if path.is_dir() => {
                 Err(creating(io::Error::from_raw_os_error(libc::EISDIR)))
@@ -234,7 +234,7 @@ impl Output {
     /// A writer without a buffer. All of them write to the same position.
     pub(crate) fn sink(&self) -> Result<Sink> {
         let target = match &self.target {
-            Target::Stdout(_) => Target::Stdout(output::stdout()?),
+            Target::Stdout(_) => Target::Stdout(output::stdout_bytes()?),
             Target::File(file) => Target::File(file.try_clone().map_err(creating)?),
         };
         Ok(Sink { target, is_lost: self.is_lost.clone(), can_seek: self.temporary.is_some() })
