@@ -26,7 +26,7 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
             select_cores(options, |selection| {
                 let nodes = NodeSelection::parse(value);
                 selection.nodes =
-                    nodes.ok_or_else(|| wrong(value, "current, numa, all, or ids such as 0,2"))?;
+                    nodes.ok_or_else(|| wrong(value, "current, numa, all, or ids such as 0,2 or 0-3"))?;
                 Ok(())
             })
         },
@@ -83,7 +83,7 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
         keys: &["task_topology_cpu_ids"],
         set: |options, value| {
             select(options, |selection| {
-                let processors = parse_ids(value).ok_or_else(|| wrong(value, "CPUs such as 0,2,3"))?;
+                let processors = parse_ids(value).ok_or_else(|| wrong(value, "CPUs such as 0,2 or 0-3"))?;
                 selection.processors = vec![processors];
                 Ok(())
             })
@@ -200,7 +200,7 @@ mod tests {
             ("task_topology_performance_level", "efficiency"),
             ("task_topology_distribution", "compact"),
             ("task_topology_group_count", "3"),
-            ("task_topology_cpu_ids", "0,2"),
+            ("task_topology_cpu_ids", "0,2-3"),
             ("task_worker_spin_us", "3"),
             ("task_worker_stack_size", "4194304"),
             ("task_worker_local_memory", "8192"),
@@ -208,7 +208,7 @@ mod tests {
         ];
         let set = configured(LocalTaskOptions::default(), &given).unwrap();
         let expected = TopologyOptions {
-            processors: vec![vec![0, 2]],
+            processors: vec![vec![0, 2, 3]],
             worker_count: Some(3),
             nodes: NodeSelection::Ids(vec![0, 2]),
             max_workers: 5,
@@ -275,12 +275,12 @@ mod tests {
     #[test]
     fn wrong_values_are_refused() {
         for (key, value, expected) in [
-            ("task_topology_cpu_ids", "", "CPUs such as 0,2,3"),
-            ("task_topology_cpu_ids", "0-1", "CPUs such as 0,2,3"),
+            ("task_topology_cpu_ids", "", "CPUs such as 0,2 or 0-3"),
+            ("task_topology_cpu_ids", "1-0", "CPUs such as 0,2 or 0-3"),
             ("task_topology_group_count", "-2", "-1 or a number up to 2147483647"),
             ("task_topology_max_group_count", "2147483648", "-1 or a number up to 2147483647"),
             ("task_topology_mode", "cores", "physical_cores"),
-            ("task_topology_nodes", "some", "current, numa, all, or ids such as 0,2"),
+            ("task_topology_nodes", "some", "current, numa, all, or ids such as 0,2 or 0-3"),
             ("task_topology_performance_level", "fast", "any, low, efficiency, high, performance"),
             ("task_topology_distribution", "", "compact, scatter"),
             ("task_topology_favor", "speed", "latency, throughput, efficiency"),

@@ -20,21 +20,8 @@ const KNOWN: [(&str, &str); 8] = [
     ("tools/test/iree-benchmark-executable.mlir", "attribute 'workgroup_size' cannot be parsed"),
 ];
 
-/// Files whose patterns match sentences of the reference's help texts, which ours do not copy, and part of FileCheck's
-/// error with ours. Patterns before that sentence must match.
-const OTHER_WORDS: [(&str, &str); 1] = [("tools/test/iree-replay-tools.txt", "IREE HAL replay file\".")];
-
 /// Part of the error of a command that is known to fail with the release's tools.
 pub fn known_failure(command: &Command) -> Option<&'static str> {
-    find(&KNOWN, command)
-}
-
-/// Part of FileCheck's error for a command that is known to fail with our tools because the help texts differ.
-pub fn other_words(command: &Command) -> Option<&'static str> {
-    find(&OTHER_WORDS, command)
-}
-
-fn find(list: &[(&str, &'static str)], command: &Command) -> Option<&'static str> {
     let (file, _) = command.name.rsplit_once(':')?;
-    list.iter().find(|known| known.0 == file).map(|known| known.1)
+    KNOWN.iter().find(|known| known.0 == file).map(|known| known.1)
 }

@@ -29,7 +29,7 @@ mod sandbox;
 mod test_file;
 
 pub use command::Command;
-pub use known::{known_failure, other_words};
+pub use known::known_failure;
 pub use sandbox::{Sandbox, Tools};
 
 use programs::Programs;

@@ -5,7 +5,7 @@ use crate::Outcome;
 use libtest_mimic::Trial;
 use oracle::captures::repository;
 use oracle::e2e::SOURCE_VARIABLE;
-use oracle::lit::{self, Command, Sandbox, Tools, Verdict, known_failure, other_words};
+use oracle::lit::{self, Command, Sandbox, Tools, Verdict, known_failure};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,6 @@ fn name(command: &Command, verdict: &Verdict) -> String {
     let how = match verdict {
         Verdict::Ignored(reason) => format!("{reason}::"),
         Verdict::Run { .. } if known_failure(command).is_some() => "fails_with_release::".to_owned(),
-        Verdict::Run { .. } if other_words(command).is_some() => "other_words::".to_owned(),
         Verdict::Run { by_release: true } => String::new(),
         Verdict::Run { by_release: false } => "ours_alone::".to_owned(),
     };
@@ -76,13 +75,11 @@ fn passes(source: &Path, command: &Command, verdict: &Verdict) -> Outcome {
     }
     let ours = run(Tools::Ours)?;
     let report = format!("==== with our tools: {}\n==== with the release's: {theirs}", ours.report());
-    match (other_words(command), ours.ended.succeeded()) {
-        (None, true) if checked.is_some_and(|checked| checked != ours.checked) => {
+    match ours.ended.succeeded() {
+        true if checked.is_some_and(|checked| checked != ours.checked) => {
             Err(format!("FileCheck's input differs\n{report}").into())
         }
-        (None, true) => Ok(()),
-        (Some(words), false) if ours.says(words) => Ok(()),
-        (Some(_), true) => Err("the command passes, but its file is listed in OTHER_WORDS".into()),
-        (_, false) => Err(format!("{}\n{report}", command.text).into()),
+        true => Ok(()),
+        false => Err(format!("{}\n{report}", command.text).into()),
     }
 }

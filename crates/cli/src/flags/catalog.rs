@@ -1,9 +1,11 @@
 //! Flags that several tools share, with the names and defaults of the pinned release.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
+use super::value_type::{Refusal, text};
 use crate::devices;
 
 const NO_DRIVER: Effect = Effect::Ignored("the CUDA and HIP drivers are not in this build");
@@ -49,7 +51,7 @@ pub const DEVICES: Group = Group {
     title: "Devices",
     flags: &[
         &DEVICE,
-        &Query::new("list_drivers", "Prints the drivers, and exits."),
+        &Query::new("list_drivers", "Prints all drivers, or one, and exits.").of("DRIVER"),
         &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
             .of("DRIVER"),
         &Query::new(
@@ -57,13 +59,23 @@ pub const DEVICES: Group = Group {
             "Prints the properties of the devices of all drivers, or of one, and exits.",
         )
         .of("DRIVER"),
-        &List::texts("device_allocator", "SPEC", "Wraps the device's allocator in another one.")
-            .effect(Effect::Missing {
-                what: "other allocators",
-                instead: "buffers are allocated from the system, and iree-run-module --print_statistics counts them",
-            }),
+        &List::parsed(
+            "device_allocator",
+            "SPEC",
+            "caching or debug, each optionally followed by ':' and its settings",
+            check_allocator,
+            "Wraps the device's allocator in another one: caching, caching:SETTINGS or debug.",
+        )
+        .effect(Effect::Ignored("devices have one allocator each")),
     ],
 };
+
+/// Accepts the allocators that the reference has, without a look at their settings.
+fn check_allocator(value: &OsStr) -> Result<(), Refusal> {
+    let spec = text(value)?;
+    let (name, _) = spec.split_once(':').unwrap_or((&spec, ""));
+    if matches!(name, "caching" | "debug") { Ok(()) } else { Err(Refusal::Unexpected) }
+}
 
 /// Libraries that executables import from.
 pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
@@ -99,7 +111,7 @@ pub const OTHER_DRIVERS: Group = Group {
             "Derives --cuda_default_index from the MPI rank, if set.",
         )
         .effect(NO_DRIVER),
-        &List::paths("hip_dylib_path", "PATH", "Path of the HIP library.").effect(NO_DRIVER),
+        &List::paths("hip_dylib_path", "PATH", "Path of the HIP library.").may_be_empty().effect(NO_DRIVER),
         &Flag::switch("hip_use_streams", true, "Executes command buffers on streams instead of graphs.")
             .effect(NO_DRIVER),
         &Flag::switch("hip_allow_inline_execution", false, "Executes command buffers while recording them.")

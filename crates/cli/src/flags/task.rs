@@ -70,9 +70,9 @@ const GROUP_COUNT: Flag<usize> = Flag::number(
 const CPU_IDS: List<Vec<u32>> = List::parsed(
     "task_topology_cpu_ids",
     "CPU,CPU",
-    "numbers of logical CPUs, such as 0,2,3",
+    "numbers of logical CPUs, such as 0,2 or 0-3",
     cpu_ids,
-    "Logical CPUs, one worker on each. Repeat it for several topologies, whose workers are one pool. It overrides all \
+    "Logical CPUs, such as 0,2 or 0-3, one worker on each. Repeat it for several topologies, whose workers are one pool. It overrides all \
      other flags of the topology, including --task_topology_snapshot.",
 )
 .effect(TASK_DRIVER);
@@ -81,7 +81,7 @@ const NODES: Flag<NodeSelection> = Flag::parsed(
     "task_topology_nodes",
     "NODES",
     "current",
-    "current, numa, all, or ids of NUMA nodes such as 0,2",
+    "current, numa, all, or ids of NUMA nodes such as 0,2 or 0-3",
     nodes,
     "NUMA nodes whose cores become workers. current: that of the calling thread. numa: each node, with a topology of \
      its own. 0,2: these nodes, each with a topology of its own. all: one topology of the whole machine. The workers of \
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn each_flag_sets_its_option() {
         let mut expected = TopologyOptions::default();
-        expected.processors = vec![vec![0, 2], vec![31]];
+        expected.processors = vec![vec![0, 2, 3], vec![31]];
         expected.worker_count = Some(3);
         expected.nodes = NodeSelection::Ids(vec![0, 2]);
         expected.max_workers = 5;
@@ -230,7 +230,7 @@ mod tests {
         expected.snapshot = Some("copy".into());
         let given = [
             "--task_topology_mode=physical_cores",
-            "--task_topology_cpu_ids=0,2",
+            "--task_topology_cpu_ids=0,2-3",
             "--task_topology_cpu_ids=0x1f,",
             "--task_topology_group_count=3",
             "--task_topology_nodes=0, 2",

@@ -17,7 +17,8 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     name: "iree-benchmark-replay",
     verb: "benchmark",
     summary: "benchmarks replays of a capture",
-    about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
+    about: "Benchmarks deterministic execution of an IREE HAL replay file.\n\n\
+            Plans the capture once, then replays all of it in each iteration and reports in Google \
             Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
             scope is timed, although the whole capture runs: for at most 10 times --benchmark_min_time, or for the \
             number of iterations that it names (20x).\n\n\

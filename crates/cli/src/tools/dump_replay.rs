@@ -16,7 +16,8 @@ pub const DUMP_REPLAY: Tool = Tool {
     name: "iree-dump-replay",
     verb: "dump",
     summary: "prints the records of a capture",
-    about: "Verifies every record, then prints a summary and each record in file order. Data is shown as byte \
+    about: "Dumps information from an IREE HAL replay file.\n\n\
+            Verifies every record, then prints a summary and each record in file order. Data is shown as byte \
             ranges of the capture file, never in full, and is neither read nor verified: rehal info and replays \
             do that. Nothing in the capture is executed.\n\n\
             Memory use does not depend on the size of the file.",

@@ -21,7 +21,8 @@ pub const RUN_REPLAY: Tool = Tool {
     name: "iree-run-replay",
     verb: "run",
     summary: "replays a capture of HAL work on devices of this machine",
-    about: "Recreates the buffers, semaphores, command buffers, executables and files of a capture, and \
+    about: "Executes an IREE HAL replay file on devices of this machine.\n\n\
+            Recreates the buffers, semaphores, command buffers, executables and files of a capture, and \
             submits the captured work in the order of its records. It prints nothing on success, and stops at the \
             first operation that cannot be reproduced, with its record and the reason.\n\n\
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \

@@ -407,20 +407,18 @@ fn groups(tool: &Tool) -> Vec<&'static Group> {
 
 #[test]
 fn missing_features_are_refused_by_name() {
-    for flag in ["--device_capture_tool=renderdoc", "--device_allocator=debug"] {
-        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
-            let stderr = fail(&[tool, flag, &abs()]);
-            assert!(stderr.starts_with(&format!("UNIMPLEMENTED; {flag}")), "{stderr}");
-            assert!(stderr.contains("not in this build"), "{stderr}");
-        }
+    let flag = "--device_capture_tool=renderdoc";
+    for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+        let stderr = fail(&[tool, flag, &abs()]);
+        assert!(stderr.starts_with(&format!("UNIMPLEMENTED; {flag}")), "{stderr}");
+        assert!(stderr.contains("not in this build"), "{stderr}");
     }
 }
 
 #[test]
 fn missing_features_name_an_alternative() {
     for (words, instead) in [
-        (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
-        (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()], "--device_replay_output=PATH"),
+        (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()][..], "--device_replay_output=PATH"),
         (&["iree-run-module", "--module=x.so"], "--executable_plugin=PATH"),
     ] {
         let stderr = fail(words);
@@ -453,6 +451,20 @@ fn flags_without_effect_warn_once() {
         "warning: without effect: --task_topology_group_count, --task_worker_spin_us (no device of the driver local-task \
          is named)\n"
     );
+    for spec in ["caching", "debug", "caching:device_local=1gib"] {
+        assert_eq!(
+            warned(&[&format!("--device_allocator={spec}"), "--device_allocator=caching"]),
+            "warning: without effect: --device_allocator (devices have one allocator each)\n"
+        );
+    }
+    for wrong in ["", "cache", "none", ":", "debugging"] {
+        let flag = format!("--device_allocator={wrong}");
+        let refused = fail(&["iree-run-replay", &flag, &abs()]);
+        assert!(
+            refused.starts_with("INVALID_ARGUMENT; ") && refused.contains("caching or debug"),
+            "{refused}"
+        );
+    }
     for device in ["--device=local-task", "--device=local-task://0"] {
         let on_workers = ["iree-run-replay", device, "--task_topology_group_count=2", &abs()];
         assert_eq!(run(&on_workers).stderr, "");
@@ -478,6 +490,10 @@ fn task_topologies_are_those_of_the_flags_before_the_query() {
         1
     );
     assert_eq!(workers(&["--task_topology_max_group_count=0", "--dump_task_topologies"]), 0);
+    let range = print(&["iree-run-replay", "--task_topology_cpu_ids=0-0,0", "--dump_task_topologies"]);
+    assert_eq!(range, print(&["iree-run-replay", "--task_topology_cpu_ids=0,0", "--dump_task_topologies"]));
+    let stderr = fail(&["iree-run-replay", "--task_topology_cpu_ids=64999-65001", "--dump_task_topologies"]);
+    assert!(stderr.starts_with("OUT_OF_RANGE; CPU 64999 does not exist"), "{stderr}");
     let stderr =
         fail(&["iree-run-replay", "--task_topology_snapshot=/does/not/exist", "--dump_task_topologies"]);
     assert!(stderr.starts_with("NOT_FOUND; '/does/not/exist' has no readable file cpu/present"), "{stderr}");
@@ -564,8 +580,8 @@ fn help_describes_flags_that_work_and_lists_others_by_group() {
         "#   Vulkan: --vulkan_tracing, --vulkan_sparse_*, --vulkan_cached_*, \
          --vulkan_retained_cached_bda_replay_instances",
         "#   CUDA and HIP: --cuda_*, --hip_*",
-        "# Refused in this build, unless at their defaults; --help=all lists them:",
         "#   Devices: --device_allocator",
+        "# Refused in this build, unless at their defaults; --help=all lists them:",
         "#   Profiling: --device_capture_*",
     ] {
         assert!(help.lines().any(|it| it == line), "no {line:?} in\n{help}");
@@ -574,6 +590,21 @@ fn help_describes_flags_that_work_and_lists_others_by_group() {
         !help.contains("cuda_tracing") && print(&["iree-run-replay", "--help=all"]).contains("cuda_tracing")
     );
     assert!(!print(&["iree-dump-replay", "--help"]).contains("Not in this build"));
+}
+
+/// The reference's test of its tools looks for these sentences.
+#[test]
+fn help_of_replay_tools_says_what_they_do_with_a_replay_file() {
+    for (tool, sentence) in [
+        ("iree-run-replay", "Executes an IREE HAL replay file"),
+        ("iree-benchmark-replay", "Benchmarks deterministic execution of an IREE HAL replay file"),
+        ("iree-dump-replay", "Dumps information from an IREE HAL replay file"),
+    ] {
+        let help = print(&[tool, "--help"]);
+        let (_, rest) =
+            help.split_once(&format!("IREE: {tool}\n")).expect("the help begins with the tool's name");
+        assert!(rest.lines().any(|line| line.contains(sentence)), "{help}");
+    }
 }
 
 #[test]

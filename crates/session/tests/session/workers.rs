@@ -97,7 +97,10 @@ fn parameters_without_workers_are_errors_of_their_device() {
     assert_eq!(error.context_lines(), [device]);
     for (uri, words) in [
         ("local-task://?task_topology_cpu_id=0", "did you mean 'task_topology_cpu_ids'?"),
-        ("local-task://?task_topology_cpu_ids=one", "unexpected value 'one' (expected CPUs such as 0,2,3)"),
+        (
+            "local-task://?task_topology_cpu_ids=one",
+            "unexpected value 'one' (expected CPUs such as 0,2 or 0-3)",
+        ),
         ("local-sync://?task_topology_cpu_ids=0", "takes no parameters"),
     ] {
         let error = DeviceSpec::find(uri).err().unwrap();
