@@ -1,4 +1,4 @@
-//! The names of element types: `f32`, `i1`, `si8`, `bf16`, `f8E4M3FN`, `cf64`, `*16`.
+//! The names of element types: `f32`, `i1`, `si8`, `bf16`, `f8E4M3FN`, `cf64`, `*16`, and those that NumPy has for some of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,6 +14,44 @@ const SPECIAL: [(&str, ElementType); 6] = [
     ("f8E4M3FNUZ", ElementType::of(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
     ("f8E8M0FNU", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
 ];
+
+/// NumPy's names, and those of the package ml_dtypes. Types of less than a byte are missing: an array of NumPy has a byte for each
+/// element, a tensor packs them.
+const NUMPY: [(&str, ElementType); 21] = [
+    ("bool", ElementType::of(Numerical::BOOLEAN, 8)),
+    ("bool_", ElementType::of(Numerical::BOOLEAN, 8)),
+    ("int8", ElementType::of(Numerical::SIGNED, 8)),
+    ("int16", ElementType::of(Numerical::SIGNED, 16)),
+    ("int32", ElementType::of(Numerical::SIGNED, 32)),
+    ("int64", ElementType::of(Numerical::SIGNED, 64)),
+    ("uint8", ElementType::of(Numerical::UNSIGNED, 8)),
+    ("uint16", ElementType::of(Numerical::UNSIGNED, 16)),
+    ("uint32", ElementType::of(Numerical::UNSIGNED, 32)),
+    ("uint64", ElementType::of(Numerical::UNSIGNED, 64)),
+    ("float16", ElementType::of(Numerical::FLOAT_IEEE, 16)),
+    ("float32", ElementType::of(Numerical::FLOAT_IEEE, 32)),
+    ("float64", ElementType::of(Numerical::FLOAT_IEEE, 64)),
+    ("complex64", ElementType::of(Numerical::FLOAT_COMPLEX, 64)),
+    ("complex128", ElementType::of(Numerical::FLOAT_COMPLEX, 128)),
+    ("bfloat16", ElementType::of(Numerical::FLOAT_BRAIN, 16)),
+    ("float8_e5m2", ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
+    ("float8_e4m3fn", ElementType::of(Numerical::FLOAT_8_E4M3FN, 8)),
+    ("float8_e5m2fnuz", ElementType::of(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
+    ("float8_e4m3fnuz", ElementType::of(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
+    ("float8_e8m0fnu", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
+];
+
+impl ElementType {
+    /// The type with this name of NumPy or ml_dtypes, such as `float32` or `bfloat16`.
+    pub fn of_numpy_name(name: &str) -> Option<Self> {
+        NUMPY.iter().find(|(known, _)| *known == name).map(|(_, element_type)| *element_type)
+    }
+
+    /// The name of the type in NumPy or ml_dtypes.
+    pub fn numpy_name(self) -> Option<&'static str> {
+        NUMPY.iter().find(|(_, element_type)| *element_type == self).map(|(name, _)| *name)
+    }
+}
 
 /// The prefix before the bit count.
 const PREFIXES: [(&str, Numerical); 7] = [
@@ -40,13 +78,16 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// The type with this name, of 1 to 255 bits.
+/// The type with this name, of 1 to 255 bits, or with this name of NumPy, where `int8` is `si8`.
 impl FromStr for ElementType {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
         if let Some((_, special)) = SPECIAL.iter().find(|(special, _)| *special == name) {
             return Ok(*special);
+        }
+        if let Some(element_type) = Self::of_numpy_name(name) {
+            return Ok(element_type);
         }
         let parts =
             PREFIXES.iter().find_map(|(prefix, numerical)| Some((name.strip_prefix(prefix)?, numerical)));
@@ -97,6 +138,32 @@ mod tests {
         }
         assert_eq!(ElementType(0x7f00_0011).to_string(), "*17");
         assert_eq!(ElementType(0x1300_0001).to_string(), "i1");
+    }
+
+    #[test]
+    fn names_of_numpy_are_other_names() {
+        for (numpy, name) in [
+            ("bool", "i1"),
+            ("int8", "si8"),
+            ("uint64", "ui64"),
+            ("float16", "f16"),
+            ("float32", "f32"),
+            ("complex64", "cf64"),
+            ("complex128", "cf128"),
+            ("bfloat16", "bf16"),
+            ("float8_e5m2", "f8E5M2"),
+            ("float8_e4m3fn", "f8E4M3FN"),
+            ("float8_e5m2fnuz", "f8E5M2FNUZ"),
+            ("float8_e4m3fnuz", "f8E4M3FNUZ"),
+            ("float8_e8m0fnu", "f8E8M0FNU"),
+        ] {
+            let element_type: ElementType = numpy.parse().unwrap();
+            assert_eq!((element_type.to_string().as_str(), element_type.numpy_name()), (name, Some(numpy)));
+        }
+        assert_eq!("i8".parse::<ElementType>().unwrap().numpy_name(), None);
+        for unknown in ["int4", "int", "float", "float8", "float128", "Float32", "float32 "] {
+            assert!(unknown.parse::<ElementType>().is_err(), "{unknown}");
+        }
     }
 
     #[test]

@@ -39,14 +39,17 @@ pub fn exercise_npy(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
     let mut count = 0;
     while !rest.is_empty() {
-        let Ok(tensor_type) = npy::read_header(&mut rest) else { break };
+        let Ok((tensor_type, layout)) = npy::read_header(&mut rest) else { break };
         let Ok(size_bytes) = tensor_type.size_bytes() else { break };
         let Some(array) = usize::try_from(size_bytes).ok().and_then(|size| rest.split_off(..size)) else {
             break;
         };
-        look_at(&tensor_type, array);
+        let dense = layout.to_dense(&tensor_type, array.to_vec());
+        assert!(!layout.is_dense(&tensor_type) || dense == array);
+        look_at(&tensor_type, &dense);
         if let Ok(header) = npy::header(&tensor_type) {
-            let again = npy::read_header(&mut &header[..]).expect("a written header can be read");
+            let (again, layout) = npy::read_header(&mut &header[..]).expect("a written header can be read");
+            assert!(layout.is_dense(&again));
             // `.npy` has no signless integers, and only types of whole bytes.
             assert_eq!(
                 (&again.shape, again.element_type.bits()),

@@ -19,7 +19,12 @@ pub struct TensorType {
 impl TensorType {
     /// Parses `2x3xf32` or `f32`. Dimensions use C's integer syntax: `010` is 8.
     pub fn parse(text: &str) -> Result<Self> {
-        let (shape, element_type) = text.rsplit_once('x').unwrap_or(("", text));
+        // `complex64`, a name of NumPy, has an x.
+        let named = text.rfind("complex").filter(|at| *at == 0 || text[..*at].ends_with('x'));
+        let (shape, element_type) = match named {
+            Some(at) => (text[..at].strip_suffix('x').unwrap_or(""), &text[at..]),
+            None => text.rsplit_once('x').unwrap_or(("", text)),
+        };
         let parsed = Self { shape: parse_shape(shape)?, element_type: element_type.parse()? };
         parsed.size_bytes()?;
         Ok(parsed)
@@ -77,6 +82,15 @@ mod tests {
         for text in ["f32", "4xf32", "2x3x5xi8", "0xbf16", "1x0x7xi1", "8xi4", "3x*16"] {
             assert_eq!(TensorType::parse(text).unwrap().to_string(), text);
         }
+        for (named, text) in [
+            ("2x3xfloat32", "2x3xf32"),
+            ("bfloat16", "bf16"),
+            ("complex64", "cf64"),
+            ("2x3xcomplex128", "2x3xcf128"),
+            ("4xint8", "4xsi8"),
+        ] {
+            assert_eq!(TensorType::parse(named).unwrap().to_string(), text);
+        }
         let tensor = TensorType::parse("3x5xi4").unwrap();
         assert_eq!((tensor.element_count().unwrap(), tensor.size_bytes().unwrap()), (15, 8));
         assert_eq!(TensorType::parse("010xf32").unwrap().shape, [8]);
@@ -94,6 +108,9 @@ mod tests {
             ("4.5xf32", "not an integer"),
             ("?xf32", "not an integer"),
             ("4xi0", "1 to 255"),
+            ("2complex64", "not an integer"),
+            ("x2xcomplex64", "not an integer"),
+            ("2xcomplex", "not an element type"),
             ("1152921504606846976x16xf32", "overflows 64 bits"),
             ("18446744073709551616xi8", "64 bits"),
         ] {

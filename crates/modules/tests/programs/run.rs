@@ -142,7 +142,7 @@ fn view(device: &Device, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value
 
 fn read_npy(path: &str) -> Result<(TensorType, Vec<u8>)> {
     let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, &error))?;
-    let tensor_type = npy::read_header(&mut file)?;
+    let (tensor_type, _) = npy::read_header(&mut file)?;
     let mut bytes = vec![0; tensor_type.size_bytes()? as usize];
     std::io::Read::read_exact(&mut file, &mut bytes).map_err(|error| Error::io(path, &error))?;
     Ok((tensor_type, bytes))

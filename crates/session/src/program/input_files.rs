@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,21 @@ impl InputFile {
                 .context(self.place()));
         }
         Ok(())
+    }
+
+    /// Reads the next bytes. Memory grows with what is read, since the length of a pipe is unknown.
+    pub(crate) fn read(&mut self, size_bytes: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = match (&mut self.reader).take(size_bytes).read_to_end(&mut bytes) {
+            Ok(_) if (bytes.len() as u64) < size_bytes => Err(ErrorKind::UnexpectedEof.into()),
+            read => read,
+        };
+        match read {
+            Ok(_) => Ok(bytes),
+            Err(error) => {
+                Err(Error::io(format_args!("reading {size_bytes} bytes"), &error).context(self.place()))
+            }
+        }
     }
 
     /// Reads the next bytes into a range of `memory`.

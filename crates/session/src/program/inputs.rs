@@ -124,9 +124,15 @@ impl<T> Reader<'_, '_, T> {
                 None => return Err(self.too_many()),
             }
             let place = file.place();
-            let tensor_type = npy::read_header(file.reader()).context(|| place.clone())?;
+            let (tensor_type, layout) = npy::read_header(file.reader()).context(|| place.clone())?;
             file.require(tensor_type.size_bytes()?)?;
-            let tensor = (self.make)(&tensor_type, TensorBytes::File(file))?;
+            let tensor = match layout.is_dense(&tensor_type) {
+                true => (self.make)(&tensor_type, TensorBytes::File(file))?,
+                false => {
+                    let bytes = layout.to_dense(&tensor_type, file.read(tensor_type.size_bytes()?)?);
+                    (self.make)(&tensor_type, TensorBytes::Bytes(&bytes))?
+                }
+            };
             self.values.push(Parsed::Tensor(tensor));
             if take != Take::Rest {
                 return Ok(());
