@@ -36,6 +36,8 @@ pub enum Remedy {
         /// The driver's name.
         driver: &'static str,
     },
+    /// Compile a program for a device that is here.
+    CompileProgram,
     /// Load the plugin that has the missing imports of an executable.
     LoadPlugin,
     /// Compile a native module to bytecode, with a plugin for its native functions.
@@ -124,6 +126,7 @@ impl fmt::Display for Remedy {
             }
             Self::GiveDevices => "give one device for each device of the capture",
             Self::UseDriver { driver } => return write!(f, "use a device of driver '{driver}'"),
+            Self::CompileProgram => "compile the program for a device of this machine",
             Self::LoadPlugin => "load the plugin that provides them",
             Self::CompileModule => {
                 "compile the module to bytecode (.vmfb), and native code that its kernels import to a plugin"

@@ -1,6 +1,8 @@
 //! Error advice of the tools: maps the remedies of library errors to flags and commands.
 
-use rehal_base::{Advice, Error, FileKind, Remedy};
+use rehal_base::{Advice, Error, FileKind, Remedy, StatusCode};
+use rehal_session::drivers;
+use rehal_session::hal::Driver;
 
 /// The lines that a tool prints about an error.
 pub(crate) fn report(error: &Error) -> String {
@@ -35,7 +37,8 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             "restore the original file; for copies, capture again with --device_replay_file_validation=digest"
         }
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
-        Remedy::UseDriver { driver } => return format!("use --device={driver}"),
+        Remedy::UseDriver { driver } => return use_driver(driver),
+        Remedy::CompileProgram => COMPILE_PROGRAM,
         Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
         Remedy::CompileModule => {
             "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"
@@ -69,6 +72,20 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
     };
     text.into()
+}
+
+const COMPILE_PROGRAM: &str =
+    "compile the program for this machine: iree-compile --iree-hal-target-device=local, or =vulkan";
+
+/// The flag that names the driver, unless this build does not have it.
+fn use_driver(driver: &str) -> String {
+    let registry = drivers();
+    let is_missing =
+        |driver: &Driver| driver.availability().is_err_and(|error| error.code() == StatusCode::Unimplemented);
+    match registry.find(driver) {
+        Ok(found) if !is_missing(found) => format!("use --device={driver}"),
+        _ => format!("this build has no driver '{driver}'; {COMPILE_PROGRAM}"),
+    }
 }
 
 /// How an executable for devices of a driver is compiled.
@@ -134,6 +151,18 @@ mod tests {
         assert_eq!(of(&error).unwrap(), "use --format=jsonl");
         let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id" });
         assert_eq!(of(&error).unwrap(), "leave out --id");
+        let driver = |driver| of(&Error::not_found("x").advise(Remedy::UseDriver { driver })).unwrap();
+        assert_eq!(
+            (driver("vulkan"), driver("local-task")),
+            ("use --device=vulkan".into(), "use --device=local-task".into())
+        );
+        for missing in ["cuda", "hip", "abacus"] {
+            let advice = driver(missing);
+            assert!(
+                advice.starts_with(&format!("this build has no driver '{missing}'; compile")),
+                "{advice}"
+            );
+        }
         let error = Error::not_found("x").advise("a text");
         assert_eq!((of(&error).unwrap(), report(&error)), ("a text".into(), error.report()));
         assert_eq!(of(&Error::not_found("x")), None);

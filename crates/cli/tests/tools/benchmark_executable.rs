@@ -166,7 +166,7 @@ fn other_wrong_input_is_an_error() {
         (vec![&empty], "is empty, not an executable"),
         (vec![&capture], "is a capture"),
         (vec![&text], "does not recognize the format"),
-        (vec!["--executable_format=other"], "no CPU loader for executable format 'other'"),
+        (vec!["--executable_format=other"], "the executable is compiled for 'other'; here: "),
         (vec!["--executable_format=vmvx-bytecode-fb"], ""),
         (vec!["--executable_constant=1"], "requires 0 constants"),
         (vec!["--executable_file="], "--executable_file is missing"),

@@ -235,6 +235,35 @@ fn results_of_types_that_numpy_only_names_can_be_read_back() {
     }
 }
 
+/// The attributes of the missing device are 700 characters of the compiler.
+#[test]
+fn a_module_for_another_target_says_for_which() {
+    let error = |tool: &str, module: &str, device: &str| {
+        let module = format!("--module={}", fixture(&format!("modules/{module}.vmfb")));
+        fail(&[tool, &module, "--function=abs", "--input=f32=-1", device])
+    };
+    let here = std::env::consts::ARCH;
+    for tool in ["iree-run-module", "iree-benchmark-module"] {
+        assert_eq!(
+            error(tool, "simple_abs.cuda", "--device=local-sync").lines().collect::<Vec<_>>(),
+            [
+                &*format!(
+                    "INCOMPATIBLE; compiled for cuda (cuda-nvptx-fb, sm_80); here: local-sync ({here})"
+                ),
+                "  at: module.__init+0000018A (programs/simple_abs.mlir:0:0)",
+                "  try: this build has no driver 'cuda'; compile the program for this machine: iree-compile \
+                 --iree-hal-target-device=local, or =vulkan",
+            ]
+        );
+    }
+    let arm = error("iree-run-module", "simple_abs.aarch64", "--device=local-task");
+    let compiled = "INCOMPATIBLE; compiled for local (embedded-elf-arm_64); here: local-task (x86_64)\n";
+    assert!(
+        arm.starts_with(compiled) && arm.contains("try: compile the program for this machine: "),
+        "{arm}"
+    );
+}
+
 const SUCCESS: &str = "[SUCCESS] all function outputs matched their expected values.\n";
 
 #[test]

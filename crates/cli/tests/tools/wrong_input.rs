@@ -125,6 +125,26 @@ fn vulkan_without_a_driver_is_unavailable() {
     assert!(refused.stderr.starts_with("UNAVAILABLE; ") && refused.stderr.ends_with(end), "{refused:?}");
 }
 
+/// A capture whose executables are for CUDA.
+#[test]
+fn a_capture_for_a_driver_that_is_missing_says_for_which() {
+    let scratch = Scratch::new();
+    let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
+    let format = b"embedded-elf-x86_64";
+    let at = bytes.windows(format.len()).position(|part| part == format).unwrap();
+    bytes[at..][..format.len()].copy_from_slice(b"cuda-nvptx-fb-other");
+    let path = scratch.file("cuda.ireereplay", bytes);
+    for words in [&["run"][..], &["benchmark"], &["kernels"], &["run", "--device=local-task"]] {
+        let stderr = fail(&[&["rehal"], words, &[&path]].concat());
+        assert!(stderr.starts_with(
+            "NOT_FOUND; the executable is compiled for 'cuda-nvptx-fb-other'; here: embedded-elf-"
+        ));
+        assert!(stderr.contains("  try: this build has no driver 'cuda'; compile the program"), "{stderr}");
+    }
+    let info = run(&["rehal", "info", &path]).stdout;
+    assert!(info.contains("this build has no driver 'cuda'") && !info.contains("--device=cuda"), "{info}");
+}
+
 #[test]
 fn an_invalid_device() {
     let path = capture("simple_abs.abs.local-sync");

@@ -1,6 +1,6 @@
 //! Names of executable formats, and detection of the format of bytes.
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Remedy, Result};
 
 use super::elf;
 use crate::platform;
@@ -45,9 +45,9 @@ impl Format {
                 )));
             }
             return Err(Error::incompatible(format!(
-                "executable format '{name}' is for {architecture}, this machine is {here}"
+                "the executable is compiled for '{name}' ({architecture}); here: {here}"
             ))
-            .advise(format!("compile the program for {here}")));
+            .advise(Remedy::CompileProgram));
         }
         match name {
             VMVX => Ok(Self::Vmvx),
@@ -55,7 +55,7 @@ impl Format {
                 "executable format '{STATIC}' names libraries linked into the program that captured it"
             ))),
             _ => Err(Error::not_found(format!(
-                "no CPU loader for executable format '{name}'; there are: {EMBEDDED}{here}, {SYSTEM}{here}, {VMVX}"
+                "the executable is compiled for '{name}'; here: {EMBEDDED}{here}, {SYSTEM}{here}, {VMVX}"
             ))),
         }
     }
@@ -116,8 +116,8 @@ mod tests {
         let theirs = if here == "riscv_32" { "arm_32" } else { "riscv_32" };
         assert!(
             why(&format!("embedded-elf-{theirs}"))
-                .contains(&format!("is for {theirs}, this machine is {here}"))
+                .contains(&format!("compiled for 'embedded-elf-{theirs}' ({theirs}); here: {here}"))
         );
-        assert!(why("rocm-hsaco-fb").contains("no CPU loader for executable format 'rocm-hsaco-fb'"));
+        assert!(why("rocm-hsaco-fb").contains("compiled for 'rocm-hsaco-fb'; here: embedded-elf-"));
     }
 }

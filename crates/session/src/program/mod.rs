@@ -11,6 +11,7 @@ mod modules;
 mod options;
 mod recording;
 mod results;
+mod target;
 pub(crate) mod tensors;
 mod tests;
 mod transfer;
@@ -106,6 +107,7 @@ impl Program {
         let mut loader = Loader { options, loaded: Vec::new(), devices: None, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
         let Loader { devices, recorder, .. } = loader;
+        let context = context.map_err(|error| target::explain(error, devices.as_ref()));
         match context {
             Ok(context) => {
                 Ok(Self(Arc::new(Inner { modules, context, devices, lead: options.lead, recorder })))
@@ -328,6 +330,14 @@ impl Function {
     /// The declaration of the function in the module, such as `sync func @f(...)`.
     pub fn declaration(&self) -> Option<&str> {
         self.declaration.as_deref()
+    }
+
+    /// Its declaration if it has one; otherwise its name and the kinds of its inputs and results, such as `add(i32, ref) -> (ref)`.
+    pub fn signature(&self) -> String {
+        let kinds = |kinds: &[ValueKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+        self.declaration.clone().unwrap_or_else(|| {
+            format!("{}({}) -> ({})", self.name(), kinds(&self.argument_kinds()), kinds(self.result_kinds()))
+        })
     }
 
     /// The kinds of its inputs, without the fences of an asynchronous function.

@@ -57,7 +57,7 @@ fn errors_name_what_is_wrong() {
         refuse("vulkan-spirv", &good),
         (
             StatusCode::NotFound,
-            "the Vulkan driver has no executable format 'vulkan-spirv'; it has: vulkan-spirv-fb, vulkan-spirv-fb-ptr, \
+            "the executable is compiled for 'vulkan-spirv'; here: vulkan-spirv-fb, vulkan-spirv-fb-ptr, \
              vulkan-spirv-bda-v1, vulkan-spirv-bda-raw, vulkan-spirv-raw"
                 .to_owned()
         )

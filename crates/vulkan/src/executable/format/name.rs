@@ -51,7 +51,7 @@ impl ExecutableFormat {
     pub fn of(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::not_found(format!("the Vulkan driver has no executable format '{name}'; it has: {names}"))
+            Error::not_found(format!("the executable is compiled for '{name}'; here: {names}"))
         })
     }
 

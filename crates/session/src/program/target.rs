@@ -1,0 +1,171 @@
+//! What a module is compiled for, in the error of its initializer if there is no such device.
+
+use rehal_base::{Error, Remedy};
+use rehal_hal::{DeviceGroup, other_driver};
+
+/// How the messages of the compiler begin, which name the global that holds the device.
+const HEAD: &str = "HAL device `";
+const TARGET: &str = "#hal.device.target<";
+const EXECUTABLE: &str = "#hal.executable.target<";
+
+/// The error of a program's initializer: if it lists the attributes of a device that is missing, what matters of them.
+pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
+    let Some(targets) = targets(error.message()) else { return error };
+    let mut here: Vec<&str> = Vec::new();
+    for device in devices.map_or(&[][..], DeviceGroup::devices) {
+        let driver = device.info().driver.as_str();
+        if !here.contains(&driver) {
+            here.push(driver);
+        }
+    }
+    let shown: Vec<_> = targets.iter().map(Target::shown).collect();
+    let message = format!("compiled for {}; here: {}", shown.join(" or "), machine(&here));
+    let driver = targets.iter().find_map(|target| target.other_driver(&here));
+    let explained = error
+        .context_lines()
+        .iter()
+        .fold(Error::new(error.code(), message), |error, line| error.context(line));
+    explained.advise(match driver {
+        Some(driver) => Remedy::UseDriver { driver },
+        None => Remedy::CompileProgram,
+    })
+}
+
+/// The drivers of the devices that are used; of those of CPUs, with the architecture.
+fn machine(drivers: &[&str]) -> String {
+    let shown = |driver: &&str| match driver.starts_with("local-") {
+        true => format!("{driver} ({})", std::env::consts::ARCH),
+        false => driver.to_string(),
+    };
+    if drivers.is_empty() {
+        "no device".into()
+    } else {
+        drivers.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A device for which a module is compiled.
+#[derive(Debug, PartialEq, Eq)]
+struct Target<'t> {
+    /// The identifier of the device, such as `local` or `vulkan`.
+    device: &'t str,
+    /// The formats of its executables.
+    formats: Vec<&'t str>,
+    /// The architecture of a GPU.
+    arch: Option<&'t str>,
+}
+
+impl Target<'_> {
+    /// `vulkan (vulkan-spirv-fb, rdna3)`.
+    fn shown(&self) -> String {
+        let details: Vec<_> = self.formats.iter().copied().chain(self.arch).collect();
+        if details.is_empty() {
+            self.device.to_string()
+        } else {
+            format!("{} ({})", self.device, details.join(", "))
+        }
+    }
+
+    /// A driver other than these that runs its executables.
+    fn other_driver(&self, here: &[&str]) -> Option<&'static str> {
+        let here = here.first().copied().unwrap_or_default();
+        match self.device {
+            // The formats of this device are the names of architectures.
+            "amdgpu" => Some("hip"),
+            _ => self.formats.iter().find_map(|format| other_driver(format, here)),
+        }
+    }
+}
+
+/// The targets that a message lists; `None` for another message.
+fn targets(message: &str) -> Option<Vec<Target<'_>>> {
+    let (_, attributes) = message.strip_prefix(HEAD)?.split_once(" not found or unavailable: ")?;
+    let targets: Vec<_> = attributes.split(TARGET).skip(1).filter_map(target).collect();
+    (!targets.is_empty()).then_some(targets)
+}
+
+/// The target whose attributes begin with its identifier, in quotes.
+fn target(attributes: &str) -> Option<Target<'_>> {
+    let (device, _) = quoted(attributes)?;
+    let mut formats = Vec::new();
+    for executable in attributes.split(EXECUTABLE).skip(1) {
+        let (_, rest) = quoted(executable)?;
+        let (format, _) = quoted(rest)?;
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    let arch = attributes.split_once("arch = ").and_then(|(_, rest)| quoted(rest)).map(|(arch, _)| arch);
+    let arch = arch.filter(|arch| !formats.contains(arch));
+    Some(Target { device, formats, arch })
+}
+
+/// The next text in quotes, and what follows.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    text.split_once('"')?.1.split_once('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::StatusCode;
+
+    use super::*;
+
+    fn explained(attributes: &str) -> Error {
+        let message = format!("HAL device `__device_0` not found or unavailable: {attributes}");
+        explain(Error::incompatible(message).context("module.__init"), None)
+    }
+
+    #[test]
+    fn attributes_of_devices_are_reduced_to_their_targets() {
+        for (attributes, expected, driver) in [
+            (
+                r#"#hal.device.target<"cuda", [#hal.executable.target<"cuda", "cuda-nvptx-fb", {x = #iree_gpu.target<arch = "sm_80", f = "+ptx76">}>]>"#,
+                "cuda (cuda-nvptx-fb, sm_80)",
+                Some("cuda"),
+            ),
+            (
+                r#"#hal.device.target<"amdgpu", [#hal.executable.target<"rocm", "gfx1100", {x = <arch = "gfx1100">}>]>"#,
+                "amdgpu (gfx1100)",
+                Some("hip"),
+            ),
+            (
+                r#"#hal.device.target<"metal", [#hal.executable.target<"metal-spirv", "metal-msl-fb", {}>]>"#,
+                "metal (metal-msl-fb)",
+                None,
+            ),
+            (
+                r#"#hal.device.select<[#hal.device.target<"vulkan", [#hal.executable.target<"v", "vulkan-spirv-fb">, #hal.executable.target<"v", "vulkan-spirv-fb-ptr">]>, #hal.device.target<"webgpu">]>"#,
+                "vulkan (vulkan-spirv-fb, vulkan-spirv-fb-ptr) or webgpu",
+                Some("vulkan"),
+            ),
+        ] {
+            let error = explained(attributes);
+            assert_eq!(error.message(), format!("compiled for {expected}; here: no device"));
+            assert_eq!((error.code(), error.context_lines().len()), (StatusCode::Incompatible, 1));
+            let remedy = driver.map_or(Remedy::CompileProgram, |driver| Remedy::UseDriver { driver });
+            assert_eq!(error.advice(), Some(&remedy.into()));
+        }
+    }
+
+    #[test]
+    fn cpus_are_shown_with_their_architecture() {
+        let arch = std::env::consts::ARCH;
+        assert_eq!(machine(&["local-sync", "vulkan"]), format!("local-sync ({arch}), vulkan"));
+    }
+
+    #[test]
+    fn other_messages_are_kept() {
+        for message in [
+            "",
+            "HAL device",
+            "HAL device `x` not found or unavailable: ",
+            "HAL device `x` not found or unavailable: #hal.device.target<",
+            "HAL device `x` not found or unavailable: #hal.device.target<\"a",
+            "a #hal.device.target<\"cuda\">",
+        ] {
+            let error = explain(Error::not_found(message), None);
+            assert_eq!((error.message(), error.advice()), (message, None));
+        }
+    }
+}
