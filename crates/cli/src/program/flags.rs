@@ -257,11 +257,26 @@ impl ResultOptions {
         }
         Ok(Self {
             outputs,
-            expected: flags.list(&EXPECTED_OUTPUT),
+            expected: values(flags, &EXPECTED_OUTPUT),
             max_elements: flags.get(&MAX_ELEMENT_COUNT),
             equality,
         })
     }
+}
+
+/// The values of a flag. Warns of each file of raw bytes that begins like an `.npy` file.
+pub(crate) fn values(flags: &Flags, flag: &List<ValueText>) -> Vec<ValueText> {
+    let values = flags.list(flag);
+    for value in &values {
+        if let Some(path) = value.array_read_as_bytes() {
+            let (name, text, path) = (flag.name(), value.text().display(), path.display());
+            output::note(&format!(
+                "warning: --{name}={text}: the file begins like an .npy file, and its header is read as elements, too; \
+                 --{name}=@{path}, in a file whose name ends with .npy, reads the array"
+            ));
+        }
+    }
+    values
 }
 
 fn parse_module(value: &OsStr) -> Result<ModuleSource, Refusal> {

@@ -13,7 +13,7 @@ use crate::output;
 use crate::output_file::OutputFile;
 
 pub(crate) use options::{Options, OutputTarget, ResultOptions};
-pub(crate) use results::{compare_all, print_all, write_all};
+pub(crate) use results::Results;
 
 /// Loads a program.
 pub(crate) fn load(options: &Options) -> Result<Program> {

@@ -4,16 +4,62 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use rehal_base::{Context, Error, Range, Result};
-use rehal_session::{
-    Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_memory,
-};
+use rehal_session::{Equality, Expected, Function, Value, format_value, type_of_value, with_value_memory};
 use rehal_values::npy;
 
-use super::options::OutputTarget;
+use super::options::{OutputTarget, ResultOptions};
 use crate::output;
 
+/// What to do with the results of a function, as many as it has: prepared before it is called.
+pub(crate) struct Results<'o> {
+    options: &'o ResultOptions,
+    /// `None` if results are not compared.
+    expected: Option<Expected>,
+}
+
+impl<'o> Results<'o> {
+    /// Reads the expected results. Fails unless they and the targets are as many as the results of `function`.
+    pub(crate) fn of(function: &Function, options: &'o ResultOptions) -> Result<Self> {
+        let kinds = function.result_kinds();
+        let check = |flag: &str, found: usize| {
+            let (wanted, plural) = (kinds.len(), if kinds.len() == 1 { "" } else { "s" });
+            if found == wanted {
+                return Ok(());
+            }
+            let error = Error::out_of_range(format!("expected {wanted} value{plural}, found {found}"));
+            Err(error.context(flag).advise(format!("give {flag} once for each result of the function")))
+        };
+        if !options.outputs.is_empty() {
+            check("--output", options.outputs.len())?;
+        }
+        if options.expected.is_empty() {
+            return Ok(Self { options, expected: None });
+        }
+        let expected = Expected::parse(&options.expected, kinds).context(|| "--expected_output".into())?;
+        check("--expected_output", expected.len())?;
+        Ok(Self { options, expected: Some(expected) })
+    }
+
+    /// Prints, writes or compares the results.
+    pub(crate) fn finish(&self, values: &[Value]) -> Result<()> {
+        let Self { options, expected } = self;
+        if let Some(expected) = expected {
+            if compare_all(values, expected, &options.equality)? {
+                return Ok(());
+            }
+            return Err(Error::failed_precondition("results differ from the expected ones").advise(
+                "the differences are above; --expected_f32_threshold and the like set the tolerances",
+            ));
+        }
+        match &options.outputs[..] {
+            [] => print_all(values, options.max_elements),
+            outputs => write_all(values, outputs, options.max_elements),
+        }
+    }
+}
+
 /// Prints all values with their indices: `result[0]: i32=7`.
-pub(crate) fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
+fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
     for (index, value) in values.iter().enumerate() {
         let text = format_value(value, max_elements).context(|| format!("result {index}"))?;
         output::print(&format!("result[{index}]: {text}\n"))?;
@@ -21,16 +67,8 @@ pub(crate) fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
     Ok(())
 }
 
-/// Sends each value to its target. Fails unless their numbers are equal.
-pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements: u64) -> Result<()> {
-    if values.len() != targets.len() {
-        return Err(Error::out_of_range(format!(
-            "{} outputs are specified and the function has {}",
-            targets.len(),
-            values.len()
-        ))
-        .advise("give --output once for each result, --output= to discard one"));
-    }
+/// Sends each value to its target.
+fn write_all(values: &[Value], targets: &[OutputTarget], max_elements: u64) -> Result<()> {
     for (value, target) in values.iter().zip(targets) {
         write(value, target, max_elements).context(|| "--output".into())?;
     }
@@ -61,21 +99,8 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     begun.finish(written)
 }
 
-/// Compares all results of a function with the expected ones, and prints the differences or success. Returns
-/// whether they match.
-pub(crate) fn compare_all(
-    values: &[Value],
-    function: &Function,
-    expected: &[ValueText],
-    equality: &Equality,
-) -> Result<bool> {
-    let expected =
-        Expected::parse(expected, function.result_kinds()).context(|| "--expected_output".into())?;
-    if expected.len() != values.len() {
-        let (expected, actual) = (expected.len(), values.len());
-        output::print(&format!("[FAILED] expected {expected} list elements but {actual} provided\n"))?;
-        return Ok(false);
-    }
+/// Compares all results with the expected ones, and prints the differences or success. Returns whether they match.
+fn compare_all(values: &[Value], expected: &Expected, equality: &Equality) -> Result<bool> {
     let mut all_match = true;
     for (index, actual) in values.iter().enumerate() {
         if let Some(difference) = expected.compare(index, actual, equality)? {

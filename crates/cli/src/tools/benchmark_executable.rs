@@ -19,6 +19,7 @@ use crate::flags::{
 };
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
+use crate::program::flags::values;
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -227,7 +228,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
         entry_point: flags.get(&ENTRY_POINT),
         workgroup_counts,
         constants: flags.list(&CONSTANT),
-        bindings: flags.list(&BINDING),
+        bindings: values(flags, &BINDING),
         batch_size: flags.get(&BATCH_SIZE),
         recording,
         kernels,

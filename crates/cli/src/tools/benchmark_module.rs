@@ -9,13 +9,13 @@ use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::dispatch_statistics::DispatchStatistics;
-use super::run_module::{self, PRINT_STATISTICS};
+use super::run_module::PRINT_STATISTICS;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
-use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
-use crate::program::{self, ResultOptions};
+use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
+use crate::program::{self, ResultOptions, Results};
 use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
@@ -172,7 +172,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
     if dispatch_statistics {
         check_dispatch_statistics(profiling.is_some(), &program)?;
     }
-    program.inputs = flags.list(&INPUT);
+    program.inputs = values(flags, &INPUT);
     Ok(Options {
         program,
         function: flags.get(&FUNCTION),
@@ -204,10 +204,12 @@ fn measure(program: &Program, options: Options, profiling: &profiling::Session) 
     }
     let batch = options.batch;
     let kept: Option<Kept> = options.results.is_some().then(Kept::default);
+    let mut wanted = None;
     let mut chosen = match &options.function {
         Some(name) => {
             let function = program.function(name)?;
             let inputs = program.inputs(&function, &options.program.inputs)?;
+            wanted = options.results.as_ref().map(|results| Results::of(&function, results)).transpose()?;
             vec![program.calls(function, inputs, batch)?]
         }
         None => all(program, batch)?,
@@ -244,11 +246,11 @@ fn measure(program: &Program, options: Options, profiling: &profiling::Session) 
     if let Some(error) = failure.take() {
         return Err(error);
     }
-    match (&chosen[..], &kept, &options.results) {
-        ([calls], Some(kept), Some(wanted)) if options.function.is_some() => {
+    match (kept, wanted) {
+        (Some(kept), Some(wanted)) => {
             let mut results = kept.take();
             program.to_host(&mut results)?;
-            run_module::finish(wanted, calls.function(), &results)
+            wanted.finish(&results)
         }
         _ => Ok(()),
     }
@@ -315,7 +317,7 @@ fn default_unit(calls: &Calls) -> TimeUnit {
     if calls.is_repeating() { TimeUnit::Microsecond } else { TimeUnit::Millisecond }
 }
 
-/// Every function without inputs.
+/// Every function without inputs. Fails if there is none, and describes the others.
 fn all(program: &Program, batch: Batch) -> Result<Vec<Calls>> {
     let module = program.main_module();
     let mut chosen = Vec::new();
@@ -336,5 +338,23 @@ fn all(program: &Program, batch: Batch) -> Result<Vec<Calls>> {
             _ => {}
         }
     }
-    Ok(chosen)
+    if chosen.is_empty() { Err(no_function_without_inputs(program)) } else { Ok(chosen) }
+}
+
+fn no_function_without_inputs(program: &Program) -> Error {
+    const MAX_NAMED: usize = 8;
+    let names: Vec<_> = program.main_module().runnable_functions().collect();
+    if names.is_empty() {
+        return Error::invalid_argument("the module exports no function").advise("name another module");
+    }
+    let named = names.iter().take(MAX_NAMED).filter_map(|name| program.function(name).ok());
+    let signatures: Vec<_> = named.map(|function| format!("`{}`", function.signature())).collect();
+    let rest = match names.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    Error::invalid_argument("every function of the module takes inputs").advise(format!(
+        "name one with --function=, and give --input once for each of its inputs: {}{rest}",
+        signatures.join(", ")
+    ))
 }

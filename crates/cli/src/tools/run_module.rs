@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result};
-use rehal_session::{Function, Program, Value};
+use rehal_base::{Context, Result};
+use rehal_session::{Function, Program};
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::output_file::OutputFile;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
-use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
-use crate::program::{self, ResultOptions, compare_all, print_all, write_all};
+use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
+use crate::program::{self, ResultOptions, Results};
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -100,7 +100,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         instrument_file.map(|path| OutputFile::new(INSTRUMENT_FILE.name(), path)).transpose()?;
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
-    program.inputs = flags.list(&INPUT);
+    program.inputs = values(flags, &INPUT);
     let options = Options {
         program,
         function: flags.get(&FUNCTION),
@@ -132,6 +132,7 @@ fn run_function(options: &Options) -> Result<()> {
 
 fn call(options: &Options, program: &Program, function: &Function) -> Result<()> {
     let inputs = program.inputs(function, &options.program.inputs)?;
+    let wanted = Results::of(function, &options.results)?;
     output::print(&format!("EXEC @{}\n", function.name()))?;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices())?;
     let called = program::call(program, function, inputs);
@@ -145,20 +146,5 @@ fn call(options: &Options, program: &Program, function: &Function) -> Result<()>
         program::write_instruments(program, output)?;
     }
     program.to_host(&mut results)?;
-    finish(&options.results, function, &results)
-}
-
-/// Prints, writes or compares the results.
-pub(super) fn finish(options: &ResultOptions, function: &Function, results: &[Value]) -> Result<()> {
-    if !options.expected.is_empty() {
-        if compare_all(results, function, &options.expected, &options.equality)? {
-            return Ok(());
-        }
-        return Err(Error::failed_precondition("results differ from the expected ones")
-            .advise("the differences are above; --expected_f32_threshold and the like set the tolerances"));
-    }
-    match &options.outputs[..] {
-        [] => print_all(results, options.max_elements),
-        outputs => write_all(results, outputs, options.max_elements),
-    }
+    wanted.finish(&results)
 }

@@ -24,6 +24,37 @@ fn functions_without_inputs_are_measured() {
 }
 
 #[test]
+fn a_module_whose_functions_all_take_inputs_names_them() {
+    for flags in [&[][..], &["--benchmark_list_tests"], &["--benchmark_format=json"]] {
+        let ran = run(&[&["iree-benchmark-module", "--device=local-sync", &module("add4")], flags].concat());
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flags:?}");
+        assert_eq!(
+            ran.stderr,
+            "INVALID_ARGUMENT; every function of the module takes inputs\n  try: name one with --function=, and give --input \
+             once for each of its inputs: `sync func @add(%input0: tensor<4xf32>, %input1: tensor<4xf32>) -> (%output0: \
+             tensor<4xf32>)`, `sync func @mul(%input0: tensor<4xf32>, %input1: tensor<4xf32>) -> (%output0: \
+             tensor<4xf32>)`\n"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_number_of_outputs_is_refused_before_the_measurement() {
+    let add = [
+        &*module("add4"),
+        "--function=add",
+        "--input=4xf32=1",
+        "--input=4xf32=2",
+        "--enable_output_processing",
+    ];
+    for flag in ["--output=-", "--expected_output=4xf32=3"] {
+        let two = [&["iree-benchmark-module", "--device=local-sync"], &add[..], &[flag, flag]].concat();
+        let ran = run(&two);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn batches_count_as_iterations() {
     let rows = rows(&[&module("multi"), "--function=nothing", "--batch_size=3", "--time_unit=us"]);
     assert_eq!((&rows[0]["iterations"], &rows[0]["time_unit"]), (&6.into(), &"us".into()));

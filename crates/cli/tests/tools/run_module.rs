@@ -235,6 +235,56 @@ fn results_of_types_that_numpy_only_names_can_be_read_back() {
     }
 }
 
+#[test]
+fn a_header_that_is_read_as_elements_is_warned_of() {
+    let scratch = Scratch::new();
+    let path = scratch.file("array.npy", array("'<f4'", "False", "(4,)", &[0; 16]));
+    let plain = scratch.file("plain.bin", [0; 16]);
+    let raw = format!("4xf32=@{path}");
+    let warning = format!(
+        "warning: --input={raw}: the file begins like an .npy file, and its header is read as elements, too; \
+         --input=@{path}, in a file whose name ends with .npy, reads the array\n"
+    );
+    let ran = call("values", "view", &[&format!("--input={raw}")]);
+    assert_eq!((ran.status, ran.stderr), (Some(0), warning.clone()));
+    let ran =
+        call("values", "view", &[&format!("--input=4xf32=@{plain}"), &format!("--expected_output={raw}")]);
+    assert_eq!(ran.stderr.lines().next(), warning.replace("--input=", "--expected_output=").lines().next());
+    for quiet in [format!("--input=@{path}"), format!("--input=4xf32=@{plain}")] {
+        let ran = call("values", "view", &[&quiet]);
+        assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{quiet}");
+    }
+}
+
+#[test]
+fn a_wrong_number_of_outputs_is_refused_before_the_call() {
+    let scratch = Scratch::new();
+    let kept = scratch.file("kept.npy", "kept");
+    let output = format!("--output=@{kept}");
+    for (words, expected) in [
+        (&[&*output, "--output=-"][..], "OUT_OF_RANGE; expected 1 value, found 2\n  at: --output, "),
+        (&["--expected_output=*ARRAYS"], "expected 1 value, found 0\n  at: --expected_output, "),
+        (
+            &["--expected_output=2xf32=1", "--expected_output=(ignored)"],
+            "expected 1 value, found more\n  at: ",
+        ),
+    ] {
+        let none = scratch.file("none.npy", "");
+        let words: Vec<_> = words.iter().map(|word| word.replace("ARRAYS", &none)).collect();
+        let words: Vec<_> = ["--input=2xf32=1"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let ran = call("values", "view", &words);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{words:?}");
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+    assert_eq!(std::fs::read(kept).unwrap(), b"kept");
+    let numbers = ["--input=1", "--input=2", "--input=3", "--input=4", "--input=1", "--input=1"];
+    let ran = call("values", "scalars", &[&numbers[..], &["--output=-"]].concat());
+    assert!(ran.stderr.starts_with("OUT_OF_RANGE; expected 6 values, found 1\n  at: --output, "));
+    let ran = call("values", "scalars", &[&numbers[..], &["--expected_output=1"]].concat());
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.starts_with("OUT_OF_RANGE; expected 6 values, found 1\n  at: --expected_output, "));
+}
+
 /// The attributes of the missing device are 700 characters of the compiler.
 #[test]
 fn a_module_for_another_target_says_for_which() {
@@ -776,7 +826,7 @@ fn invalid_modules_and_flags() {
         ),
         (
             &[&values, "--function=matrix", "--output=-", "--output=-"],
-            "2 outputs are specified and the function has 1",
+            "expected 1 value, found 2\n  at: --output",
         ),
         (&[&values, "--function=list", "--input=f32=1", "--output=@x.bin"], "a vm.list cannot be written"),
     ] {

@@ -1,4 +1,6 @@
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_params::{FileMode, Scopes};
 use rehal_replay::{RecordOptions, Recorder};
 use rehal_tune::{DispatchDigests, ElementTypeRule};
-use rehal_values::{Input, ScalarType, Source};
+use rehal_values::{Input, ScalarType, Source, npy};
 
 use crate::{DeviceOptions, NamedPath, ProfilingOptions};
 
@@ -166,6 +168,20 @@ impl ValueText {
     /// The text.
     pub fn text(&self) -> &OsStr {
         &self.0
+    }
+
+    /// The file whose bytes are read as elements, if it begins like an `.npy` file: its header would be read as elements, too.
+    pub fn array_read_as_bytes(&self) -> Option<&Path> {
+        let Input::Tensor { source: Source::File { path, .. }, .. } = Input::parse(&self.0, None).ok()?
+        else {
+            return None;
+        };
+        let mut head = [0; 6];
+        // What is read of a pipe is lost.
+        let is_array = std::fs::metadata(path).ok()?.is_file()
+            && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+            && npy::is_array(&head);
+        is_array.then_some(path)
     }
 
     /// The file that the value is read from, if any.
