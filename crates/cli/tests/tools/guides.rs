@@ -45,6 +45,26 @@ fn each_tool_prints_its_own_guide() {
     }
 }
 
+#[test]
+fn the_guide_of_replays_names_what_they_refuse() {
+    let guide = print(&["iree-run-replay", "--agents_md"]);
+    let (_, section) = guide.split_once("\n## What is refused\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    for what in [
+        "persistently for writing",
+        "host call",
+        "channel",
+        "collective",
+        "imports host memory",
+        "exports a buffer",
+        "opaque handle",
+        "identity",
+        "replacement of an executable",
+    ] {
+        assert!(section.contains(what), "{what} is not in\n{section}");
+    }
+}
+
 /// The flags in a text (`--name`), except those of other programs.
 fn flags(text: &str) -> BTreeSet<String> {
     let names = text.split("--").skip(1).map(|rest| {
