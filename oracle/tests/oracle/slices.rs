@@ -84,21 +84,16 @@ fn slices(capture: &Capture) -> Outcome {
 
     let replay = open(bytes, device, remaps).map_err(failed)?;
     let dispatches = dispatches(&replay).map_err(failed)?;
-    // Every other one without the functions that it does not use, and not the same of each capture.
-    let strips = |it: &&Dispatch| (it.number + capture.short_name().len()).is_multiple_of(2);
-    let (stripped, whole) = dispatches.iter().partition::<Vec<_>, _>(strips);
+    let dispatches: Vec<_> = dispatches.iter().collect();
     let variants: &[bool] = if replay.plan().files().len() == 0 { &[false] } else { &[false, true] };
     // References are what the same bytes are read from.
     for keep_references in variants {
-        for (dispatches, strips) in [(&stripped, true), (&whole, false)] {
-            let mut options = SliceOptions::default();
-            options.keep_references = *keep_references;
-            options.strip = strips.then_some(rehal_local::executable::strip);
-            // The pages that the work accesses.
-            rehal_local::executable::guard::install();
-            options.watch = Some(rehal_local::watch_buffer);
-            check(&run.theirs, &replay, device, dispatches, &options)?;
-        }
+        let mut options = SliceOptions::default();
+        options.keep_references = *keep_references;
+        // The pages that the work accesses.
+        rehal_local::executable::guard::install();
+        options.watch = Some(rehal_local::watch_buffer);
+        check(&run.theirs, &replay, device, &dispatches, &options)?;
     }
     Ok(())
 }
@@ -223,7 +218,6 @@ fn on_devices(path: &Path, device: &str) -> Result<Vec<String>, Failed> {
 
 /// A dispatch of a capture.
 struct Dispatch {
-    number: usize,
     /// Its record, and how often that has been performed before.
     site: (u32, u64),
     /// Whether none before has the same function, workgroups, constants and lengths.
@@ -236,8 +230,8 @@ fn dispatches(replay: &Replay) -> Result<Vec<Dispatch>> {
     replay.plan().dispatches(|it| {
         let lengths: Vec<u64> = it.bindings.iter().map(|binding| binding.length).collect();
         let key = (it.executable.id, it.function, it.workgroup_count, it.constants.to_vec(), lengths);
-        let (number, site) = (dispatches.len(), (it.location.ordinal, it.occurrence));
-        dispatches.push(Dispatch { number, site, is_first: seen.insert(key) });
+        let site = (it.location.ordinal, it.occurrence);
+        dispatches.push(Dispatch { site, is_first: seen.insert(key) });
         Ok(())
     })?;
     Ok(dispatches)

@@ -47,7 +47,7 @@ fn outputs() -> Vec<(Vec<String>, bool)> {
 /// The key of a parameter of a file.
 fn first_key(parameters: &str) -> String {
     let listing = crate::common::print(&["iree-dump-parameters", parameters]);
-    let last = listing.lines().filter(|line| line.contains('`')).last().expect("a file of parameters");
+    let last = listing.lines().rfind(|line| line.contains('`')).expect("a file of parameters");
     last.split('`').nth(1).expect("a key").to_string()
 }
 
