@@ -218,7 +218,7 @@ impl Matching<'_> {
             functions.push(found);
         }
         for (index, layer) in layers.iter().enumerate() {
-            let must_have_one = layer.keeps_missing() || layers.len() > 1;
+            let must_have_one = layer.replacement.keeps_missing || layers.len() > 1;
             if must_have_one && !functions.iter().any(|(part, _)| *part == index) {
                 return Err(in_layer(layer, self.nothing_replaced(&parts[index])));
             }
@@ -229,8 +229,8 @@ impl Matching<'_> {
         Ok(Prepared { parts, replacements, functions })
     }
 
-    /// The replacement that has a captured function, and the function's ordinal there; `None` if all replacements keep the
-    /// functions that they lack. An error belongs to the replacement at an index.
+    /// The replacement of a captured function, and the function's ordinal there; `None` if all replacements are of other functions, or
+    /// keep those that they lack. An error belongs to the replacement at an index.
     fn find_in(
         &self,
         captured: &Function<'_>,
@@ -247,18 +247,17 @@ impl Matching<'_> {
             return found.map(|ordinal| Some((index, ordinal)));
         }
         let mut missing = None;
-        for (index, layer) in layers.iter().enumerate() {
+        for (index, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.function.is_none()) {
             match self.ordinal_in(captured, &parts[index]) {
                 Ok(ordinal) => return Ok(Some((index, ordinal))),
-                Err(error) if error.code() == StatusCode::NotFound && layer.keeps_missing() => {}
+                Err(error) if error.code() == StatusCode::NotFound && layer.replacement.keeps_missing => {}
                 Err(error) => missing = missing.or(Some((index, error))),
             }
         }
         match missing {
-            Some((index, error)) if error.code() == StatusCode::NotFound => Err((
-                index,
-                error.advise("select it by the name of a function to replace only those that it has"),
-            )),
+            Some((index, error)) if error.code() == StatusCode::NotFound => {
+                Err((index, error.advise("select it by the name of a function to replace only that one")))
+            }
             Some(missing) => Err(missing),
             None => Ok(None),
         }

@@ -28,7 +28,7 @@ pub struct Replacement {
     /// Its format, such as `embedded-elf-x86_64`; `None` lets the device infer it from the bytes.
     pub format: Option<String>,
     /// Whether the functions that it lacks stay captured; otherwise it must have them all. A replacement selected by the
-    /// name of a function needs only that one.
+    /// name of a function replaces only that one.
     pub keeps_missing: bool,
     /// Its name in errors, such as that of its source; `None` for the path.
     pub name: Option<String>,
@@ -111,21 +111,15 @@ pub(crate) struct OpenReplacement {
     /// Its name in errors.
     pub place: String,
     pub format: Option<String>,
-    keeps_missing: bool,
+    /// Whether functions that it lacks are not replaced.
+    pub keeps_missing: bool,
 }
 
-/// A replacement of an executable, or of some of its functions.
+/// A replacement of an executable, or of one of its functions.
 pub(crate) struct Layer<'r> {
     pub replacement: &'r OpenReplacement,
-    /// The function by whose name it is selected.
+    /// The function by whose name it is selected: the only one that it replaces.
     pub function: Option<&'r [u8]>,
-}
-
-impl Layer<'_> {
-    /// Whether functions that it lacks are not replaced.
-    pub(crate) fn keeps_missing(&self) -> bool {
-        self.function.is_some() || self.replacement.keeps_missing
-    }
 }
 
 enum Bytes {
@@ -172,7 +166,7 @@ pub enum Selector {
     All,
     /// The one with this id.
     Id(u64),
-    /// Those that have a function of this name, or this own name.
+    /// The functions of this name; if there are none, the executables with this own name.
     Name(String),
 }
 

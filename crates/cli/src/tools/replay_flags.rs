@@ -42,7 +42,7 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, a SPIR-V module, or the \
      source of a kernel in C or Rust (.c, .rs), which is compiled first and replaces only the functions that it has. \
      WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
-     own name, or all. With the name of a function, functions that the file lacks stay captured; otherwise it must \
+     own name, or all. With the name of a function, only that function is replaced; otherwise a compiled file must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
      constants, bindings, parameters and workgroup sizes are compared before anything runs.",
 )
