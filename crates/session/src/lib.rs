@@ -95,6 +95,7 @@ pub use written_bindings::written_bindings;
 
 pub use rehal_base::{
     Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
+    keep_freed_memory,
 };
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};

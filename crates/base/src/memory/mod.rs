@@ -21,6 +21,7 @@ use crate::{Error, MappedFile, Range, Result, StatusCode};
 use spare::Block;
 
 pub use evict::evict;
+pub use spare::keep_freed_memory;
 pub use written::WriteTracker;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.

@@ -235,6 +235,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
 
 /// Runs benchmarks and reports them. A closed pipe ends the run without an error.
 pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
+    rehal_base::keep_freed_memory();
     let reader_left = ReaderLeft::default();
     let out = options.out.clone().map(|path| OutputFile::new(OUT.name(), path)?.begin()).transpose()?;
     let file = match &out {

@@ -121,6 +121,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn open(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    rehal_base::keep_freed_memory();
     let files = KernelFiles::open(&invocation.operand()).advise(
         || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
     )?;

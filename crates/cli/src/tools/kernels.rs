@@ -101,6 +101,7 @@ const REPORT: Group = Group {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    rehal_base::keep_freed_memory();
     let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
     if export.is_some() && no_run {
         return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
