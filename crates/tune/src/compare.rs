@@ -289,6 +289,9 @@ impl KernelComparer {
             if let Some(slice) = slices.first() {
                 slice.locate(observers)?;
             }
+            if let Some(on_timing) = options.on_timing {
+                on_timing();
+            }
             timing::time(subject, slices, &replaying, options, &mut comparison)?;
             if comparison.is_right() {
                 comparison.after_timing =

@@ -195,6 +195,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(path) = workers::candidate() {
         let baseline_library = workers::baseline()?;
         own_process::end_with_parent()?;
+        rehal_base::keep_freed_memory();
         let candidate = Candidate { path };
         session.options.on_timing = Some(workers::announce_timing);
         session.options.changes_inputs = workers::changes_inputs();
@@ -365,7 +366,11 @@ impl Session<'_> {
         let begun = Instant::now();
         comparer.replay_captured(&mut [&mut CrashReports::install()])?;
         let check = BASE.saturating_add(begun.elapsed().saturating_mul(1000));
-        Ok(Limits { check, all: check.saturating_add(self.options.max_time.saturating_mul(5)) })
+        // A part of the checks is repeated after timing.
+        Ok(Limits {
+            check,
+            all: check.saturating_mul(2).saturating_add(self.options.max_time.saturating_mul(5)),
+        })
     }
 
     /// Compares replacements, each in a process of its own, for some time at most. The first one may be compiled.

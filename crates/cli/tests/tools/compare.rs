@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, fail, fixture, print, run, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fail, faulty_chain, fixture, print, run, write_kernel};
 use serde_json::Value;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
@@ -120,6 +120,48 @@ fn a_right_kernel_is_timed() {
         (&timings[0]["shapes"][0]["record"], &timings[0]["shapes"][0]["count"]),
         (&17.into(), &1.into())
     );
+}
+
+/// What else the file has is not compared, however wrong.
+#[test]
+fn only_the_named_function_of_a_file_is_replaced() {
+    let scratch = Scratch::new();
+    // A wrong factor in the last function.
+    let file = faulty_chain(&scratch, 1);
+    let (with, path) = (format!("--with={file}"), capture("chain.chain.local-sync"));
+    for (function, is_right) in
+        [("chain_dispatch_0_matmul_24x24x24_f32", true), ("chain_dispatch_6_elementwise_576_f32", false)]
+    {
+        let flags = [&format!("--function={function}"), &with, "--cache=warm", "--format=json", &path];
+        let ran = run(&words(&flags));
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let outcome = if is_right { "right" } else { "wrong" };
+        assert_eq!(report["candidates"][0]["outcome"], outcome, "{ran:?}");
+        let substitution = format!("--replay_executable_substitution={function}={file}");
+        let ran = run(&["rehal", "verify", "--device=local-sync", &substitution, &path]);
+        assert_eq!(ran.status, Some(if is_right { 0 } else { 2 }), "{ran:?}");
+    }
+}
+
+/// The limit of the checks ends a process that does not announce that it times.
+#[test]
+fn a_process_announces_that_it_times_a_right_kernel() {
+    let scratch = Scratch::new();
+    let source = scratch.path("kernel.c");
+    let (function, path) = (format!("--function={ADD}"), capture("add4.add.local-sync"));
+    let with = with(&source);
+    let flags = ["--cache=warm", "--max_time=1ms", &function, &with, &path];
+    let words = words(&flags);
+    let announced = |body: &str| {
+        kernel(&source, body);
+        let mut command = command(words[0]);
+        command.args(&words[1..]);
+        command.env("REHAL_PARENT", std::process::id().to_string()).env("REHAL_COMPARE_CANDIDATE", &source);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap().matches("\nrehal compare: timing\n").count()
+    };
+    assert_eq!((announced(SUM), announced(WRONG)), (1, 0));
 }
 
 #[test]
@@ -587,7 +629,7 @@ fn a_baseline_is_compiled_once() {
     let compiler = format!("sh {}", scratch.file("compiler", compiler));
     let (baseline, function) = (format!("--baseline={}", base.display()), format!("--function={ADD}"));
     let whole = capture("add4.add.local-sync");
-    let mut tool = crate::common::command("rehal");
+    let mut tool = command("rehal");
     let all = ["--cache=warm", &baseline, &function, &with(&one), &with(&other), &whole];
     tool.args(&words(&all)[1..]);
     let ran = crate::common::ran(tool.env("CC", compiler).output().unwrap());
@@ -631,12 +673,8 @@ fn a_saved_source_is_compared_again() {
     let path = capture("add4.add.local-sync");
     let flags = ["--watch", "--cache=warm", &function, &with, &path];
     let words = words(&flags);
-    let mut child = crate::common::command(words[0])
-        .args(&words[1..])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(words[0]).args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.starts_with("wrong ")));
     fs::remove_file(&source).unwrap();

@@ -2,20 +2,16 @@
 
 use std::process::Stdio;
 
-use crate::common::{Scratch, capture, command, fail, fixture, patched, print, ran, run, write_kernel};
+use crate::common::{
+    Scratch, capture, command, fail, faulty_chain, fixture, patched, print, ran, run, write_kernel,
+};
 use serde_json::Value;
 
 const CHAIN: &str = "chain.chain.local-sync";
 
 /// Writes the kernels of the chain with fault `number`.
 fn kernels(scratch: &Scratch, number: u8) -> String {
-    const MARK: &[u8] = b"REHAL-FAULT\0";
-    let mut bytes = std::fs::read(fixture("cts/chain.so")).unwrap();
-    let at = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap() + MARK.len();
-    bytes[at] = number;
-    let path = scratch.path(&format!("{number}.so"));
-    std::fs::write(&path, bytes).unwrap();
-    format!("--replay_executable_substitution=all={}", path.display())
+    format!("--replay_executable_substitution=all={}", faulty_chain(scratch, number))
 }
 
 /// Writes a ledger of the chain; returns the flag that names it.

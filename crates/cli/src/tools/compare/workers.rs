@@ -178,15 +178,10 @@ enum End {
     },
 }
 
-/// Waits for a process and what it prints, and says if its checks take long. Ends it after the limits.
+/// Waits for a process and what it prints.
 fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
-    /// How often it is looked at.
-    const INTERVAL: Duration = Duration::from_millis(5);
-    /// When it is said that it is being checked, if it still is.
-    const NOTICE: Duration = Duration::from_secs(5);
-    let begun = Instant::now();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (printed, mut is_noticed) = (Printed::with_limit(KEPT_BYTES), false);
+    let printed = Printed::with_limit(KEPT_BYTES);
     thread::scope(|scope| {
         let read_messages = || {
             let printed = Printed::with_limit(KEPT_MESSAGES);
@@ -205,27 +200,39 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
                 return Err(error);
             }
         };
-        let end = loop {
-            if let Some(status) = child.try_wait()? {
-                break End::Exited(status);
-            }
-            let (elapsed, is_timing) = (begun.elapsed(), printed.is_timing());
-            if elapsed >= if is_timing { limits.all } else { limits.check } {
-                child.kill()?;
-                child.wait()?;
-                break End::TimedOut { is_timing };
-            }
-            if elapsed >= NOTICE && !is_timing && !is_noticed {
-                is_noticed = true;
-                let limit = limits.check.as_secs_f64();
-                output::note(&format!("{name} is still being checked, and is ended after {limit:.0} s"));
-            }
-            thread::sleep(INTERVAL);
-        };
+        let end = end(&mut child, &printed, limits, name)?;
         joined(stdout)?;
         let stderr = joined(stderr)?;
         Ok(Ended { end, stdout: printed.take(), stderr })
     })
+}
+
+/// Waits for the end of a process, ends it after the limits, and notes if its checks take long. The limit of the checks no longer
+/// applies once it has printed that it times.
+fn end(child: &mut Child, printed: &Printed, limits: &Limits, name: &str) -> io::Result<End> {
+    /// How often it is looked at.
+    const INTERVAL: Duration = Duration::from_millis(5);
+    /// When it is said that it is being checked, if it still is.
+    const NOTICE: Duration = Duration::from_secs(5);
+    let begun = Instant::now();
+    let mut is_noticed = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(End::Exited(status));
+        }
+        let (elapsed, is_timing) = (begun.elapsed(), printed.is_timing());
+        if elapsed >= if is_timing { limits.all } else { limits.check } {
+            child.kill()?;
+            child.wait()?;
+            return Ok(End::TimedOut { is_timing });
+        }
+        if elapsed >= NOTICE && !is_timing && !is_noticed {
+            is_noticed = true;
+            let limit = limits.check.as_secs_f64();
+            output::note(&format!("{name} is still being checked, and is ended after {limit:.0} s"));
+        }
+        thread::sleep(INTERVAL);
+    }
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
@@ -374,6 +381,28 @@ mod tests {
         let ended = wait(spawn("echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap();
         assert!(matches!(ended.end, End::Exited(status) if status.code() == Some(3)), "{:?}", ended.end);
         assert_eq!((&ended.stdout.bytes[..], &ended.stderr.bytes[..]), (&b"out\n"[..], &b"err\n"[..]));
+    }
+
+    #[test]
+    fn the_limit_of_the_checks_does_not_end_timing() {
+        let limits = Limits { check: Duration::ZERO, all: Duration::from_secs(600) };
+        let ended = |line: &[u8]| {
+            let printed = Printed::with_limit(KEPT_BYTES);
+            printed.read(Some(line)).unwrap();
+            // It ends by itself only once its input is closed, which is after it was first looked at.
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            let input = child.stdin.take();
+            let closing = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(50));
+                drop(input);
+            });
+            let end = end(&mut child, &printed, &limits, "").unwrap();
+            closing.join().unwrap();
+            end
+        };
+        assert_eq!(ended(b"\nother\n"), End::TimedOut { is_timing: false });
+        let end = ended(format!("\n{TIMING}\n").as_bytes());
+        assert!(matches!(end, End::Exited(status) if status.success()), "{end:?}");
     }
 
     #[test]

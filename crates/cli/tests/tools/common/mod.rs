@@ -136,3 +136,12 @@ pub fn patched(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert!(count > 0, "nothing to patch");
     patched
 }
+
+/// Writes the kernels of the chain with fault `number` of `fixtures/cts/chain.c`; returns the path.
+pub fn faulty_chain(scratch: &Scratch, number: u8) -> String {
+    const MARK: &[u8] = b"REHAL-FAULT\0";
+    let mut bytes = std::fs::read(fixture("cts/chain.so")).expect("fixtures can be read");
+    let mark = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).expect("the library has the mark");
+    bytes[mark + MARK.len()] = number;
+    scratch.file(&format!("{number}.so"), bytes)
+}
