@@ -124,8 +124,8 @@ const REDUCTION: Group = Group {
 
 const AGAINST: Flag<Option<PathBuf>> = Flag::path(
     "against",
-    "For --check=wrong: the ledger of the capture that the first wrong result differs from. Without it, what the recorder added to \
-     the capture.",
+    "For --check=wrong: the ledger of the capture that the first wrong result differs from. Without it, a replay with the captured \
+     executables if there are substitutions, else what the recorder added to the capture.",
 )
 .files(read);
 

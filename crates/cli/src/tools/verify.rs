@@ -421,7 +421,7 @@ fn with_elements(
 }
 
 /// Runs two replays, with crash reports for both.
-fn side_by_side(
+pub(super) fn side_by_side(
     expected: &Replay,
     actual: &Replay,
     verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,

@@ -1,6 +1,6 @@
 //! A wrong result, as it is recognized in captures of which other work was left out.
 //!
-//! What a ledger says holds for the inputs of the whole capture. A smaller capture may give a kernel other inputs, and what it
+//! What is expected holds for the inputs of the whole capture. A smaller capture may give a kernel other inputs, and what it
 //! computes from them cannot be judged. Therefore a smaller capture shows the same fault if the same function still writes the same
 //! wrong bytes.
 
@@ -11,8 +11,8 @@ use rehal_hal::transfer;
 use rehal_replay::{AccessedRange, HostRead, Observer, Operation, Replay};
 
 use super::SlicedDispatch;
+use crate::Verification;
 use crate::written::Written;
-use crate::{Ledger, Verification, VerifyOptions, verify_against};
 
 /// The wrong bytes that a dispatch writes, or that a host read sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,17 +60,13 @@ impl WrongResult {
     }
 }
 
-/// Finds the first wrong result of a replay: of the dispatch or host read that differs from the ledger. The verification is
-/// returned as well, which may have found none.
+/// Reads the first wrong result of a replay that a verification found; `None` if it found none.
 pub fn wrong_result(
     replay: &Replay,
-    ledger: &Ledger,
-    options: &VerifyOptions,
+    found: &Verification,
     observers: &mut [&mut dyn Observer],
-) -> Result<(Option<WrongResult>, Verification)> {
-    let options = VerifyOptions { keep_going: false, ..options.clone() };
-    let verification = verify_against(replay, ledger, &options, observers)?;
-    let Some(difference) = verification.differences.first() else { return Ok((None, verification)) };
+) -> Result<Option<WrongResult>> {
+    let Some(difference) = found.differences.first() else { return Ok(None) };
     let mut reader = Reader {
         record: difference.place.record,
         occurrence: difference.place.occurrence,
@@ -84,7 +80,7 @@ pub fn wrong_result(
     all.push(&mut reader);
     replay.run(&mut all)?;
     drop(all);
-    Ok((reader.found, verification))
+    Ok(reader.found)
 }
 
 /// Whether a replay has a wrong result.

@@ -137,7 +137,13 @@ impl Checks {
         (this.subject, suspect) = match check {
             Check::Command(command) => (Subject::Command(command), None),
             Check::Crash => this.find_crash(&capture, directory)?,
-            Check::Wrong => this.find_wrong(&capture)?,
+            Check::Wrong => {
+                let expected = match child::is_compared_with_captured(&invocation.flags) {
+                    true => "the captured executables",
+                    false => "the ledger",
+                };
+                this.find_wrong(&capture, expected)?
+            }
             Check::Slow(threshold) => (this.find_slow(&capture, threshold)?, None),
         };
         Ok((this, suspect))
@@ -217,7 +223,7 @@ impl Checks {
         Ok((Subject::Crash(crash), suspect))
     }
 
-    fn find_wrong(&self, capture: &Path) -> Result<(Subject, Option<SlicedDispatch>)> {
+    fn find_wrong(&self, capture: &Path, expected: &str) -> Result<(Subject, Option<SlicedDispatch>)> {
         let ended = self.child(&Request::FindWrong, capture)?;
         let answer = child::answer(&ended.stdout);
         let wrong = answer.as_ref().and_then(|answer| child::wrong_of(&answer["wrong"]));
@@ -225,12 +231,14 @@ impl Checks {
             let report = answer.as_ref().and_then(|answer| answer["report"].as_str()).unwrap_or_default();
             return Err(
                 match (report.lines().next(), answer.as_ref().is_some_and(|it| it["same"] == true)) {
-                    (None, _) => self.no_subject("the capture cannot be compared with the ledger", &ended),
+                    (None, _) => {
+                        self.no_subject(&format!("the capture cannot be compared with {expected}"), &ended)
+                    }
                     (Some(first), true) => {
-                        self.no_subject(&format!("no difference from the ledger: {first}"), &ended)
+                        self.no_subject(&format!("no difference from {expected}: {first}"), &ended)
                     }
                     (Some(_), false) => Error::failed_precondition(format!(
-                        "no difference from the ledger, of which not all could be compared: {}",
+                        "no difference from {expected}, of which not all could be compared: {}",
                         report.trim_end()
                     ))
                     .advise(ledger_flags::MAKE_LEDGER),

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode, glob};
 use rehal_session::{
     CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
     KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Range, Replay, SliceOptions, SlicedDispatch,
-    Substitution, VerifyOptions, WrongResult, build_kernel, has_wrong_result, substitute_sources,
-    wrong_result,
+    Substitution, Verification, VerifyOptions, WrongResult, build_kernel, has_wrong_result,
+    substitute_sources, verify_against, verify_lockstep, wrong_result,
 };
 use serde_json::{Value, json};
 
@@ -144,22 +144,15 @@ pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> 
             set(false);
         }
         Request::FindWrong => {
-            let ledger = ledger(invocation, &replay)?;
-            let mut options = VerifyOptions::default();
-            options.tolerances = invocation.flags.list(&verify::TOLERANCE);
-            options.element_types = invocation.flags.list(&ledger_flags::ELEMENT_TYPE);
-            let found = wrong_result(&replay, &ledger, &options, observers);
-            let (wrong, outcome) = found.map_err(|error| match error.code() {
-                // Its entries are read meanwhile.
-                StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
-                _ => error,
-            })?;
-            let shown = verify::report(&outcome);
-            let found = json!({ "wrong": wrong.as_ref().map(wrong_json), "report": shown, "same": outcome.outcome() == Outcome::Same });
+            let found = verification(invocation, &replay, observers)?;
+            let wrong = wrong_result(&replay, &found, observers)?;
+            let (shown, is_same) = (verify::report(&found), found.outcome() == Outcome::Same);
+            let found = json!({ "wrong": wrong.as_ref().map(wrong_json), "report": shown, "same": is_same });
             output::print(&format!("\n{found}\n"))?;
         }
         Request::HasWrong(wrong) => set(has_wrong_result(&replay, &wrong, observers)?),
         Request::Time => {
+            rehal_base::keep_freed_memory();
             let (times, of_host) = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
             output::print(&format!("\n{}\n", json!({ "times": times, "of_host": of_host })))?;
         }
@@ -174,15 +167,43 @@ fn prepare(invocation: &Invocation, capture: &CaptureFile) -> Result<(Replay, Cr
     replay_flags::prepare(&options, capture.plan()?)
 }
 
-fn ledger(invocation: &Invocation, replay: &Replay) -> Result<Ledger> {
-    match invocation.flags.get(&AGAINST) {
-        Some(path) => ledger_flags::open(&path, replay.plan()),
+/// Compares a replay as `rehal verify` does: with a ledger, with substitutions in lockstep with the captured executables, or with
+/// what the recorder added.
+fn verification(
+    invocation: &Invocation,
+    replay: &Replay,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Verification> {
+    let flags = &invocation.flags;
+    let mut options = VerifyOptions::default();
+    options.tolerances = flags.list(&verify::TOLERANCE);
+    options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
+    let ledger = match flags.get(&AGAINST) {
+        Some(path) => ledger_flags::open(&path, replay.plan())?,
+        None if is_compared_with_captured(flags) => {
+            let mut captured = replay_flags::Options::of(invocation)?;
+            captured.replay.substitutions.clear();
+            // Lockstep is of two replays of one plan.
+            let (captured, _reports) = replay_flags::prepare(&captured, replay.plan().clone())?;
+            return verify::side_by_side(&captured, replay, |sides| verify_lockstep(sides, &options));
+        }
         None => Ledger::of_capture(replay.plan())?.ok_or_else(|| {
             Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
-                "name a ledger of the capture with --against=PATH; rehal run --replay_ledger=PATH writes one",
+                "name a ledger of the capture with --against=PATH (rehal run --replay_ledger=PATH writes one), or another executable \
+                 with --replay_executable_substitution",
             )
-        }),
-    }
+        })?,
+    };
+    verify_against(replay, &ledger, &options, observers).map_err(|error| match error.code() {
+        // Its entries are read meanwhile.
+        StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
+        _ => error,
+    })
+}
+
+/// Whether results are compared with those of the captured executables.
+pub(super) fn is_compared_with_captured(flags: &Flags) -> bool {
+    flags.get(&AGAINST).is_none() && !flags.list(&replay_flags::SUBSTITUTION).is_empty()
 }
 
 /// Keeps the current dispatch in a file, of which a crash leaves the last.
@@ -224,12 +245,12 @@ fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) 
     let is_of_host = Cell::new(false);
     let once = || -> Result<f64> {
         if let Some(function) = &function {
-            let mut options = KernelOptions::default();
-            options.function = Some(function.clone());
-            let kernels = Kernels::timed(replay, &options)?;
+            let kernels = Kernels::timed(replay, &KernelOptions::default())?;
             is_of_host.set(is_of_host.get() || kernels.times == Some(KernelTimes::Host));
             let mean = |it: &rehal_session::Kernel| it.time_ns.unwrap_or(0) as f64 / it.count.max(1) as f64;
-            return Ok(kernels.kernels.iter().map(mean).fold(0.0, f64::max));
+            // A candidate may lack them.
+            let matching = kernels.kernels.iter().filter(|it| glob::matches(function, &it.name));
+            return Ok(matching.map(mean).fold(0.0, f64::max));
         }
         let begun = Instant::now();
         replay.run(&mut [&mut **reports.borrow_mut()])?;
