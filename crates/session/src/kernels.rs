@@ -171,7 +171,7 @@ impl Kernels {
             groups.add(Seen { key, name: &name, location, occurrence, device: None }, count);
             Ok(())
         })?;
-        Ok(groups.finish(options))
+        groups.finish(options)
     }
 
     /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
@@ -203,7 +203,7 @@ impl Kernels {
     pub fn timed(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         let times = runs::measure(replay, &mut groups)?;
-        let mut this = groups.finish(options);
+        let mut this = groups.finish(options)?;
         this.total_ns = Some(times.total_ns);
         this.times = Some(times.times);
         this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
@@ -299,12 +299,17 @@ impl Groups {
         (self.kernels.len() - 1, true)
     }
 
-    fn finish(self, options: &KernelOptions) -> Kernels {
+    /// Fails if no function matches.
+    fn finish(self, options: &KernelOptions) -> Result<Kernels> {
         let mut kernels = self.kernels;
         if let Some(pattern) = &options.function {
-            kernels.retain(|kernel| glob::matches(pattern, &kernel.name));
+            let is_match = |kernel: &Kernel| glob::matches(pattern, &kernel.name);
+            if !kernels.iter().any(is_match) {
+                return Err(observed::no_match(pattern, &kernels));
+            }
+            kernels.retain(is_match);
         }
-        Kernels { kernels, dispatch_count: self.dispatch_count, total_ns: None, times: None }
+        Ok(Kernels { kernels, dispatch_count: self.dispatch_count, total_ns: None, times: None })
     }
 }
 

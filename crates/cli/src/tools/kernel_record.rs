@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CrashReports, KernelOptions, Replay, ReplayOptions};
+use rehal_session::{CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
 
 use super::replay_flags;
 use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
@@ -127,15 +127,14 @@ fn run(invocation: &Invocation) -> Result<()> {
         ..ReplayOptions::default()
     };
     replay_flags::compile_sources(&mut replaying.substitutions)?;
-    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
     let mut kernels = KernelOptions::default();
     kernels.function = flags.get(&FUNCTION);
+    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
     let count = recording.record(&replay, &kernels)?;
     if count == 0 {
-        let advice = match &kernels.function {
-            Some(_) => "leave out --function, or name another; `rehal kernels` lists all of them",
-            None => "name a capture with dispatches; `rehal info` counts them",
-        };
+        // Fails if none matches, and names those that there are.
+        Kernels::of_plan(replay.plan(), &kernels)?;
+        let advice = "name a capture with dispatches; `rehal info` counts them";
         return Err(Error::not_found("no kernel to record").advise(advice));
     }
     Ok(())

@@ -343,7 +343,9 @@ fn captures_and_directories_that_cannot_be_recorded() {
     assert!(stderr(&["--directory=/proc/nothing", &path]).contains("creating the directory"));
     let directory = scratch.path("kernels");
     let flag = format!("--directory={}", directory.display());
-    assert!(stderr(&[&flag, "--function=nothing", &path]).contains("no kernel to record"));
+    assert!(
+        stderr(&[&flag, "--function=nothing", &path]).contains("no dispatched function matches 'nothing'")
+    );
     assert!(stderr(&[&flag, &capture("multi.nothing.local-sync")]).contains("no kernel to record"));
     let few = stderr(&[&flag, "--memory_size=100", &path]);
     assert!(few.contains("144 bytes, and the memory size is 100"), "{few}");

@@ -86,7 +86,6 @@ fn functions_are_selected_and_the_longest_come_first() {
     let one = json(&[&format!("--function={name}"), &path]);
     assert!(one["kernels"].as_array().unwrap().iter().all(|kernel| kernel["function"] == name));
     assert_eq!(one["dispatch_count"], count);
-    assert_eq!(json(&["--function=nothing", &path])["kernels"], Value::Array(Vec::new()));
     let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
     assert_eq!(lines.lines().count(), kernels.len() + 1);
     assert!(lines.lines().all(|line| line.split(',').count() == 18), "{lines}");
@@ -136,13 +135,29 @@ fn the_table_has_constants_executables_and_bytes() {
 }
 
 #[test]
+fn a_pattern_that_matches_no_function_is_an_error_with_the_nearest_name() {
+    let path = capture("add4.add.local-sync");
+    for mode in ["--no_run", "--device=local-sync"] {
+        let stderr = fail(&["rehal", "kernels", mode, "--function=add_dispatch_0_elementwise_4_f23", &path]);
+        assert!(stderr.contains("the capture dispatches: add_dispatch_0_elementwise_4_f32\n"), "{stderr}");
+        assert!(stderr.contains("\n  try: did you mean 'add_dispatch_0_elementwise_4_f32'?\n"), "{stderr}");
+        let none = fail(&["rehal", "kernels", mode, "--function=*", &capture("multi.nothing.local-sync")]);
+        assert!(none.contains("the capture dispatches: no named functions\n"), "{none}");
+        // Without a pattern, there is nothing to miss.
+        print(&["rehal", "kernels", mode, &capture("multi.nothing.local-sync")]);
+    }
+}
+
+#[test]
 fn an_export_without_kernels_is_an_error() {
     let scratch = Scratch::new();
     let (path, directory) = (capture("add4.add.local-sync"), scratch.path("kernels"));
     let export = format!("--export={}", directory.display());
     let stderr = fail(&["rehal", "kernels", "--function=nothing", &export, &path]);
-    assert!(stderr.contains("no kernel to export"), "{stderr}");
-    assert!(stderr.contains("--function") && !directory.exists(), "{stderr}");
+    assert!(stderr.contains("no dispatched function matches 'nothing'"), "{stderr}");
+    let nothing = capture("multi.nothing.local-sync");
+    let stderr = fail(&["rehal", "kernels", &export, &nothing]);
+    assert!(stderr.contains("no kernel to export") && !directory.exists(), "{stderr}");
     assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 0);
 }
 

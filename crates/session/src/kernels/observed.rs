@@ -90,10 +90,24 @@ fn shape(kernel: &Kernel) -> ObservedShape {
 }
 
 fn no_function(function: &str, infos: impl Iterator<Item = FunctionInfo>) -> Error {
+    let (shown, advice) = alike(function, infos.map(|info| info.name));
+    let function = function.escape_debug();
+    Error::not_found(format!("the capture has no function '{function}'; it has: {shown}")).advise(advice)
+}
+
+/// The error of a pattern that none of these kernels matches.
+pub(super) fn no_match(pattern: &str, kernels: &[Kernel]) -> Error {
+    let (shown, advice) = alike(pattern, kernels.iter().map(|kernel| kernel.name.clone()));
+    let message = format!("no dispatched function matches '{}'", pattern.escape_debug());
+    Error::not_found(format!("{message}; the capture dispatches: {shown}")).advise(advice)
+}
+
+/// The names that are not empty, each once and not too many, and advice about one that is none of them.
+fn alike(function: &str, all: impl Iterator<Item = String>) -> (String, String) {
     let mut names: Vec<String> = Vec::new();
-    for info in infos {
-        if !info.name.is_empty() && !names.contains(&info.name) {
-            names.push(info.name);
+    for name in all {
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
         }
     }
     let advice = match nearest(function, names.iter().map(String::as_str)) {
@@ -102,11 +116,10 @@ fn no_function(function: &str, infos: impl Iterator<Item = FunctionInfo>) -> Err
     };
     let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|it| it.escape_debug().to_string()).collect();
     let shown = shown.join(", ");
-    let has = match names.len() {
+    let shown = match names.len() {
         0 => "no named functions".into(),
         count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
         _ => shown,
     };
-    let function = function.escape_debug();
-    Error::not_found(format!("the capture has no function '{function}'; it has: {has}")).advise(advice)
+    (shown, advice)
 }

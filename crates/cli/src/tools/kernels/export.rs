@@ -39,12 +39,7 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
     let mut exported = Exported { directory: path, entries: BTreeMap::new() };
     let kernels = Kernels::of_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
     if kernels.kernels.is_empty() {
-        let advice = match &options.function {
-            Some(_) => {
-                "leave out --function, or name another; without --export, `rehal kernels` lists all of them"
-            }
-            None => "name a capture with dispatches; `rehal info` counts them",
-        };
+        let advice = "name a capture with dispatches; `rehal info` counts them";
         return Err(Error::not_found("no kernel to export").advise(advice)).context(shown);
     }
     let commands = match &export.place {
