@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use rehal_base::Error;
 use rehal_capture::layout;
 use rehal_hal::Names;
@@ -32,4 +34,16 @@ impl<'a> Names for Ids<'a> {
 /// The error for a record that cannot be replayed.
 pub(crate) fn refuse(reason: impl Into<String>) -> Error {
     Error::unimplemented(reason)
+}
+
+/// Numbers of threads in the order of their first record, in place of the ids of the system.
+#[derive(Default)]
+pub(crate) struct ThreadNumbers(HashMap<u64, u64>);
+
+impl ThreadNumbers {
+    /// The number of a thread; 0, without a thread, stays.
+    pub fn number(&mut self, id: u64) -> u64 {
+        let next = self.0.len() as u64 + 1;
+        if id == 0 { 0 } else { *self.0.entry(id).or_insert(next) }
+    }
 }

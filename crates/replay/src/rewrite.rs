@@ -19,6 +19,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use crate::access::Footprints;
 use crate::decode::decode;
 use crate::files::resolve_path;
+use crate::ids::ThreadNumbers;
 use crate::{FileRemap, Ids, Plan, encode};
 
 /// Where the data of a record comes from.
@@ -132,7 +133,7 @@ pub fn rewrite<W: Write + Seek>(
         rewriter,
         externals: &externals,
         sizes: sizes(plan),
-        threads: options.renumber_threads.then(HashMap::new),
+        threads: options.renumber_threads.then(ThreadNumbers::default),
         outcome: Rewritten { embedded_count: externals.len() as u64, ..Rewritten::default() },
     };
     copy.all(&capture)?;
@@ -195,8 +196,7 @@ struct Copying<'c, W: Write + Seek> {
     rewriter: &'c mut dyn Rewriter,
     externals: &'c HashMap<u64, External>,
     sizes: HashMap<u64, u64>,
-    /// The numbers of threads, by the ids of the system.
-    threads: Option<HashMap<u64, u64>>,
+    threads: Option<ThreadNumbers>,
     outcome: Rewritten,
 }
 
@@ -259,11 +259,8 @@ impl<W: Write + Seek> Copying<'_, W> {
 
     fn fields(&mut self, record: &Record<'_>) -> RecordFields {
         let mut fields = RecordFields::from(record.header);
-        if let Some(threads) = &mut self.threads
-            && fields.thread_id != 0
-        {
-            let next = threads.len() as u64 + 1;
-            fields.thread_id = *threads.entry(fields.thread_id).or_insert(next);
+        if let Some(threads) = &mut self.threads {
+            fields.thread_id = threads.number(fields.thread_id);
         }
         fields
     }

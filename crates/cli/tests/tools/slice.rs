@@ -50,6 +50,32 @@ fn a_slice_reads_what_the_program_reads() {
     }
 }
 
+/// Each is made by a process of its own, with other ids of threads, at other times.
+#[test]
+fn what_is_made_of_a_capture_twice_is_the_same() {
+    let scratch = Scratch::new();
+    let path = capture("chain.chain.local-sync");
+    let check = "--check=rehal_in_path info {}".replace("rehal_in_path", env!("CARGO_BIN_EXE_rehal"));
+    for words in [
+        &["slice", "--device=local-sync", "--function=*_6_*"][..],
+        &["slice", "--device=local-task", "--scope=execute"],
+        &["redact"],
+        &["redact", "--names=hash"],
+        &["reduce", "--max_checks=10", &check],
+    ] {
+        let made = [1, 2].map(|number| {
+            let output = scratch.path(&format!("{}-{number}.ireereplay", words[0]));
+            let output = output.to_str().unwrap();
+            let ran = run(&[&["rehal"], words, &[&path, "-o", output]].concat());
+            assert!(matches!(ran.status, Some(0 | 2)), "{ran:?}");
+            let made = std::fs::read(output).unwrap();
+            std::fs::remove_file(output).unwrap();
+            made
+        });
+        assert!(made[0] == made[1], "{words:?}");
+    }
+}
+
 #[test]
 fn parameters_stay_in_their_file_on_request() {
     let scratch = Scratch::new();

@@ -97,6 +97,8 @@ pub struct RecordOptions {
     /// Writes all records to the file before each submission, so that the capture of a program that crashes in a kernel has the
     /// submission of that kernel.
     pub flushes_submissions: bool,
+    /// Numbers threads in the order of their first record, in place of the ids of the system.
+    pub renumber_threads: bool,
 }
 
 /// Records a program's use of devices into a capture.

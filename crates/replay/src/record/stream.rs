@@ -13,6 +13,7 @@ use super::behind::Behind;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use crate::encode::{Call, Put};
+use crate::ids::ThreadNumbers;
 
 /// The destination of a capture: a file or memory.
 pub trait CaptureSink: Write + Seek + Send {}
@@ -50,6 +51,8 @@ struct Ending {
 /// not return it; [`Stream::close`] does.
 pub(super) struct Log {
     writer: Writer<Behind>,
+    /// Set if threads are numbered.
+    threads: Option<ThreadNumbers>,
 }
 
 impl Stream {
@@ -63,7 +66,10 @@ impl Stream {
             options,
             next_id: AtomicU64::new(1),
             host_part: AtomicBool::new(false),
-            log: Mutex::new(Some(Log { writer })),
+            log: Mutex::new(Some(Log {
+                writer,
+                threads: options.renumber_threads.then(ThreadNumbers::default),
+            })),
             ending: ending.clone(),
             flusher: Mutex::new(None),
         });
@@ -108,7 +114,7 @@ impl Stream {
     /// first has completed.
     pub fn close(&self) -> Result<()> {
         let mut log = self.log.lock();
-        let Some(Log { writer }) = log.take() else { return Ok(()) };
+        let Some(Log { writer, .. }) = log.take() else { return Ok(()) };
         let outcome = writer.close();
         drop(log);
         self.ending.end();
@@ -158,7 +164,7 @@ impl Log {
         parts: &[&[u8]],
     ) -> u64 {
         let offset = self.writer.length_bytes();
-        self.append(&fields_of(device, status, call, payload_type), parts);
+        self.append(fields_of(device, status, call, payload_type), parts);
         offset
     }
 
@@ -178,7 +184,7 @@ impl Log {
             return self.calls(device, status, |put| encode(&bytes, put));
         }
         encode(&[], &mut |call, payload_type, parts| {
-            let fields = fields_of(device, status, call, payload_type);
+            let fields = self.numbered(fields_of(device, status, call, payload_type));
             let header = announce(payload_type, parts, range.length);
             // Copied on the way: the checksum must match the written bytes even if the program writes concurrently.
             let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |done, target| {
@@ -233,7 +239,7 @@ impl Log {
             payload_type: PayloadType::READ_DIGEST,
             ..Default::default()
         };
-        self.append(&fields, &[digest.as_bytes()]);
+        self.append(fields, &[digest.as_bytes()]);
     }
 
     /// Appends what a dispatch of an earlier submission wrote.
@@ -244,7 +250,7 @@ impl Log {
             payload_type: PayloadType::DISPATCH_DIGESTS,
             ..Default::default()
         };
-        self.append(&fields, &[payload]);
+        self.append(fields, &[payload]);
     }
 
     /// Records so far: the ordinal of the next one.
@@ -275,12 +281,20 @@ impl Log {
             object_type,
             ..Default::default()
         };
-        self.append(&fields, parts);
+        self.append(fields, parts);
     }
 
-    fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) {
+    fn append(&mut self, fields: RecordFields, parts: &[&[u8]]) {
         // The writer keeps an error until it is closed.
-        let _ = self.writer.append(fields, parts);
+        let fields = self.numbered(fields);
+        let _ = self.writer.append(&fields, parts);
+    }
+
+    fn numbered(&mut self, mut fields: RecordFields) -> RecordFields {
+        if let Some(threads) = &mut self.threads {
+            fields.thread_id = threads.number(fields.thread_id);
+        }
+        fields
     }
 }
 

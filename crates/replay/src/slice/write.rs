@@ -81,12 +81,11 @@ impl Shared<'_> {
         for (content, _) in kept {
             self.pieces(content, &mut pieces)?;
         }
-        let options = match self.options.keep_references {
-            true => {
-                RecordOptions { file_validation: self.references()?.validation(), ..RecordOptions::default() }
-            }
-            false => RecordOptions::default(),
-        };
+        // The same work is the same bytes.
+        let mut options = RecordOptions { renumber_threads: true, ..RecordOptions::default() };
+        if self.options.keep_references {
+            options.file_validation = self.references()?.validation();
+        }
         let recorder = Recorder::to(sink, options)?;
         // Others are not part of the slice.
         let used = self.used_devices(found, collected);
