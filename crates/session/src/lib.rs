@@ -131,6 +131,7 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
     FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence, OperationChange, ScopeChange,
+    ScopePath,
 };
 pub use rehal_tune::{
     ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,

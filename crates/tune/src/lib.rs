@@ -42,7 +42,7 @@ pub use compare::{
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,
     ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence,
-    OperationChange, ScopeChange, diff_captures,
+    OperationChange, ScopeChange, ScopePath, diff_captures,
 };
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{

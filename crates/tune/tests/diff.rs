@@ -225,7 +225,10 @@ fn a_scope_that_was_dropped_is_one_change() {
         let [ScopeChange { path, before, after, .. }] = &found.scopes[..] else {
             panic!("{:?}", found.scopes)
         };
-        assert_eq!(path.last().map(|name| String::from_utf8_lossy(name).into_owned()).as_ref(), Some(name));
+        assert_eq!(
+            path.names().last().map(|name| String::from_utf8_lossy(name).into_owned()).as_ref(),
+            Some(name)
+        );
         assert_eq!(before.abs_diff(*after), 1);
     }
 }

@@ -67,7 +67,7 @@ impl Groups {
                 kind,
                 operation,
                 subject: subject.to_vec(),
-                scope: side.path(scope).into_iter().map(<[u8]>::to_vec).collect(),
+                scope: side.scopes[scope as usize].path.clone(),
                 fields: change.changes.iter().map(|it| it.name).collect(),
                 count: 0,
                 occurrences: Vec::new(),

@@ -1,4 +1,5 @@
-use std::fmt;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
 use rehal_base::{ElementType, Range};
 use rehal_capture::{Tear, Version};
@@ -67,12 +68,53 @@ pub struct DiffedCapture {
     pub opaque_count: u64,
 }
 
+/// The names of nested scopes. Paths share what they have in common: captures may have hundreds of thousands of nested scopes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ScopePath(pub(super) Option<Arc<ScopeName>>);
+
+/// A scope within others.
+#[derive(PartialEq, Eq)]
+pub(super) struct ScopeName {
+    pub outer: ScopePath,
+    name: Box<[u8]>,
+}
+
+impl ScopePath {
+    /// The names, outermost first.
+    pub fn names(&self) -> Vec<&[u8]> {
+        let mut names: Vec<_> = self.scopes().map(|it| &*it.name).collect();
+        names.reverse();
+        names
+    }
+
+    /// Whether it is outside of all scopes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A scope in this one.
+    pub(super) fn inner(&self, name: &[u8]) -> Self {
+        Self(Some(Arc::new(ScopeName { outer: self.clone(), name: name.into() })))
+    }
+
+    /// The scopes, innermost first.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Arc<ScopeName>> {
+        std::iter::successors(self.0.as_ref(), |it| it.outer.0.as_ref())
+    }
+}
+
+impl Debug for ScopePath {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.names().iter().map(|name| name.escape_ascii().to_string())).finish()
+    }
+}
+
 /// A scope that is not entered as often in both captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeChange {
-    /// The names of the enclosing scopes and its own, outermost first.
-    pub path: Vec<Vec<u8>>,
+    /// The enclosing scopes and the scope itself.
+    pub path: ScopePath,
     /// Number of times that the first capture enters it.
     pub before: u64,
     /// Number of times that the second capture enters it.
@@ -115,8 +157,8 @@ pub struct OperationChange {
     pub operation: &'static str,
     /// The function, the scope or the path that it names; empty if it names none.
     pub subject: Vec<u8>,
-    /// The names of the scopes that it is in, outermost first.
-    pub scope: Vec<Vec<u8>>,
+    /// The scopes that it is in.
+    pub scope: ScopePath,
     /// The fields that differ, in the order of the operation; empty unless it is changed or moved.
     pub fields: Vec<FieldName>,
     /// Number of operations with these fields changed; of scopes that were removed or inserted.
@@ -144,7 +186,7 @@ pub struct Occurrence {
 pub struct FieldName(pub(super) Name);
 
 impl fmt::Display for FieldName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Name { base, index, part } = self.0;
         f.write_str(base)?;
         if let Some(index) = index {
@@ -197,7 +239,7 @@ pub enum FieldValue {
 }
 
 impl fmt::Display for FieldValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(u64::MAX) => f.write_str("all"),
             Self::Number(number) => write!(f, "{number}"),

@@ -16,12 +16,13 @@ use super::align::NONE;
 use super::fields::{self, Fields, Name, Value};
 use super::hash::{mix, mix_bytes};
 use super::ids::IdMap;
+use super::report::ScopePath;
 
 /// Number of bytes after which pages that have been read are released.
 const STEP_BYTES: u64 = 4 << 20;
 
 /// Maximum nesting of scopes, and of those that an end is looked for.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// A record that is compared.
 #[derive(Clone, Copy)]
@@ -70,9 +71,10 @@ pub(super) enum Said<'c> {
 
 /// A scope within another.
 pub(super) struct ScopeNode<'c> {
-    /// The index of the enclosing scope; its own for the root.
+    /// The index of the enclosing scope, which is less; its own for the root.
     pub parent: u32,
     pub name: &'c [u8],
+    pub path: ScopePath,
     /// Number of times it is entered.
     pub count: u64,
 }
@@ -126,7 +128,7 @@ impl<'c> Side<'c> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
         let limit = capture.length_bytes() / size_of::<rehal_capture::layout::RecordHeader>() as u64 + 1024;
-        let root = ScopeNode { parent: 0, name: &[], count: 1 };
+        let root = ScopeNode { parent: 0, name: &[], path: ScopePath::default(), count: 1 };
         let mut this = Self {
             capture,
             entries: Vec::new(),
@@ -277,7 +279,8 @@ impl<'c> Side<'c> {
         let parent = depth.checked_sub(1).map_or(0, |last| self.open_scopes[last].0);
         let scopes = &mut self.scopes;
         let scope = *self.scope_index.entry((parent, name)).or_insert_with(|| {
-            scopes.push(ScopeNode { parent, name, count: 0 });
+            let path = scopes[parent as usize].path.inner(name);
+            scopes.push(ScopeNode { parent, name, path, count: 0 });
             scopes.len() as u32 - 1
         });
         self.scopes[scope as usize].count += 1;
@@ -322,18 +325,6 @@ impl<'c> Side<'c> {
         // Payloads increase in a valid capture.
         let index = signals.partition_point(|(signalled, _)| *signalled < value);
         signals.get(index).map(|(_, entry)| *entry)
-    }
-
-    /// The names of the scopes that enclose an entry, outermost first.
-    pub(super) fn path(&self, mut scope: u32) -> Vec<&'c [u8]> {
-        let mut path = Vec::new();
-        while scope != 0 {
-            let node = &self.scopes[scope as usize];
-            path.push(node.name);
-            scope = node.parent;
-        }
-        path.reverse();
-        path
     }
 }
 

@@ -25,12 +25,10 @@ pub(super) fn write(report: &Report<'_>, out: impl Write) -> io::Result<()> {
     writeln!(out, "\"before\":{},", capture(&report.paths[0], &diff.before))?;
     writeln!(out, "\"after\":{},", capture(&report.paths[1], &diff.after))?;
     writeln!(out, "\"counts\":{counts},")?;
-    let scopes: Value = diff
-        .scopes
-        .iter()
-        .map(|it| json!({ "path": names(&it.path), "before": it.before, "after": it.after }))
-        .collect();
-    writeln!(out, "\"scopes\":{scopes},")?;
+    list(&mut out, "scopes", &diff.scopes, |out, it| {
+        let path = names(it.path.names());
+        write!(out, "{}", json!({ "path": path, "before": it.before, "after": it.after }))
+    })?;
     list(&mut out, "executables", &diff.executables, |out, it| write!(out, "{}", executable(it)))?;
     list(&mut out, "operations", &diff.operations, operation)?;
     writeln!(out, "\"undetermined\":{},", json!(diff.undetermined))?;
@@ -97,7 +95,7 @@ fn described(it: &DiffedExecutable) -> Value {
         "format": text(&it.format),
         "size_bytes": it.code_bytes,
         "blake3": hex(&it.digest),
-        "functions": names(&it.functions),
+        "functions": names(it.functions.iter().map(Vec::as_slice)),
     })
 }
 
@@ -119,7 +117,7 @@ fn operation(out: &mut impl Write, it: &OperationChange) -> io::Result<()> {
         json!(it.kind.name()),
         json!(it.operation),
         json!(text(&it.subject)),
-        names(&it.scope),
+        names(it.scope.names()),
         json!(fields),
         it.count
     )?;
@@ -189,8 +187,8 @@ fn data(it: &DataDifference) -> Value {
     })
 }
 
-fn names(list: &[Vec<u8>]) -> Value {
-    list.iter().map(|name| text(name)).collect()
+fn names<'n>(list: impl IntoIterator<Item = &'n [u8]>) -> Value {
+    list.into_iter().map(text).collect()
 }
 
 fn text(bytes: &[u8]) -> String {

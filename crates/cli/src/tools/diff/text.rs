@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use rehal_session::{
     ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ExecutableChange, FieldChange, FieldName,
-    FieldValue, FunctionChange, OperationChange,
+    FieldValue, FunctionChange, OperationChange, ScopePath,
 };
 
 use super::Report;
@@ -101,8 +101,8 @@ fn scopes(text: &mut String, report: &Report<'_>) {
     more(text, scopes.len(), report);
 }
 
-fn path(names: &[Vec<u8>]) -> String {
-    let names: Vec<_> = names.iter().map(|name| name.escape_ascii().to_string()).collect();
+fn path(path: &ScopePath) -> String {
+    let names: Vec<_> = path.names().iter().map(|name| name.escape_ascii().to_string()).collect();
     names.join("/")
 }
 
