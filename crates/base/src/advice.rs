@@ -29,6 +29,8 @@ pub enum Remedy {
     RemapFile,
     /// Restore an external file of a capture; copies need a capture that validates files by digest.
     ValidateByDigest,
+    /// Let a replay write to private copies of files.
+    CopyFileWrites,
     /// Give one device for each device of a capture.
     GiveDevices,
     /// Use a device of another driver, which runs the executables.
@@ -124,6 +126,7 @@ impl fmt::Display for Remedy {
             Self::ValidateByDigest => {
                 "restore the original file; for copies, capture again with validation by digest"
             }
+            Self::CopyFileWrites => "replay it with writes to private copies of the files",
             Self::GiveDevices => "give one device for each device of the capture",
             Self::UseDriver { driver } => return write!(f, "use a device of driver '{driver}'"),
             Self::CompileProgram => "compile the program for a device of this machine",

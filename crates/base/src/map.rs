@@ -41,7 +41,12 @@ impl MappedFile {
             let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
             return Err(Error::invalid_argument(format!("'{shown}' is {kind}")));
         }
-        let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
+        Self::of(File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?, path)
+    }
+
+    /// Maps a regular file that is open for reading; `path` is its name in errors.
+    pub fn of(file: File, path: &Path) -> Result<Self> {
+        let shown = path.display();
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
             let (private, path) = (OnceLock::new(), path.to_path_buf());
@@ -64,11 +69,13 @@ impl MappedFile {
         if let Some((_, map)) = self.private.get() {
             return Ok(first(map));
         }
+        let mut options = MmapOptions::new();
+        // Memory is reserved for pages once they are written: the file may be larger than what there is.
+        options.len(self.bytes().len()).no_reserve_swap();
         // SAFETY: as for the mapping above; pages that are written become private to this process.
-        let map =
-            unsafe { MmapOptions::new().len(self.bytes().len()).map_copy(&self.file) }.map_err(|error| {
-                Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
-            })?;
+        let map = unsafe { options.map_copy(&self.file) }.map_err(|error| {
+            Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
+        })?;
         let map = MmapRaw::from(map);
         let entry = TableEntry::of(&self.path, map.as_ptr().addr(), map.len());
         Ok(first(&self.private.get_or_init(|| (entry, map)).1))

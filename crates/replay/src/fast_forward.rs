@@ -8,7 +8,7 @@ use twox_hash::XxHash3_64;
 
 use crate::plan::RecordLocation;
 use crate::region::{Bytes, Holder, Region, Restart};
-use crate::run::{Run, State};
+use crate::run::{FileBytes, Run, State};
 use crate::scopes;
 use crate::{HostRead, Observer, Plan, Replay};
 
@@ -331,7 +331,7 @@ impl<'r> FastForward<'r> {
         while done < at.end - at.start {
             let count = PIECE_BYTES.min(at.end - at.start - done);
             let bytes = &mut piece[..count as usize];
-            match self.holder(state, at.holder, MemoryAccess::READ) {
+            match self.holder(state, at.holder, MemoryAccess::READ)? {
                 Some(Held::Buffer(buffer)) => transfer::read(buffer, at.start + done, bytes),
                 Some(Held::File(file)) => {
                     let memory = HostMemory::allocate(count)?;
@@ -339,6 +339,7 @@ impl<'r> FastForward<'r> {
                         .read_at(at.start + done, &memory, memory.whole())
                         .and_then(|()| memory.read(0, bytes))
                 }
+                Some(Held::Memory(memory)) => memory.read(at.start + done, bytes),
                 None => return Ok(()),
             }
             .map_err(|error| self.cannot_restore(error, at.holder))?;
@@ -349,7 +350,7 @@ impl<'r> FastForward<'r> {
     }
 
     fn write(&self, state: &State<'_>, at: &Bytes, memory: &HostMemory) -> Result<()> {
-        match self.holder(state, at.holder, MemoryAccess::WRITE) {
+        match self.holder(state, at.holder, MemoryAccess::WRITE)? {
             Some(Held::Buffer(buffer)) => {
                 let mut done = 0;
                 transfer::write_with(
@@ -365,6 +366,7 @@ impl<'r> FastForward<'r> {
                 )
             }
             Some(Held::File(file)) => file.backend().write_at(at.start, memory, memory.whole()),
+            Some(Held::Memory(copy)) => copy.copy_from(at.start, memory, 0, memory.length()),
             None => Ok(()),
         }
         .map_err(|error| self.cannot_restore(error, at.holder))
@@ -372,21 +374,29 @@ impl<'r> FastForward<'r> {
 
     /// The buffer, or a file with these bytes that allows the access. `None` for what the scope cannot access either: a
     /// buffer that is released before it.
-    fn holder<'s>(&'s self, state: &'s State<'_>, holder: Holder, access: MemoryAccess) -> Option<Held<'s>> {
-        match holder {
-            Holder::Buffer(index) => state.objects.buffers[index as usize].as_ref().map(Held::Buffer),
-            Holder::File(first) => {
-                let file = |index: usize| {
-                    self.replay.shared_file(index).or_else(|| state.objects.files[index].as_ref())
-                };
-                self.replay
-                    .plan()
-                    .files_like(first)
-                    .filter_map(file)
-                    .find(|file| file.access().contains(access))
-                    .map(Held::File)
+    fn holder<'s>(
+        &'s self,
+        state: &'s State<'_>,
+        holder: Holder,
+        access: MemoryAccess,
+    ) -> Result<Option<Held<'s>>> {
+        let first = match holder {
+            Holder::Buffer(index) => {
+                return Ok(state.objects.buffers[index as usize].as_ref().map(Held::Buffer));
+            }
+            Holder::File(first) => first,
+        };
+        for index in self.replay.plan().files_like(first) {
+            let file = match self.replay.files().bytes(index, &state.copies)? {
+                Some(FileBytes::Memory(copy)) => return Ok(Some(Held::Memory(copy))),
+                Some(FileBytes::File(file)) => Some(file),
+                None => state.objects.files[index].as_ref(),
+            };
+            if let Some(file) = file.filter(|file| file.access().contains(access)) {
+                return Ok(Some(Held::File(file)));
             }
         }
+        Ok(None)
     }
 
     fn cannot_restore(&self, error: Error, holder: Holder) -> Error {
@@ -431,6 +441,7 @@ fn failed() -> Error {
 enum Held<'s> {
     Buffer(&'s Buffer),
     File(&'s File),
+    Memory(&'s HostMemory),
 }
 
 impl Plan {

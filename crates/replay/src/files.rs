@@ -1,13 +1,12 @@
 //! Finds, validates and opens the files that a capture refers to.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Remedy, Result, fnv};
-use rehal_hal::{HostFile, MemoryAccess};
+use rehal_base::{Context, Error, FileId, Remedy, Result, fnv};
 
 use crate::{FileContents, FileIdentity, FileRecord, Validation};
 
@@ -58,38 +57,76 @@ impl FileRecord<&[u8]> {
     /// Whether the file is usable here: it exists and is the captured one. Reads the whole file if it is validated
     /// by digest.
     pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
-        open(self, remaps).map(drop)
+        open(self, remaps, Opening::ToRead).map(drop)
     }
+}
+
+/// What a replay does about the writes of queues to external files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileWrites {
+    /// They change a private copy of the file, which each run starts with the bytes of the file. Files with one identity have one
+    /// copy, by whichever paths they are named. Only pages that are written take memory. The file is not opened for writing.
+    #[default]
+    Copy,
+    /// They change the file. Refused for a file of which only the length is known.
+    InPlace,
+    /// Captures that have any are refused.
+    Fail,
+}
+
+/// What an external file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// To read it.
+    ToRead,
+    /// To write to it as well.
+    ToWrite,
+}
+
+/// An external file, open and valid.
+pub(crate) struct ExternalFile {
+    pub file: File,
+    pub id: FileId,
+    pub path: PathBuf,
 }
 
 /// Opens the external file of a record and validates that it is the captured one; `None` if the capture contains
 /// the bytes that are read from it.
-pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
+pub(crate) fn open(
+    record: &FileRecord<&[u8]>,
+    remaps: &[FileRemap],
+    opening: Opening,
+) -> Result<Option<ExternalFile>> {
     match record.source.contents {
         FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => Ok(None),
-        FileContents::External { path, validation } => {
-            let here = resolve_path(path, remaps);
-            open_external(record, &here, validation)
-                .map(Some)
+        FileContents::External { path: captured, validation } => {
+            let path = resolve_path(captured, remaps);
+            open_external(record, &path, validation, opening)
                 .context(|| {
-                    let captured = path.escape_ascii();
-                    format!("external file '{}', captured as '{captured}'", here.display())
+                    let captured = captured.escape_ascii();
+                    format!("external file '{}', captured as '{captured}'", path.display())
                 })
                 .advise(|| Remedy::RemapFile)
+                .map(|(file, id)| Some(ExternalFile { file, id, path }))
         }
     }
 }
 
 fn open_external(
     record: &FileRecord<&[u8]>,
-    path: &std::path::Path,
+    path: &Path,
     validation: Validation,
-) -> Result<HostFile> {
+    opening: Opening,
+) -> Result<(File, FileId)> {
     let reading = |error| Error::io(format_args!("opening '{}'", path.display()), &error);
     // Checked before opening: opening a pipe blocks until it has a writer.
     require_regular(path, &std::fs::metadata(path).map_err(reading)?)?;
-    let write = record.access.contains(MemoryAccess::WRITE);
-    let file = OpenOptions::new().read(true).write(write).open(path).map_err(reading)?;
+    let to_write = opening == Opening::ToWrite;
+    if to_write && is_unknown(record, validation) {
+        let error = "the capture writes to it, and says only its length: it may be another file";
+        return Err(Error::failed_precondition(error).advise(Remedy::CopyFileWrites));
+    }
+    let file = OpenOptions::new().read(true).write(to_write).open(path).map_err(reading)?;
     let metadata = file.metadata().map_err(reading)?;
     require_regular(path, &metadata)?;
     if metadata.len() != record.length {
@@ -100,9 +137,8 @@ fn open_external(
         )));
     }
     match validation {
+        _ if is_unknown(record, validation) => {}
         Validation::Length => {}
-        // A recorder on a platform without file identities writes zeros.
-        Validation::Identity if record.source.identity == FileIdentity::default() => {}
         Validation::Identity => {
             let FileIdentity { device, inode, mtime_ns } = record.source.identity;
             let mtime = (metadata.mtime() as u64)
@@ -126,10 +162,20 @@ fn open_external(
             }
         }
     }
-    Ok(HostFile::Disk(file))
+    Ok((file, FileId::from(&metadata)))
 }
 
-fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Result<()> {
+/// Whether nothing of the file but its length is captured.
+fn is_unknown(record: &FileRecord<&[u8]>, validation: Validation) -> bool {
+    match validation {
+        Validation::Length => true,
+        // A recorder on a platform without file identities writes zeros.
+        Validation::Identity => record.source.identity == FileIdentity::default(),
+        Validation::Digest(_) => false,
+    }
+}
+
+fn require_regular(path: &Path, metadata: &std::fs::Metadata) -> Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
@@ -138,7 +184,7 @@ fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Resu
 }
 
 /// The digest of the first `length` bytes of `file`.
-pub(crate) fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
+pub(crate) fn digest(file: &File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
     // Large, since the digest is fast only over many bytes at once, yet small enough for the bytes to stay in the
     // second-level cache.

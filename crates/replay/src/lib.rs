@@ -68,7 +68,7 @@ pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use encode::encode_payload;
 pub use fast_forward::{FastForward, Outputs, VariedBytes, VariedPiece};
-pub use files::{FileRemap, resolve_path};
+pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};

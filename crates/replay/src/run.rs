@@ -1,3 +1,4 @@
+mod files;
 mod names;
 mod objects;
 mod redzones;
@@ -7,15 +8,15 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range as ByteRange, Remedy, Result};
+use rehal_base::{Error, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
-    Buffer, BufferParams, CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile,
-    Indexed, MemoryAccess, PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule,
-    new_memory, transfer,
+    Buffer, BufferParams, CreateOp, Device, DeviceGroup, HostOp, ImportFile, Indexed, MemoryAccess,
+    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, new_memory, transfer,
 };
 
+pub(crate) use self::files::{FileBytes, ReplayFiles};
 pub(crate) use self::names::LiveNames;
 pub(crate) use self::objects::{Objects, State};
 pub(crate) use self::stepping::each_object;
@@ -24,7 +25,7 @@ use self::objects::get;
 use self::redzones::Redzones;
 use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
-use crate::files::{self, FileRemap};
+use crate::files::{FileRemap, FileWrites};
 use crate::flight::{Flight, Issue};
 use crate::plan::{RecordLocation, Release, Step, StepOp};
 use crate::prepare::{self, Prepared};
@@ -39,6 +40,8 @@ use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, Writ
 pub struct ReplayOptions {
     /// Path remappings for the capture's files.
     pub file_remaps: Vec<FileRemap>,
+    /// What writes to external files change.
+    pub file_writes: FileWrites,
     /// Executables to substitute.
     pub substitutions: Vec<Substitution>,
     /// Called for each executable; its result takes precedence over [`ReplayOptions::substitutions`].
@@ -119,8 +122,7 @@ pub struct Replay {
     workgroups: WorkgroupSchedule,
     executable_label: Option<String>,
     file_remaps: Vec<FileRemap>,
-    /// Files shared by runs, by index; `None` if each run needs its own.
-    files: Vec<Option<File>>,
+    files: ReplayFiles,
 }
 
 impl Replay {
@@ -179,8 +181,9 @@ impl Replay {
         };
         let redzones = Redzones::new(options.redzone_bytes)?;
         let devices = devices.clone();
-        let (file_remaps, files) = (options.file_remaps.clone(), Vec::new());
-        let mut this = Self {
+        let file_remaps = options.file_remaps.clone();
+        let files = ReplayFiles::open(&plan, devices.devices(), &file_remaps, options.file_writes)?;
+        Ok(Self {
             plan,
             devices,
             schedule,
@@ -192,9 +195,7 @@ impl Replay {
             executable_label: options.executable_label.clone(),
             file_remaps,
             files,
-        };
-        this.open_files()?;
-        Ok(this)
+        })
     }
 
     /// The number of waits of the host that a run in captured order inserts between submissions because they access the same bytes and
@@ -236,9 +237,9 @@ impl Replay {
         prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names, self.workgroups, label)
     }
 
-    /// The file with an index, if runs share it.
-    pub(crate) fn shared_file(&self, index: usize) -> Option<&File> {
-        self.files[index].as_ref()
+    /// The files of the capture.
+    pub(crate) fn files(&self) -> &ReplayFiles {
+        &self.files
     }
 
     /// The path remappings for the capture's files.
@@ -257,34 +258,6 @@ impl Replay {
             let device = &self.devices.devices()[op.cache as usize];
             self.prepare(&op, device)
                 .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
-        }
-        Ok(())
-    }
-
-    fn open_files(&mut self) -> Result<()> {
-        let plan = self.plan.clone();
-        let devices = self.devices.devices();
-        for op in &plan.host_ops {
-            let HostOp::Create(CreateOp::File(op)) = op else { continue };
-            let stored = &plan.files[op.created as usize];
-            let record = &stored.record(plan.bytes());
-            let opened = match stored.source.contents {
-                // Writes of one run to an inline file must not be visible to the next.
-                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
-                // Borrowed from the capture: a copy would double the memory.
-                FileContents::Inline(bytes) => {
-                    let range = ByteRange { offset: bytes.start, length: bytes.count };
-                    plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
-                }
-                _ => files::open(record, &self.file_remaps),
-            };
-            let shared = opened
-                .and_then(|file| {
-                    let device = &devices[op.device as usize];
-                    file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
-                })
-                .map_err(|error| plan.locate(error, record.location))?;
-            self.files.push(shared);
         }
         Ok(())
     }
@@ -704,15 +677,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
 
     fn import_file(&mut self, op: &ImportFile<Indexed>) -> Result<()> {
         let record = &self.plan.files[op.created as usize].record(self.bytes);
-        let file = match (&self.replay.files[op.created as usize], record.source.contents) {
-            (Some(shared), _) => Some(shared.clone()),
-            (None, FileContents::Inline(bytes)) => {
-                let file = HostFile::from_bytes(bytes)?;
-                Some(self.device(op.device).import_file(op.affinity, record.access, file)?)
-            }
-            // Its reads are updates in the plan, so the file is not used.
-            (None, _) => None,
-        };
+        let file = self.replay.files.import(op, record, self.device(op.device), &self.state.copies)?;
         self.state.objects.files[op.created as usize] = file;
         Ok(())
     }

@@ -117,7 +117,7 @@ pub use rehal_replay::{
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
+    FileValidation, FileWrites, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
     ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
     Substitute, Substitution, Validation, WatchBuffer,

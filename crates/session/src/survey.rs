@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rehal_base::{Result, StatusCode};
 use rehal_capture::payload::{Dispatch, ExecutablePrepare, FileObject};
@@ -128,6 +128,8 @@ pub struct ExternalFile {
     pub length_bytes: u64,
     /// How a replay verifies it: `none` (by its length), `identity` or `digest`, as the format names them.
     pub validation: &'static str,
+    /// Whether the capture writes to it.
+    pub is_written: bool,
 }
 
 /// Bytes of the file by kind.
@@ -193,6 +195,8 @@ struct Surveyor<'a> {
     scope_index: HashMap<&'a [u8], usize>,
     executable_index: HashMap<u64, usize>,
     command_buffers: HashMap<u64, DispatchCounts>,
+    /// The ids of the files that queues write to.
+    written_files: HashSet<u64>,
 }
 
 impl Survey {
@@ -216,6 +220,9 @@ impl Survey {
         }
         for (_, counts) in std::mem::take(&mut this.command_buffers) {
             this.count(&counts);
+        }
+        for file in &mut this.survey.external_files {
+            file.is_written = this.written_files.contains(&file.id);
         }
         Ok(this.survey)
     }
@@ -289,6 +296,7 @@ impl<'a> Surveyor<'a> {
                 path: file.reference.to_vec(),
                 length_bytes: file.file_length.get(),
                 validation: FileValidationType(file.validation_type.get()).name(),
+                is_written: false,
             });
         }
     }
@@ -320,6 +328,10 @@ impl<'a> Surveyor<'a> {
                 self.survey.submission_count += 1;
                 self.execute(it.command_buffer_id.get());
             }
+            (_, Payload::QueueWrite(it)) => {
+                self.survey.submission_count += 1;
+                self.written_files.insert(it.target_file_id.get());
+            }
             (
                 _,
                 Payload::QueueAlloca(_)
@@ -327,8 +339,7 @@ impl<'a> Surveyor<'a> {
                 | Payload::QueueFill(_)
                 | Payload::QueueUpdate(_)
                 | Payload::QueueCopy(_)
-                | Payload::QueueRead(_)
-                | Payload::QueueWrite(_),
+                | Payload::QueueRead(_),
             ) => self.survey.submission_count += 1,
             _ => {}
         }

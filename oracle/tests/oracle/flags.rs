@@ -21,6 +21,7 @@ const TIME_UNIT: Added =
     ("time_unit", "the reference's help sets it only if the flag was given before --help");
 const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
 const REPLAY_ORDER: Added = ("replay_order", "the reference replays in serialized order only");
+const FILE_WRITES: Added = ("replay_file_writes", "the reference writes to the files");
 const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the whole capture");
 const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
@@ -54,6 +55,7 @@ const TOOLS: [(&str, &[Added]); 11] = [
             VERSION,
             RECOVER,
             REPLAY_ORDER,
+            FILE_WRITES,
             HOST_READS,
             HOST_READS_LIMIT,
             LEDGER,
@@ -63,9 +65,15 @@ const TOOLS: [(&str, &[Added]); 11] = [
         ],
     ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
-    ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
+    (
+        "iree-benchmark-replay",
+        &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY],
+    ),
     ("iree-run-module", &[VERSION, RECORDED_LEDGER, RECORDED_TYPE]),
-    ("iree-benchmark-module", &[VERSION, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
+    (
+        "iree-benchmark-module",
+        &[VERSION, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY],
+    ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE]),

@@ -120,6 +120,7 @@ const REPLAY: Group = Group {
         &CACHE,
         &ORDER,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
         &replay_flags::RECOVER,
     ],

@@ -164,8 +164,10 @@ const COMPARISON: Group = Group {
 
 const TIMING: Group = Group { title: "Timing", flags: &[&CACHE, &PRECISION, &MAX_TIME, &SEED, &TIME_WRONG] };
 
-const REPLAYS: Group =
-    Group { title: "Replays", flags: &[&replay_flags::FILE_REMAP, &replay_flags::RECOVER] };
+const REPLAYS: Group = Group {
+    title: "Replays",
+    flags: &[&replay_flags::FILE_REMAP, &replay_flags::FILE_WRITES, &replay_flags::RECOVER],
+};
 
 fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
     let text = value.to_str().ok_or(Refusal::Unexpected)?;
@@ -247,9 +249,7 @@ fn captured(invocation: &Invocation) -> Result<Replay> {
     let flags = &invocation.flags;
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
     let plan = replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)?;
-    let file_remaps = flags.list(&replay_flags::FILE_REMAP);
-    let options = ReplayOptions { file_remaps, ..ReplayOptions::default() };
-    Replay::new(plan, &devices::strict_options(flags)?.open()?, &options)
+    Replay::new(plan, &devices::strict_options(flags)?.open()?, &replay_flags::files(flags))
 }
 
 fn options(flags: &Flags) -> CompareOptions {
@@ -308,9 +308,8 @@ fn comparer(
         devices: opened.open()?,
         other_devices: opened.open()?,
         replay: ReplayOptions {
-            file_remaps: flags.list(&replay_flags::FILE_REMAP),
             substitutions: baseline.map(substitution).into_iter().collect(),
-            ..ReplayOptions::default()
+            ..replay_flags::files(flags)
         },
         function: function.to_owned(),
         shapes,

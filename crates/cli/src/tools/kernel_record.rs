@@ -95,6 +95,7 @@ const RECORD: Group = Group {
         &MEMORY_SIZE,
         &FORCE,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
         &replay_flags::RECOVER,
     ],
@@ -122,9 +123,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     plan.check_not_empty()?;
     let _reports = CrashReports::install();
     let mut replaying = ReplayOptions {
-        file_remaps: flags.list(&replay_flags::FILE_REMAP),
         substitutions: flags.list(&replay_flags::SUBSTITUTION),
-        ..ReplayOptions::default()
+        ..replay_flags::files(flags)
     };
     replay_flags::compile_sources(&mut replaying.substitutions)?;
     let mut kernels = KernelOptions::default();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay, ReplayOptions};
+use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
@@ -70,6 +70,7 @@ const STUB: Group = Group {
         &FORCE,
         &NO_RUN,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
     ],
 };
@@ -111,9 +112,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut replayed = None;
     if !flags.get(&NO_RUN) {
         let _reports = CrashReports::install();
-        let remaps = flags.list(&replay_flags::FILE_REMAP);
-        let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
-        let replay = Replay::new(plan.clone(), &devices::options(flags)?.open()?, &replaying)?;
+        let devices = devices::options(flags)?.open()?;
+        let replay = Replay::new(plan.clone(), &devices, &replay_flags::files(flags))?;
         kernel = observed(&Kernels::of_replay(&replay, &KernelOptions::default())?)?;
         replayed = Some(replay);
     }

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions, SliceCheck, SliceOptions,
-    watch_buffer,
+    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
 
 use super::{replay_flags, slice};
@@ -95,6 +94,7 @@ const REPORT: Group = Group {
         &slice::KEEP,
         &slice::KEEP_REFERENCES,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
     ],
 };
@@ -130,10 +130,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         (Kernels::of_plan(&plan, &options)?, Commands::new())
     } else {
         let _reports = CrashReports::install();
-        let remaps = flags.list(&replay_flags::FILE_REMAP);
-        let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
         let devices = devices::options(flags)?;
-        let replay = Replay::new(plan, &devices.open()?, &replaying)?;
+        let replay = Replay::new(plan, &devices.open()?, &replay_flags::files(flags))?;
         let found = match &export {
             Some(directory) => {
                 let place = flags.get(&EXPORT_COMMANDS).then(|| Place {

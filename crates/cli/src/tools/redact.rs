@@ -98,7 +98,10 @@ const FORMAT: Flag<Format> =
 const REDACTION: Group =
     Group { title: "Redaction", flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &KEEP, &NO_RUN, &FORMAT] };
 
-const INPUTS: Group = Group { title: "Capture", flags: &[&replay_flags::FILE_REMAP, &replay_flags::RECOVER] };
+const INPUTS: Group = Group {
+    title: "Capture",
+    flags: &[&replay_flags::FILE_REMAP, &replay_flags::FILE_WRITES, &replay_flags::RECOVER],
+};
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
@@ -158,8 +161,7 @@ impl Original<'_> {
     fn replay<T>(&self, run: impl FnOnce(&Replay, &mut CrashReports) -> Result<T>) -> Result<T> {
         let devices = devices::options(self.flags)?.open()?;
         let mut reports = CrashReports::install();
-        let mut options = ReplayOptions::default();
-        options.file_remaps.clone_from(&self.options.file_remaps);
+        let options = replay_flags::files(self.flags);
         let outcome =
             Replay::new(self.plan.clone(), &devices, &options).and_then(|replay| run(&replay, &mut reports));
         outcome.context(|| {

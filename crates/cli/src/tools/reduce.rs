@@ -156,6 +156,7 @@ const READY: Group = Group {
         &replay_flags::ORDER,
         &replay_flags::SUBSTITUTION,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
     ],
 };
 

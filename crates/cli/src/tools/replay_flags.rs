@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_session::{
-    CaptureFile, CaptureOptions, Code, CompilerOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay,
-    ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
+    CaptureFile, CaptureOptions, Code, CompilerOptions, CrashReports, DeviceOptions, FileRemap, FileWrites,
+    Plan, Replay, ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
 };
 
-use crate::flags::{Access, Flag, List, Refusal};
+use crate::flags::{Access, Flag, Flags, List, Refusal};
 use crate::progress::Progress;
 use crate::{Invocation, captures, devices, interrupts, output, profiling};
 
@@ -32,6 +32,14 @@ pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
      identity or digest.",
 )
 .files(|remap, _| vec![Access::Read.to(&remap.here)]);
+
+/// What writes to external files change.
+pub(crate) const FILE_WRITES: Flag<FileWrites> = Flag::choice(
+    "replay_file_writes",
+    "copy",
+    &[("copy", FileWrites::Copy), ("in-place", FileWrites::InPlace), ("fail", FileWrites::Fail)],
+    "What a capture changes that writes to external files. copy: a private copy of each, in memory, with which a replay begins and      ends; later reads see what was written, and pages that are not written take no memory. in-place: the files themselves, as in      the reference; refused for a file that is validated only by its length. fail: nothing, such captures are refused.      rehal info lists the files that a capture writes.",
+);
 
 /// Substitutes executables.
 pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
@@ -84,13 +92,21 @@ impl Options {
             capture: captures::options(flags.get(&RECOVER)),
             devices: devices::options(flags)?,
             replay: ReplayOptions {
-                file_remaps: flags.list(&FILE_REMAP),
                 substitutions: flags.list(&SUBSTITUTION),
                 order,
                 written_bindings: Some(written_bindings),
-                ..ReplayOptions::default()
+                ..files(flags)
             },
         })
+    }
+}
+
+/// The options of the flags for files: [`FILE_REMAP`] and [`FILE_WRITES`].
+pub(crate) fn files(flags: &Flags) -> ReplayOptions {
+    ReplayOptions {
+        file_remaps: flags.list(&FILE_REMAP),
+        file_writes: flags.get(&FILE_WRITES),
+        ..ReplayOptions::default()
     }
 }
 

@@ -89,6 +89,7 @@ const REPLAY: Group = Group {
     flags: &[
         &replay_flags::ORDER,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
         &HOST_READS,
         &HOST_READS_LIMIT,

@@ -4,7 +4,7 @@ use std::io::{Seek, SeekFrom};
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CrashReports, Cut, Replay, ReplayOptions, Slice, SliceCheck, SliceOptions, TemporaryFile, watch_buffer,
+    CrashReports, Cut, Replay, Slice, SliceCheck, SliceOptions, TemporaryFile, watch_buffer,
 };
 
 use super::replay_flags;
@@ -116,6 +116,7 @@ const OUTPUTS: Group = Group {
         &KEEP_REFERENCES,
         &CHECK,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
     ],
 };
@@ -128,9 +129,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut reports = CrashReports::install();
-    let options =
-        ReplayOptions { file_remaps: flags.list(&replay_flags::FILE_REMAP), ..ReplayOptions::default() };
-    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &options)?;
+    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replay_flags::files(flags))?;
     let mut slice = SliceOptions::default();
     slice.watch = flags.get(&KEEP).then_some(watch_buffer);
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);

@@ -120,6 +120,7 @@ const SIDES: Group = Group {
         &WATCH_MEMORY,
         &replay_flags::SUBSTITUTION,
         &replay_flags::FILE_REMAP,
+        &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
     ],
 };
@@ -262,14 +263,13 @@ impl Target<'_> {
         let substitutions = if side == Side::Captured { Vec::new() } else { self.substitutions.clone() };
         let has_substitution = !substitutions.is_empty();
         let options = ReplayOptions {
-            file_remaps: flags.list(&replay_flags::FILE_REMAP),
             substitutions,
             redzone_bytes: if side == Side::Watched { REDZONE_BYTES } else { 0 },
             workgroups: match side {
                 Side::Verified(workgroups) => workgroups,
                 Side::Captured | Side::Watched => WorkgroupSchedule::All,
             },
-            ..ReplayOptions::default()
+            ..replay_flags::files(flags)
         };
         let replay = Replay::new(self.plan.clone(), &devices.open()?, &options)?;
         if has_substitution {

@@ -11,6 +11,7 @@ mod damage;
 mod diff;
 mod dump;
 mod dump_module;
+mod file_writes;
 mod flags;
 mod guides;
 mod info;

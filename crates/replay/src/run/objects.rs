@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore};
 
+use super::files::Copies;
 use crate::Plan;
 use crate::plan::{ObjectKind, Release};
 use crate::prepare::Prepared;
@@ -93,6 +94,7 @@ pub(crate) struct State<'r> {
     /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
     /// executed.
     pub(super) refused_commands: HashMap<u32, Error>,
+    pub copies: Copies,
 }
 
 impl<'r> State<'r> {
@@ -102,6 +104,7 @@ impl<'r> State<'r> {
             objects: Objects::new(&plan.counts),
             open_scopes: Vec::new(),
             refused_commands: HashMap::new(),
+            copies: Copies::new(plan.files.len()),
         }
     }
 }

@@ -10,6 +10,7 @@ use rehal_hal::{Binding, CreateOp, HostOp, ImportFile, Indexed, MemoryAccess, Qu
 use super::collect::Content;
 use super::shared::Shared;
 use crate::access::{Footprints, clamp};
+use crate::files::Opening;
 use crate::{FileContents, FileValidation, Plan, Replay, Validation, files};
 
 /// A part of a content.
@@ -83,11 +84,9 @@ impl References {
         if record.access.contains(MemoryAccess::WRITE) {
             return Ok(());
         }
-        let opened = files::open(record, replay.file_remaps());
-        if let Some(rehal_hal::HostFile::Disk(file)) =
-            opened.map_err(|error| plan.locate(error, record.location))?
-        {
-            self.files.insert(op.created, file);
+        let opened = files::open(record, replay.file_remaps(), Opening::ToRead);
+        if let Some(opened) = opened.map_err(|error| plan.locate(error, record.location))? {
+            self.files.insert(op.created, opened.file);
             if matches!(validation, Validation::Digest(_)) {
                 self.validation = FileValidation::Digest;
             }

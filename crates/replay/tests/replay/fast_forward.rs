@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode, fnv};
 use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, VariedBytes, VariedPiece};
+use rehal_replay::{
+    FileWrites, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, VariedBytes, VariedPiece,
+};
 
 use crate::captured::{RandomProgram, expected};
 use crate::common::{CaptureBuilder, FileSpec, Observed, TestDevice, code, function, range, slot, whole};
@@ -23,10 +25,14 @@ struct Repeated {
 
 /// Repeats the scope `part`; `between` is called before each repetition.
 fn repeat_with(bytes: &[u8], order: ReplayOrder, device: Device, between: &dyn Fn()) -> Result<Repeated> {
+    repeat_by(bytes, &ReplayOptions { order, ..ReplayOptions::default() }, device, between)
+}
+
+fn repeat_by(bytes: &[u8], options: &ReplayOptions, device: Device, between: &dyn Fn()) -> Result<Repeated> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     // Evictions change nothing.
     let cold_scope = cfg!(target_arch = "x86_64").then(|| b"part".to_vec());
-    let options = ReplayOptions { order, cold_scope, ..ReplayOptions::default() };
+    let options = ReplayOptions { cold_scope, ..options.clone() };
     let replay = Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?;
     let mut fast = replay.fast_forward(b"part", &mut [])?;
     let mut reads = Vec::new();
@@ -140,28 +146,27 @@ fn a_scope_that_is_entered_twice_is_repeated_from_its_first_begin_to_its_last_en
 fn bytes_of_files_are_restored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.bin");
-    for (spec, path) in [
-        (FileSpec::external(&path, 8).writable(), Some(path.as_path())),
-        (FileSpec::inline(b"12345678").writable(), None),
+    let external = FileSpec::external(&path, 8).digest(fnv::fnv1a64(b"12345678")).writable();
+    for (spec, file_writes, after) in [
+        (&external, FileWrites::Copy, b"12345678"),
+        (&external, FileWrites::InPlace, b"123xxxx8"),
+        (&FileSpec::inline(b"12345678").writable(), FileWrites::Copy, b"12345678"),
     ] {
-        if let Some(path) = path {
-            std::fs::write(path, b"12345678").unwrap();
-        }
+        std::fs::write(&path, b"12345678").unwrap();
         let mut capture = CaptureBuilder::new();
         let (old, new) = (capture.buffer(4), capture.buffer(4));
-        let file = capture.file(&spec);
+        let file = capture.file(spec);
         capture.fill(whole(new), b"x");
         capture.scope_begin("part");
         capture.file_read(file, 2, whole(old), b"");
         capture.file_write(whole(new), file, 3);
         capture.read(old, 0, 4);
         capture.scope_end("part");
-        let found = repeat(&capture).unwrap();
+        let options = ReplayOptions { file_writes, ..ReplayOptions::default() };
+        let found = repeat_by(&capture.finish(), &options, TestDevice::create().0, &|| {}).unwrap();
         assert_eq!(found.restored_bytes, 4 + 3, "of the buffer that is read, and of the file");
         assert!(found.reads.iter().all(|reads| reads[0].bytes == b"3456"));
-        if let Some(path) = path {
-            assert_eq!(std::fs::read(path).unwrap(), b"123xxxx8");
-        }
+        assert_eq!(std::fs::read(&path).unwrap(), after);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Files that programs read and write: external, inline, and as captured ranges.
 
+use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Remedy, StatusCode, fnv};
@@ -9,7 +10,7 @@ use rehal_capture::CaptureBytes;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{FileRemap, Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_replay::{FileRemap, FileWrites, Plan, PlanOptions, Replay, ReplayOptions};
 use tempfile::NamedTempFile;
 
 use crate::common::{CaptureBuilder, FileSpec, Observed, range, replay, run, run_with, whole};
@@ -256,20 +257,113 @@ fn files_are_checked_before_anything_runs() {
     assert_eq!(std::fs::read(&scratch.file).unwrap(), BYTES);
 }
 
-#[test]
-fn writes_reach_an_external_file() {
-    let scratch = scratch();
+/// A capture that reads bytes 8 to 16 of `reader`, writes 6 bytes to `writer`, and reads again.
+fn writes(writer: &FileSpec, reader: &FileSpec) -> Vec<u8> {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8);
-    let file = capture.file(&external(&scratch.file).writable());
-    capture.write(buffer, 0, b"[writes]");
-    capture.file_write(range(buffer, 1, 6), file, 10);
-    capture.file_read(file, 8, whole(buffer), b"");
+    let (writer, reader) = (capture.file(writer), capture.file(reader));
+    capture.file_read(reader, 8, whole(buffer), b"");
     capture.read(buffer, 0, 8);
-    for observed in replay(&capture.finish(), &ReplayOptions::default(), 2).unwrap() {
-        assert_eq!(observed.bytes(), [b"89writes"]);
+    capture.write(buffer, 0, b"[writes]");
+    capture.file_write(range(buffer, 1, 6), writer, 10);
+    capture.file_read(reader, 8, whole(buffer), b"");
+    capture.read(buffer, 0, 8);
+    capture.finish()
+}
+
+fn writing(file_writes: FileWrites) -> ReplayOptions {
+    ReplayOptions { file_writes, ..ReplayOptions::default() }
+}
+
+#[test]
+fn writes_change_a_private_copy_that_each_run_begins_with_the_bytes_of_the_file() {
+    let scratch = scratch();
+    let [link, soft] = ["link", "soft"].map(|name| scratch.directory.path().join(name));
+    std::fs::hard_link(&scratch.file, &link).unwrap();
+    std::os::unix::fs::symlink(&scratch.file, &soft).unwrap();
+    // Never opened for writing, so that permission to read is enough.
+    std::fs::set_permissions(&scratch.file, Permissions::from_mode(0o400)).unwrap();
+    let before = identity(&scratch.file);
+    let spec = external(&scratch.file).writable();
+    // One file has one copy, by whichever path, and whatever a capture knows of it.
+    let writers = [spec.clone(), spec.clone().identity(before), spec.digest(fnv::fnv1a64(BYTES))];
+    let readers = [&scratch.file, &link, &soft].map(|path| external(path));
+    for (writer, reader) in writers.iter().flat_map(|writer| readers.iter().map(move |it| (writer, it))) {
+        for observed in replay(&writes(writer, reader), &ReplayOptions::default(), 2).unwrap() {
+            assert_eq!(observed.bytes(), [b"89abcdef", b"89writes"]);
+        }
+    }
+    assert_eq!(std::fs::read(&scratch.file).unwrap(), BYTES);
+    assert_eq!(identity(&scratch.file), before);
+}
+
+/// Other tests replay on several devices, of which the first one would change the file.
+fn in_place(capture: Vec<u8>) -> Replay {
+    let plan = Plan::compile(capture, PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    Replay::new(plan, &devices, &writing(FileWrites::InPlace)).unwrap()
+}
+
+#[test]
+fn writes_in_place_change_the_file() {
+    let scratch = scratch();
+    let spec = external(&scratch.file).writable().digest(fnv::fnv1a64(BYTES));
+    let replay = in_place(writes(&spec, &spec));
+    for before in [b"89abcdef", b"89writes"] {
+        let mut observed = Observed::default();
+        replay.run(&mut [&mut observed]).unwrap();
+        assert_eq!(observed.bytes(), [before, b"89writes"]);
     }
     assert_eq!(std::fs::read(&scratch.file).unwrap(), b"0123456789writesghijklmnopqrstuv");
+    let spec = external(&scratch.file).writable().identity(identity(&scratch.file));
+    in_place(writes(&spec, &spec)).run(&mut []).unwrap();
+}
+
+#[test]
+fn a_file_of_which_only_the_length_is_known_is_not_written_in_place() {
+    let scratch = scratch();
+    let spec = external(&scratch.file).writable();
+    for spec in [spec.clone(), spec.identity([0; 3])] {
+        let error = run_with(&writes(&spec, &spec), &writing(FileWrites::InPlace)).unwrap_err();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error:?}");
+        assert_eq!(error.advice(), Some(&Remedy::CopyFileWrites.into()));
+        assert!(error.report().contains(&scratch.file.display().to_string()), "{error:?}");
+        assert_eq!(std::fs::read(&scratch.file).unwrap(), BYTES);
+        // One that is only read has no such requirement, whatever access it was imported with.
+        reads_its_part(run_with(&reads(&spec).finish(), &writing(FileWrites::InPlace)));
+    }
+}
+
+#[test]
+fn captures_that_write_files_can_be_refused() {
+    let scratch = scratch();
+    let spec = external(&scratch.file).writable().digest(fnv::fnv1a64(BYTES));
+    let error = run_with(&writes(&spec, &spec), &writing(FileWrites::Fail)).unwrap_err();
+    assert_eq!(error.advice(), Some(&Remedy::CopyFileWrites.into()));
+    let report = error.report();
+    assert!(report.contains(&format!("writes to the file '{}'", scratch.file.display())), "{report}");
+    reads_its_part(run_with(&reads(&spec).finish(), &writing(FileWrites::Fail)));
+    // The bytes in the capture are not a file of the user.
+    let inline = FileSpec::inline(BYTES).writable();
+    run_with(&writes(&inline, &inline), &writing(FileWrites::Fail)).unwrap();
+}
+
+/// A copy takes the memory of what is written, not that of the file.
+#[test]
+fn a_file_larger_than_memory_is_written_to_a_copy() {
+    const FILE_BYTES: u64 = 1 << 40;
+    let file = NamedTempFile::new().unwrap();
+    file.as_file().set_len(FILE_BYTES).unwrap();
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let written = capture.file(&FileSpec::external(file.path(), FILE_BYTES).writable());
+    capture.write(buffer, 0, b"[writes]");
+    capture.file_write(whole(buffer), written, FILE_BYTES - 9);
+    capture.fill(whole(buffer), b"x");
+    capture.file_read(written, FILE_BYTES - 8, whole(buffer), b"");
+    capture.read(buffer, 0, 8);
+    assert_eq!(run(&capture.finish()).unwrap().bytes(), [b"writes]\0"]);
+    assert_eq!(file.as_file().metadata().unwrap().blocks(), 0);
 }
 
 #[test]

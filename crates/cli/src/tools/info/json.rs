@@ -115,6 +115,7 @@ fn file(file: &ExternalFile) -> Value {
         "path": text(&file.path),
         "size_bytes": file.length_bytes,
         "validation": file.validation,
+        "writes": file.is_written,
     })
 }
 

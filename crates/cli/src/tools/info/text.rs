@@ -193,22 +193,33 @@ fn share(count: u64, report: &Report<'_>) -> String {
 }
 
 fn outside(text: &mut String, report: &Report<'_>) {
-    let files = &report.survey.external_files;
+    let mut files: Vec<_> = report.survey.external_files.iter().collect();
+    // Those that are written come first, and all of them are shown.
+    files.sort_by_key(|file| !file.is_written);
+    let written_count = files.iter().filter(|file| file.is_written).count();
+    let shown = MAX_ROWS.max(written_count);
     if files.is_empty() {
         let _ = writeln!(text, "\nNeeds from outside: nothing");
         return;
     }
     let _ = writeln!(text, "\nNeeds from outside");
-    let rows = files.iter().take(MAX_ROWS).map(|file| {
+    let rows = files.iter().take(shown).map(|file| {
         vec![
             file.path.escape_ascii().to_string(),
             human_bytes(file.length_bytes),
             format!("validated by {}", if file.validation == "none" { "length" } else { file.validation }),
             file_state(report, file),
+            if file.is_written { "WRITES" } else { "" }.into(),
         ]
     });
-    text.push_str(&table("  ", &[Left, Right, Left, Left], &rows.collect::<Vec<_>>()));
+    text.push_str(&table("  ", &[Left, Right, Left, Left, Left], &rows.collect::<Vec<_>>()));
     more(text, files.len());
+    if written_count > 0 {
+        let _ = writeln!(
+            text,
+            "  The capture WRITES to files: a replay to private copies of them, unless --replay_file_writes says otherwise."
+        );
+    }
 }
 
 fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
