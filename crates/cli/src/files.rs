@@ -1,20 +1,25 @@
 //! The files that a tool reads and writes, which must be distinct: checked in one place, before a tool opens any.
 
+mod references;
+
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, FileId, Result};
 
-use crate::flags::{Access, Flags};
+use crate::flags::{Access, Flags, NamedFile};
+use crate::tools::replay_flags::FILE_REMAP;
 use crate::{output, output_file};
 
 /// Links between a path and its file: more are a loop.
 const MAX_LINKS: usize = 40;
 
-/// Refuses to write to a file that another flag or operand names, or to the one that output is printed to. `operands` are the
-/// files that are read besides those of flags.
+/// Refuses to write to a file that another flag or operand names, or that a file which is read refers to, or to the one that output is
+/// printed to. `operands` are the files that are read besides those of flags.
 pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
     let named = flags.files();
+    let references = OnceCell::new();
     for (index, (flag, file)) in named.iter().enumerate() {
         if !file.access.writes() {
             continue;
@@ -37,8 +42,45 @@ pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
             let what = if other.access.writes() { "written as well" } else { "read" };
             return Err(same(flag, &file.path, &other.path, what));
         }
+        // What is missing can be neither read nor lost.
+        if let FilePlace::File(id) = place {
+            let references = references.get_or_init(|| references_of(flags, operands, &named));
+            if let Some(it) = references.iter().find(|it| it.id == id) {
+                return Err(referenced(flag, &file.path, it));
+            }
+        }
     }
     Ok(())
+}
+
+/// A file to which one that is read refers.
+struct Reference {
+    id: FileId,
+    path: PathBuf,
+    from: PathBuf,
+}
+
+fn references_of(flags: &Flags, operands: &[PathBuf], named: &[(&'static str, NamedFile)]) -> Vec<Reference> {
+    let remaps = match flags.takes(FILE_REMAP.name()) {
+        true => flags.list(&FILE_REMAP),
+        false => Vec::new(),
+    };
+    let read = named.iter().filter(|(_, file)| !file.access.writes()).map(|(_, file)| &file.path);
+    let mut references = Vec::new();
+    for from in operands.iter().chain(read) {
+        for path in references::of(from, &remaps) {
+            if let Some(id) = FileId::at(&path) {
+                references.push(Reference { id, path, from: from.clone() });
+            }
+        }
+    }
+    references
+}
+
+fn referenced(flag: &str, path: &Path, reference: &Reference) -> Error {
+    let (path, other, from) = (path.display(), reference.path.display(), reference.from.display());
+    Error::invalid_argument(format!("--{flag}={path} is '{other}', to which '{from}' refers"))
+        .advise("name another file to write to")
 }
 
 /// Whether writing to a file of `written` loses what `other` reads or writes. Each has its position in the order of flags.
@@ -56,15 +98,11 @@ fn conflict((position, written): (usize, Access), (other_position, other): (usiz
 }
 
 /// Refuses to write to one of `inputs`, or to the file that output is printed to.
-pub(crate) fn check_output<'a>(
-    flag: &str,
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a Path>,
-) -> Result<()> {
+pub(crate) fn check_output(flag: &str, path: &Path, inputs: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     check_printed(flag, path, Access::Write)?;
     let Some(output) = FilePlace::of(path) else { return Ok(()) };
     match inputs.into_iter().find(|input| FilePlace::of(input).as_ref() == Some(&output)) {
-        Some(input) => Err(same(flag, path, input, "read")),
+        Some(input) => Err(same(flag, path, &input, "read")),
         None => Ok(()),
     }
 }

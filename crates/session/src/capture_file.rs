@@ -3,7 +3,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
-use rehal_capture::{Capture, CaptureBytes, ChecksumState, Damage, OpenOptions, Tear, Version};
+use rehal_capture::{
+    Capture, CaptureBytes, ChecksumState, Damage, FileReferenceType, ObjectType, OpenOptions, Payload,
+    RecordType, Tear, Version,
+};
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
@@ -173,6 +176,23 @@ impl CaptureFile {
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
             // Damage can cause any other error; reporting the damage is more helpful.
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
+    }
+
+    /// The paths of its external files, as captured, without those of records after a corrupt one. Verifies no checksums.
+    pub fn external_paths(&self) -> Vec<Vec<u8>> {
+        let mut paths = Vec::new();
+        let Ok(capture) = self.capture() else { return paths };
+        for record in capture.records_unverified().map_while(Result::ok) {
+            if record.record_type() != RecordType::OBJECT || record.object_type() != ObjectType::FILE {
+                continue;
+            }
+            if let Ok(Payload::FileObject(file)) = record.payload()
+                && FileReferenceType(file.reference_type.get()) != FileReferenceType::INLINE_BYTES
+            {
+                paths.push(file.reference.to_vec());
+            }
+        }
+        paths
     }
 
     /// Its calls, submissions, dispatches and buffers in the order of the records: at most `limit` of each. Executes nothing.

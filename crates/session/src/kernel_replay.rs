@@ -71,6 +71,13 @@ impl KernelFiles {
         &self.descriptor
     }
 
+    /// The files that the descriptor names, beside it.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let files = &self.descriptor.files;
+        let names = [&files.image, &files.record_input].into_iter().chain(&files.record_output);
+        names.map(|name| self.beside(name)).collect()
+    }
+
     /// The file for the memory after a replay: beside the descriptor.
     pub fn replay_output(&self) -> PathBuf {
         self.path.with_extension(KernelDescriptor::REPLAY_OUTPUT)

@@ -120,7 +120,7 @@ pub use rehal_replay::{
     FileValidation, FileWrites, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
     PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
     ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
-    Substitute, Substitution, Validation, WatchBuffer,
+    Substitute, Substitution, Validation, WatchBuffer, resolve_path,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};

@@ -1,5 +1,8 @@
 use std::os::unix::fs::symlink;
 
+use rehal_params::irpa::Archive;
+use rehal_session::hal::{HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
+use rehal_session::{DeviceOptions, RecordOptions, Recorder};
 use tempfile::TempDir;
 
 use super::*;
@@ -222,6 +225,77 @@ fn no_tool_writes_a_file_that_another_flag_names() {
     });
     assert_eq!(listing(scratch.path()), before);
     assert!(count > 1000, "{count}");
+}
+
+/// A capture and an archive that refer to a file.
+fn referring(to: &Path, directory: &Path) -> [PathBuf; 2] {
+    let [capture, archive] = ["references.ireereplay", "references.irpa"].map(|name| directory.join(name));
+    let recorder = Recorder::create(&capture, RecordOptions::default()).unwrap();
+    let devices = recorder.wrap(&DeviceOptions::default().open().unwrap()).unwrap();
+    let file = HostFile::Disk(fs::File::open(to).unwrap());
+    devices.devices()[0].import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+    recorder.close().unwrap();
+    let mut header = Vec::new();
+    let mut written = Archive::new();
+    written.add_external("w", b"", to.to_str().unwrap(), 0, 4).unwrap();
+    written.write_header(&mut header).unwrap();
+    fs::write(&archive, header).unwrap();
+    [capture, archive]
+}
+
+#[test]
+fn no_tool_writes_a_file_to_which_an_input_refers() {
+    let scratch = TempDir::new().unwrap();
+    let _ = pairs(scratch.path());
+    let [file, hard, softer] = ["file", "hard", "softer"].map(|name| scratch.path().join(name));
+    let inputs = referring(&file, scratch.path());
+    let before = listing(scratch.path());
+    let mut count = 0;
+    for_each_pair(|tool, pair| {
+        let written = pair.iter().position(|(_, access)| access.writes()).unwrap();
+        let (output, (input, access)) = (pair[written].0, pair[1 - written]);
+        if access.writes() {
+            return;
+        }
+        for (path, target) in inputs.iter().flat_map(|path| [&file, &hard, &softer].map(|it| (path, it))) {
+            let words = arguments(tool, [(output, target), (input, path)], scratch.path());
+            let error = run_tool(tool, &words).expect_err("the input refers to it").report();
+            let names = [target.to_str().unwrap(), file.to_str().unwrap(), path.to_str().unwrap()];
+            let is_refused = error.contains(" refers\n") && names.iter().all(|name| error.contains(name));
+            assert!(is_refused, "{} {words:?}: {error}", tool.name);
+            count += 1;
+        }
+    });
+    assert_eq!(listing(scratch.path()), before);
+    assert!(count > 1000, "{count}");
+}
+
+#[test]
+fn no_tool_writes_a_file_that_is_read_in_place_of_a_captured_one() {
+    let scratch = TempDir::new().unwrap();
+    let (file, moved) = (scratch.path().join("file"), scratch.path().join("moved"));
+    fs::write(&file, "kept").unwrap();
+    let [capture, _] = referring(&file, scratch.path());
+    fs::rename(&file, &moved).unwrap();
+    let words = |remap: &Path| {
+        let remap = format!("--replay_file_remap={}={}", scratch.path().display(), remap.display());
+        [remap, format!("--replay_ledger={}", moved.display()), capture.display().to_string()]
+    };
+    let here = scratch.path().join("here");
+    fs::create_dir(&here).unwrap();
+    fs::hard_link(&moved, here.join("file")).unwrap();
+    let error = check_alone(&tools::RUN_REPLAY, &words(&here)).unwrap_err().report();
+    assert!(error.contains("here/file', to which '"), "{error}");
+    check_alone(&tools::RUN_REPLAY, &words(Path::new("/elsewhere"))).unwrap();
+}
+
+#[test]
+fn no_tool_writes_its_flag_file() {
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("flags");
+    fs::write(&path, format!("--output={}\n", path.display())).unwrap();
+    let error = check_alone(&tools::SLICE, &[format!("--flagfile={}", path.display())]).unwrap_err().report();
+    assert!(error.contains("which is read"), "{error}");
 }
 
 #[test]

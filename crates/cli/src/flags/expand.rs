@@ -21,6 +21,8 @@ const MAX_FLAGS: usize = 100_000;
 pub(super) struct Expanded {
     pub flags: Vec<Given>,
     pub operands: Vec<OsString>,
+    /// The flag files that were read, each once.
+    pub files: Vec<PathBuf>,
 }
 
 /// A flag as given.
@@ -136,6 +138,9 @@ impl Expanded {
                 .advise("remove one of the --flagfile lines"));
         }
         let bytes = read(path, file, &metadata)?;
+        if !self.files.iter().any(|it| it == path) {
+            self.files.push(path.to_path_buf());
+        }
         open.push(Open { path: path.to_path_buf(), identity });
         for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1..) {
             let line = trim(OsStr::from_bytes(line));

@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use rehal_base::{Error, Result, nearest};
 
 use super::expand::{self, Expanded, Given};
-use super::files::NamedFile;
+use super::files::{Access, NamedFile};
 use super::flag::{Effect, Entry, Flag, Group, List, Role};
 use super::value_type::{Origin, Refusal, shown};
 
@@ -20,6 +21,8 @@ pub struct Flags {
     /// Values in the order given, each with the name of its flag.
     values: Vec<(&'static str, Box<dyn Any>)>,
     operands: Vec<OsString>,
+    /// Those that were read.
+    flag_files: Vec<PathBuf>,
     /// As given, with those of flag files.
     given: Vec<Given>,
     query: Option<(&'static str, String)>,
@@ -35,11 +38,12 @@ impl Flags {
         let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
         let letters: Vec<_> =
             table.iter().filter_map(|entry| Some((entry.spec().short?, entry.spec().name))).collect();
-        let Expanded { flags: given, operands } = expand::expand(arguments, &letters)?;
+        let Expanded { flags: given, operands, files: flag_files } = expand::expand(arguments, &letters)?;
         let mut flags = Self {
             table,
             values: Vec::new(),
             operands,
+            flag_files,
             given: given.clone(),
             query: None,
             warnings: Vec::new(),
@@ -102,7 +106,13 @@ impl Flags {
             let name = entry.spec().name;
             entry.files(self).into_iter().map(move |file| (name, file))
         };
-        self.table.iter().flat_map(|entry| named(&&**entry)).collect()
+        let flag_files = self.flag_files.iter().map(|path| ("flagfile", Access::Read.to(path)));
+        self.table.iter().flat_map(|entry| named(&&**entry)).chain(flag_files).collect()
+    }
+
+    /// Whether the tool has a flag of this name.
+    pub fn takes(&self, name: &str) -> bool {
+        self.table.iter().any(|entry| entry.spec().name == name)
     }
 
     /// Whether the flag, or the environment variable of its name, is given.
@@ -111,7 +121,7 @@ impl Flags {
     }
 
     fn values_of<T: Clone + 'static>(&self, name: &'static str) -> impl DoubleEndedIterator<Item = T> {
-        assert!(self.table.iter().any(|entry| entry.spec().name == name), "--{name} is in the tool's table");
+        assert!(self.takes(name), "--{name} is in the tool's table");
         let values = self.values.iter().filter(move |(it, _)| *it == name);
         values.map(|(_, value)| value.downcast_ref::<T>().expect("a name has one type in a table").clone())
     }

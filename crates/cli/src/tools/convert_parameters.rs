@@ -78,11 +78,7 @@ fn convert(options: &Options) -> Result<()> {
     let changes = &options.changes;
     let scopes = options.parameters.open()?;
     let entries = || scopes.iter().flat_map(|(_, index)| index.entries());
-    let inputs = entries().filter_map(|entry| match &entry.storage {
-        Storage::File { file, .. } => Some(file.path()),
-        Storage::Splat(_) => None,
-    });
-    let file = options.output.file(inputs)?;
+    let file = options.output.file()?;
     changes.note_unused(&scopes);
     let mut archive = Archive::new();
     let mut copies = Vec::new();

@@ -104,7 +104,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn create(options: &Options) -> Result<()> {
-    let file = options.output.file([])?;
+    let file = options.output.file()?;
     let mut archive = Archive::new();
     // Splats come first, as they are not part of the order in which data is read.
     for Splat { name, pattern, size_bytes } in &options.splats {

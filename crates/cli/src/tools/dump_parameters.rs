@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
-use rehal_params::{Scopes, Storage};
+use rehal_params::Scopes;
 
 use crate::flags::{Access, Group, List, Refusal, split_once, text};
 use crate::output_file::OutputFile;
 use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Operands, Tool, files, output, output_file};
+use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
 pub const DUMP_PARAMETERS: Tool = Tool {
@@ -92,10 +92,7 @@ fn extract(scopes: &Scopes, extraction: &Extraction, print: &dyn Fn(&str) -> Res
     let (scope, key) = identifier.split_once("::").unwrap_or(("", identifier));
     let entry = scopes.lookup(scope)?.lookup(key)?;
     let shown = path.display();
-    print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
-    if let Storage::File { file, .. } = &entry.storage {
-        files::check_output("extract", path, [file.path()])?;
-    }
+    output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
     OutputFile::new(EXTRACTIONS.name(), path.clone())?.write(|sink| entry.write_to(sink))
 }
 

@@ -161,7 +161,14 @@ fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Resul
     let flags = &invocation.flags;
     let verifies = flags.get(&VERIFY);
     let path = files.replay_output();
-    let output = flags.get(&SAVE_OUTPUT).then(|| OutputFile::new(SAVE_OUTPUT.name(), path)).transpose()?;
+    let output = match flags.get(&SAVE_OUTPUT) {
+        true => {
+            let read = files.paths().into_iter().chain([invocation.operand()]);
+            crate::files::check_output(SAVE_OUTPUT.name(), &path, read)?;
+            Some(OutputFile::new(SAVE_OUTPUT.name(), path)?)
+        }
+        false => None,
+    };
     let element_type = flags.get(&ELEMENT_TYPE).or_else(|| type_in_name(&files.descriptor().name));
     let mut options = KernelReplayOptions::default();
     options.teams = flags.get(&NUM_TEAMS);

@@ -29,7 +29,7 @@ mod profile_timeline;
 mod races;
 mod redact;
 mod reduce;
-mod replay_flags;
+pub(crate) mod replay_flags;
 mod report_format;
 mod run_module;
 mod run_replay;

@@ -7,9 +7,9 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_params::irpa::{Archive, Slot};
 
 use crate::flags::{Flag, Flags, Group, written};
+use crate::output;
 use crate::output_file::{OutputFile, Sink};
 use crate::parameters::{self, Line};
-use crate::{files, output};
 
 const OUTPUT: Flag<Option<PathBuf>> =
     Flag::path("output", "The .irpa file to write, once it is complete; - is standard output.")
@@ -35,9 +35,8 @@ impl OutputOptions {
         Ok(Self { path, quiet: flags.get(&QUIET) })
     }
 
-    /// The file, which must not be one of `inputs`.
-    pub(crate) fn file<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<OutputFile> {
-        files::check_output(OUTPUT.name(), &self.path, inputs)?;
+    /// The file.
+    pub(crate) fn file(&self) -> Result<OutputFile> {
         OutputFile::new(OUTPUT.name(), self.path.clone())
     }
 }

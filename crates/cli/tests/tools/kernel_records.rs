@@ -169,6 +169,23 @@ fn a_changed_output_is_found_at_its_place() {
     assert_eq!(replay(&["--verify"], &path).status, Some(0));
 }
 
+#[test]
+fn the_output_of_a_replay_does_not_replace_the_files_of_its_record() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    record(&[], &capture("add4.add.local-sync"), &directory);
+    let path = only(&directory);
+    let output = path.with_extension("replay_output");
+    for read in [path.with_extension("record_input"), path.with_extension("record_output"), path.clone()] {
+        let before = std::fs::read(&read).unwrap();
+        std::os::unix::fs::symlink(&read, &output).unwrap();
+        let error = refused(&["--save_output"], &path);
+        assert!(error.contains("which is read"), "{error}");
+        assert_eq!(std::fs::read(&read).unwrap(), before);
+        std::fs::remove_file(&output).unwrap();
+    }
+}
+
 /// A kernel that ends the process does not decide its exit status.
 #[test]
 fn a_kernel_that_ends_the_process_is_not_verified() {
