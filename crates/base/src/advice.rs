@@ -29,6 +29,8 @@ pub enum Remedy {
     RemapFile,
     /// Restore an external file of a capture; copies need a capture that validates files by digest.
     ValidateByDigest,
+    /// Allow archives of parameters to name files outside of their directory.
+    AllowExternalPaths,
     /// Let a replay write to private copies of files.
     CopyFileWrites,
     /// Give one device for each device of a capture.
@@ -126,6 +128,7 @@ impl fmt::Display for Remedy {
             Self::ValidateByDigest => {
                 "restore the original file; for copies, capture again with validation by digest"
             }
+            Self::AllowExternalPaths => "allow external paths, if the archive may read that file",
             Self::CopyFileWrites => "replay it with writes to private copies of the files",
             Self::GiveDevices => "give one device for each device of the capture",
             Self::UseDriver { driver } => return write!(f, "use a device of driver '{driver}'"),

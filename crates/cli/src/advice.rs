@@ -36,6 +36,9 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::ValidateByDigest => {
             "restore the original file; for copies, capture again with --device_replay_file_validation=digest"
         }
+        Remedy::AllowExternalPaths => {
+            "if the archive is from a source that may read this file, pass --allow_external_paths; rehal dump-parameters lists the paths"
+        }
         Remedy::CopyFileWrites => "let it write to private copies of the files: --replay_file_writes=copy",
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
         Remedy::UseDriver { driver } => return use_driver(driver),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_params::{Entry, FileMode, Index, Storage};
-use rehal_session::{NamedPath, ParameterFile, ParameterOptions};
+use rehal_session::{ExternalFiles, NamedPath, ParameterFile, ParameterOptions};
 
 use crate::flags::{Access, Flag, Flags, Group, List, Refusal, split_once, text};
 
@@ -28,8 +28,23 @@ const MODE: Flag<FileMode> = Flag::choice(
      that support it use without a copy. preload: memory into which whole files are read at the start.",
 );
 
+const ALLOW_EXTERNAL: Flag<bool> = Flag::switch(
+    "allow_external_paths",
+    false,
+    "Copies data also from files that an archive names by an absolute path, or outside of its own directory: into other parameter files,      and into captures that store what they read. An archive could otherwise take any file that you may read along.      Programs that are not recorded so may always read them.",
+);
+
 /// The parameter files, and how they are read.
-pub(crate) const PARAMETERS: Group = Group { title: "Parameters", flags: &[&FILES, &MODE] };
+pub(crate) const PARAMETERS: Group = Group { title: "Parameters", flags: &[&FILES, &MODE, &ALLOW_EXTERNAL] };
+
+/// The options set by the flags of [`PARAMETERS`], for tools that copy the data.
+pub(crate) fn copied(flags: &Flags) -> ParameterOptions {
+    let mut options = options(flags);
+    if !flags.get(&ALLOW_EXTERNAL) {
+        options.external_files = ExternalFiles::BesideArchive;
+    }
+    options
+}
 
 /// The options set by the flags of [`PARAMETERS`].
 pub(crate) fn options(flags: &Flags) -> ParameterOptions {

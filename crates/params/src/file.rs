@@ -1,9 +1,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
+use rehal_base::{Error, HostMemory, MappedFile, Range, Remedy, Result, StatusCode};
 
 /// How the contents of parameter files are accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,9 +22,31 @@ pub enum FileMode {
 pub struct ParameterFile {
     path: PathBuf,
     mode: FileMode,
-    external: bool,
+    external: Option<External>,
     writable: bool,
     contents: OnceLock<Contents>,
+}
+
+/// What an archive says about a file that it names.
+#[derive(Clone, Debug)]
+struct External {
+    /// The directory of the archive.
+    directory: PathBuf,
+    /// Whether it has to be in that directory.
+    is_confined: bool,
+    /// Whether its path leaves that directory: it is absolute, or has a parent directory in it.
+    leaves: bool,
+}
+
+/// Which external files of archives are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExternalFiles {
+    /// All.
+    #[default]
+    All,
+    /// Those in the directory of their archive, named by a relative path without parent directories. An archive may otherwise name any
+    /// file that the user may read: this is for tools that copy what they read.
+    BesideArchive,
 }
 
 /// An opened file.
@@ -74,12 +96,17 @@ impl Contents {
 impl ParameterFile {
     /// The file at `path`, not yet opened.
     pub fn new(path: PathBuf, mode: FileMode) -> Self {
-        Self { path, mode, external: false, writable: false, contents: OnceLock::new() }
+        Self { path, mode, external: None, writable: false, contents: OnceLock::new() }
     }
 
-    /// An external file at `path`, named by an archive.
-    pub fn external(path: PathBuf, mode: FileMode) -> Self {
-        Self { external: true, ..Self::new(path, mode) }
+    /// The file that the archive at `archive` names `named`.
+    pub(crate) fn external(archive: &Path, named: &Path, mode: FileMode, files: ExternalFiles) -> Self {
+        let directory = archive.parent().unwrap_or(Path::new("")).to_path_buf();
+        let is_plain = |it| matches!(it, Component::Normal(_) | Component::CurDir);
+        let path = directory.join(named);
+        let is_confined = files == ExternalFiles::BesideArchive;
+        let external = External { directory, is_confined, leaves: !named.components().all(is_plain) };
+        Self { external: Some(external), ..Self::new(path, mode) }
     }
 
     /// The file at `path`, writable by programs.
@@ -94,7 +121,7 @@ impl ParameterFile {
 
     /// Whether it was named by an archive instead of the user.
     pub fn is_external(&self) -> bool {
-        self.external
+        self.external.is_some()
     }
 
     /// Its path.
@@ -111,6 +138,9 @@ impl ParameterFile {
     pub fn contents(&self) -> Result<&Contents> {
         if let Some(contents) = self.contents.get() {
             return Ok(contents);
+        }
+        if let Some(external) = &self.external {
+            external.check(&self.path)?;
         }
         let contents = Contents::open(&self.path, self.mode, self.writable)?;
         // The first opener wins; the other handle is closed.
@@ -143,6 +173,32 @@ impl ParameterFile {
             Contents::Mapped { memory, .. } => Ok(look(&memory.bytes(memory.whole())?)),
             Contents::Memory { map, .. } => Ok(look(map.bytes())),
         }
+    }
+}
+
+impl External {
+    /// Fails if the file at `path` must not be opened.
+    fn check(&self, path: &Path) -> Result<()> {
+        if !self.is_confined {
+            return Ok(());
+        }
+        // What a link names is read, too.
+        let directory = match self.directory.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => &self.directory,
+        };
+        let place = |path: &Path| std::fs::canonicalize(path).ok();
+        let is_elsewhere = || match (place(path), place(directory)) {
+            (Some(path), Some(directory)) => !path.starts_with(&directory),
+            // Opening it fails.
+            _ => false,
+        };
+        if !self.leaves && !is_elsewhere() {
+            return Ok(());
+        }
+        let error =
+            format!("the archive refers to '{}', which is not a file of its directory", path.display());
+        Err(Error::new(StatusCode::PermissionDenied, error).advise(Remedy::AllowExternalPaths))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;
-use crate::{Entry, FileMode, Format, Location, ParameterFile, Parsed, Storage};
+use crate::{Entry, ExternalFiles, FileMode, Format, Location, ParameterFile, Parsed, Storage};
 
 /// The parameters of one or several files, in order, and by name.
 ///
@@ -17,12 +17,18 @@ use crate::{Entry, FileMode, Format, Location, ParameterFile, Parsed, Storage};
 pub struct Index {
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
+    external_files: ExternalFiles,
 }
 
 impl Index {
     /// An empty index.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets which external files are opened of the archives that are added from now on.
+    pub fn set_external_files(&mut self, files: ExternalFiles) {
+        self.external_files = files;
     }
 
     /// Adds the parameters of the file at `path`; the extension selects the format.
@@ -47,7 +53,7 @@ impl Index {
             .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(file_name())))?;
         let mut external = HashMap::new();
         for parsed in parsed {
-            self.add(attach(parsed, &file, &mut external));
+            self.add(attach(parsed, &file, self.external_files, &mut external));
         }
         Ok(())
     }
@@ -114,15 +120,16 @@ fn refuse_other(path: &Path) -> Option<Error> {
 fn attach(
     parsed: Parsed,
     file: &Arc<ParameterFile>,
+    files: ExternalFiles,
     external: &mut HashMap<PathBuf, Arc<ParameterFile>>,
 ) -> Entry {
     let storage = match parsed.location {
         Location::Splat(pattern) => Storage::Splat(pattern),
         Location::Here(offset) => Storage::File { file: file.clone(), offset },
         Location::External { path, offset } => {
-            let path = file.path().parent().unwrap_or(Path::new("")).join(path);
-            let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
-            let file = external.entry(path.clone()).or_insert_with(open).clone();
+            let named = PathBuf::from(path);
+            let open = || Arc::new(ParameterFile::external(file.path(), &named, file.mode(), files));
+            let file = external.entry(named.clone()).or_insert_with(open).clone();
             Storage::File { file, offset }
         }
     };

@@ -26,7 +26,7 @@ pub mod sample;
 mod scopes;
 
 pub use entry::{Entry, Storage};
-pub use file::{Contents, FileMode, ParameterFile};
+pub use file::{Contents, ExternalFiles, FileMode, ParameterFile};
 pub use format::{Format, Location, Parsed};
 pub use index::Index;
 pub use pattern::Pattern;

@@ -104,7 +104,7 @@ pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::executable::guard::RemovedOnCrash;
 pub use rehal_local::watch_buffer;
 pub use rehal_local::{LOCAL_TASK, LocalTaskOptions, Topology, WorkerOptions, Workers};
-pub use rehal_params::FileMode;
+pub use rehal_params::{ExternalFiles, FileMode};
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::activity;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};

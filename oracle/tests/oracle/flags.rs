@@ -22,6 +22,7 @@ const TIME_UNIT: Added =
 const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
 const REPLAY_ORDER: Added = ("replay_order", "the reference replays in serialized order only");
 const FILE_WRITES: Added = ("replay_file_writes", "the reference writes to the files");
+const EXTERNAL_PATHS: Added = ("allow_external_paths", "the reference reads no external files of archives");
 const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the whole capture");
 const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
@@ -69,16 +70,16 @@ const TOOLS: [(&str, &[Added]); 11] = [
         "iree-benchmark-replay",
         &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY],
     ),
-    ("iree-run-module", &[VERSION, RECORDED_LEDGER, RECORDED_TYPE]),
+    ("iree-run-module", &[VERSION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE]),
     (
         "iree-benchmark-module",
-        &[VERSION, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY],
+        &[VERSION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY],
     ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
-    ("iree-dump-parameters", &[VERSION, GUIDE]),
+    ("iree-dump-parameters", &[VERSION, GUIDE, EXTERNAL_PATHS]),
     ("iree-create-parameters", &[VERSION, GUIDE]),
-    ("iree-convert-parameters", &[VERSION, GUIDE]),
+    ("iree-convert-parameters", &[VERSION, GUIDE, EXTERNAL_PATHS]),
     ("iree-profile", &[VERSION]),
 ];
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    Equality, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource, NamedPath,
+    Equality, FileMode, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource, NamedPath,
     ProgramOptions, RecordingOptions, TextSink, ValueText,
 };
 
@@ -213,6 +213,12 @@ impl Options {
             recording
         });
         let kernels = ProgramRecording::of_program(flags, &mut program.recording);
+        // What is in memory is stored, and so are the buffers of recorded kernels.
+        let stores_files = |it: &RecordingOptions| it.record.file_policy != FilePolicy::Reference;
+        let is_read = program.parameters.mode == FileMode::File && kernels.is_none();
+        if program.recording.as_ref().is_some_and(|it| stores_files(it) || !is_read) {
+            program.parameters = parameters::copied(flags);
+        }
         program.trace_execution = flags.get(&TRACE_EXECUTION).then(note);
         program.trace_values = Some(note());
         program.report_crashes = true;

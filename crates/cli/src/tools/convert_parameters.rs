@@ -68,7 +68,7 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     convert(&Options {
-        parameters: parameters::options(flags),
+        parameters: parameters::copied(flags),
         changes: Changes::from_flags(flags),
         output: OutputOptions::from_flags(flags)?,
     })

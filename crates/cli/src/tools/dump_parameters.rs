@@ -9,7 +9,7 @@ use rehal_params::Scopes;
 use crate::flags::{Access, Group, List, Refusal, split_once, text};
 use crate::output_file::OutputFile;
 use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Operands, Tool, output};
+use crate::{Invocation, Operands, Tool, output, output_file};
 
 /// See the [module](self).
 pub const DUMP_PARAMETERS: Tool = Tool {
@@ -60,7 +60,7 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    dump(&Options { parameters: parameters::options(flags), extractions: flags.list(&EXTRACTIONS) })
+    dump(&Options { parameters: parameters::copied(flags), extractions: flags.list(&EXTRACTIONS) })
 }
 
 fn dump(options: &Options) -> Result<()> {
@@ -92,7 +92,7 @@ fn extract(scopes: &Scopes, extraction: &Extraction, print: &dyn Fn(&str) -> Res
     let (scope, key) = identifier.split_once("::").unwrap_or(("", identifier));
     let entry = scopes.lookup(scope)?.lookup(key)?;
     let shown = path.display();
-    output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
+    print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
     OutputFile::new(EXTRACTIONS.name(), path.clone())?.write(|sink| entry.write_to(sink))
 }
 

@@ -1,7 +1,7 @@
 //! Writes an archive to a file, for the tools that create one.
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_params::irpa::{Archive, Slot};

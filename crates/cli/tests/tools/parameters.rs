@@ -1,6 +1,10 @@
 //! The tools for parameter files.
 
+use std::path::Path;
+
 use crate::common::{Scratch, fail, fixture, print, run};
+use rehal_params::irpa::Archive;
+use rehal_params::{FileMode, Index, Storage};
 
 const TOOLS: [&str; 3] = ["iree-dump-parameters", "iree-create-parameters", "iree-convert-parameters"];
 
@@ -129,5 +133,77 @@ fn every_flag_of_the_reference_exists_with_its_default() {
                 );
             }
         }
+    }
+}
+
+/// An archive that names the data of `model.irpa` by `path`.
+fn external_archive(at: &Path, path: &str) -> String {
+    let mut index = Index::new();
+    index.add_file(fixture("params/model.irpa").as_ref(), FileMode::File).unwrap();
+    let mut archive = Archive::new();
+    for entry in index.entries() {
+        let Storage::File { offset, .. } = entry.storage else { continue };
+        archive.add_external(&entry.name, b"", path, offset, entry.length).unwrap();
+    }
+    let mut header = Vec::new();
+    archive.write_header(&mut header).unwrap();
+    std::fs::write(at, header).unwrap();
+    at.to_str().unwrap().to_owned()
+}
+
+/// An archive could otherwise take any file of the user along.
+#[test]
+fn files_outside_of_the_directory_of_an_archive_are_copied_only_by_a_flag() {
+    let scratch = Scratch::new();
+    let inner = scratch.path("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let data = scratch.path("data.bin");
+    std::fs::copy(fixture("params/model.irpa"), &data).unwrap();
+    std::fs::copy(&data, inner.join("beside.bin")).unwrap();
+    std::os::unix::fs::symlink("../data.bin", inner.join("link.bin")).unwrap();
+    let paths = [data.to_str().unwrap(), "../data.bin", "./../inner/../data.bin", "link.bin", "beside.bin"];
+    let [module, input] = ["modules/params.vmfb", "inputs/params_x.npy"].map(fixture);
+    let (module, input) = (format!("--module={module}"), format!("--input=@{input}"));
+    let out = |flag: &str, name: &str| format!("--{flag}={}", scratch.path(name).display());
+    let capture = out("device_replay_output", "out.ireereplay");
+    let run_module = ["iree-run-module", "--output=", &module, &input];
+    let (ranges, all) =
+        ("--device_replay_file_policy=capture-ranges", "--device_replay_file_policy=capture-all");
+    let records = out("rehal_kernel_record_dir", "records");
+    let copying: [Vec<&str>; 6] = [
+        vec!["iree-convert-parameters", "--output=OUT"],
+        vec!["iree-dump-parameters", "--extract=model::w=OUT"],
+        [&run_module[..], &[&capture, ranges]].concat(),
+        [&run_module[..], &[&capture, all]].concat(),
+        [&run_module[..], &[&capture, "--parameter_mode=preload"]].concat(),
+        [&run_module[..], &["--rehal_kernel_record", &records, "--rehal_kernel_record_force"]].concat(),
+    ];
+    for (path, words) in paths.iter().flat_map(|path| copying.iter().map(move |words| (path, words))) {
+        let archive = format!("--parameters=model={}", external_archive(&inner.join("a.irpa"), path));
+        let output = scratch.path("out.irpa").display().to_string();
+        let _ = std::fs::remove_file(&output);
+        let words: Vec<_> = words.iter().map(|word| word.replace("OUT", &output)).chain([archive]).collect();
+        let mut words: Vec<_> = words.iter().map(String::as_str).collect();
+        let ran = run(&words);
+        if *path == "beside.bin" {
+            assert_eq!(ran.status, Some(0), "{words:?}: {ran:?}");
+            continue;
+        }
+        let named = inner.join(path).display().to_string();
+        assert_eq!(ran.status, Some(1), "{words:?}: {ran:?}");
+        let is_named =
+            ran.stderr.contains(&format!("'{named}'")) && ran.stderr.contains("--allow_external_paths");
+        assert!(is_named, "{words:?}: {ran:?}");
+        words.push("--allow_external_paths");
+        let ran = run(&words);
+        assert_eq!(ran.status, Some(0), "{words:?}: {ran:?}");
+    }
+    // What copies no data lists the paths, and reads the files.
+    for path in paths {
+        let archive = format!("--parameters=model={}", external_archive(&inner.join("a.irpa"), path));
+        let named = inner.join(path).display().to_string();
+        assert!(print(&["iree-dump-parameters", &archive]).contains(&format!(" in `{named}`")), "{path}");
+        print(&[&run_module[..], &[&archive]].concat());
+        print(&[&run_module[..], &[&archive, &capture]].concat());
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
-use rehal_params::{FileMode, Scopes};
+use rehal_params::{ExternalFiles, FileMode, Scopes};
 use rehal_replay::{RecordOptions, Recorder};
 use rehal_tune::{DispatchDigests, ElementTypeRule};
 use rehal_values::{Input, ScalarType, Source, npy};
@@ -85,6 +85,8 @@ pub struct ParameterOptions {
     pub files: Vec<ParameterFile>,
     /// How the bytes are accessed. Default: read from the file on demand.
     pub mode: FileMode,
+    /// Which external files of archives are opened. Default: all.
+    pub external_files: ExternalFiles,
 }
 
 /// A parameter file (.irpa, .gguf or .safetensors, by its extension) and the scope in which programs find its
@@ -128,7 +130,7 @@ impl RecordingOptions {
 
 impl Default for ParameterOptions {
     fn default() -> Self {
-        Self { files: Vec::new(), mode: FileMode::File }
+        Self { files: Vec::new(), mode: FileMode::File, external_files: ExternalFiles::All }
     }
 }
 
@@ -138,7 +140,9 @@ impl ParameterOptions {
         let mut scopes = Scopes::new();
         for file in &self.files {
             // The scope exists even if its file cannot be opened, as in the reference.
-            let added = scopes.scope_mut(&file.scope).add_file(file.path.path(), self.mode);
+            let index = scopes.scope_mut(&file.scope);
+            index.set_external_files(self.external_files);
+            let added = index.add_file(file.path.path(), self.mode);
             added.context(|| file.path.place())?;
         }
         Ok(scopes)

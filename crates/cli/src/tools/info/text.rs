@@ -52,7 +52,7 @@ fn head(text: &mut String, report: &Report<'_>) {
         for failed in survey.failed.iter().take(MAX_ROWS) {
             let _ = writeln!(text, "    #{} {} {}", failed.ordinal, failed.operation, failed.status);
         }
-        more(text, survey.failed_count as usize);
+        more(text, survey.failed_count as usize, MAX_ROWS);
     }
     if survey.unsupported_count > 0 {
         let _ = writeln!(text, "  {} could not be captured", plural(survey.unsupported_count, "operation"));
@@ -104,7 +104,7 @@ fn verdict(text: &mut String, report: &Report<'_>) {
             let _ = writeln!(text, "  {line}");
         }
     }
-    more(text, verdict.reasons.len());
+    more(text, verdict.reasons.len(), MAX_ROWS);
 }
 
 fn scopes(text: &mut String, report: &Report<'_>) {
@@ -117,7 +117,7 @@ fn scopes(text: &mut String, report: &Report<'_>) {
         vec![scope.name.escape_ascii().to_string(), format!("entered {}", plural(scope.count, "time"))]
     });
     text.push_str(&table("  ", &[Left, Left], &rows.collect::<Vec<_>>()));
-    more(text, scopes.len());
+    more(text, scopes.len(), MAX_ROWS);
 }
 
 fn executables(text: &mut String, report: &Report<'_>) {
@@ -139,7 +139,7 @@ fn executables(text: &mut String, report: &Report<'_>) {
         left -= functions(text, executable, left);
     }
     let all: usize = executables.iter().map(|it| it.functions.len()).sum();
-    more(text, all);
+    more(text, all, MAX_ROWS);
 }
 
 /// Adds the functions, the most dispatched first; returns the number of rows.
@@ -213,7 +213,7 @@ fn outside(text: &mut String, report: &Report<'_>) {
         ]
     });
     text.push_str(&table("  ", &[Left, Right, Left, Left, Left], &rows.collect::<Vec<_>>()));
-    more(text, files.len());
+    more(text, files.len(), shown);
     if written_count > 0 {
         let _ = writeln!(
             text,
@@ -237,9 +237,9 @@ fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
     }
 }
 
-fn more(text: &mut String, count: usize) {
-    if count > MAX_ROWS {
-        let _ = writeln!(text, "  ... and {} more (--format=json has all)", count - MAX_ROWS);
+fn more(text: &mut String, count: usize, shown: usize) {
+    if count > shown {
+        let _ = writeln!(text, "  ... and {} more (--format=json has all)", count - shown);
     }
 }
 
