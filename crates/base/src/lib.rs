@@ -54,7 +54,7 @@ pub use file_id::FileId;
 pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
 pub use map::{MappedFile, mapped_file_at};
-pub use memory::{HostMemory, WriteTracker, evict, keep_freed_memory};
+pub use memory::{HostMemory, Overrun, WriteTracker, evict, keep_freed_memory};
 pub use nearest::nearest;
 pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};

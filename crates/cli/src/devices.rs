@@ -6,13 +6,16 @@ use rehal_base::{Context, Result};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry, other_driver};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, VulkanOptions, drivers_with, find_driver};
 
-use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, task_options, vulkan_options};
+use crate::flags::{
+    DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, sync_options, task_options, vulkan_options,
+};
 use crate::topologies;
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
-    options.drivers = options.drivers.with(task_options(flags)).with(vulkan_options(flags));
+    options.drivers =
+        options.drivers.with(sync_options(flags)).with(task_options(flags)).with(vulkan_options(flags));
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
         options.devices = find_all(flags, DEVICE.name(), &uris)?;

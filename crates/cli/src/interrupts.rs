@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 
 use rehal_base::{Error, Result};
-use rehal_session::TemporaryDirectory;
+use rehal_session::{CrashReports, TemporaryDirectory};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -19,7 +19,7 @@ static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Creates or renames a temporary file, with the list of those to remove when a signal ends the process: not at the same time.
 pub(crate) fn with_temporary_files<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
-    remove_temporary_directories();
+    handle();
     change(&mut files())
 }
 
@@ -28,9 +28,9 @@ fn files() -> MutexGuard<'static, Vec<PathBuf>> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes temporary directories and files when SIGINT, SIGTERM or SIGHUP ends the process, which then ends by the signal. Called before
-/// the first is created; signals that are ignored stay so.
-pub(crate) fn remove_temporary_directories() {
+/// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories and files. The process then
+/// ends by the signal. Called before the first is created; signals that are ignored stay so.
+pub(crate) fn handle() {
     LazyLock::force(&IS_HANDLED);
 }
 
@@ -52,11 +52,23 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
+/// Calls `pass` for each of these signals, instead of ending the process. If there is no thread to be had, they end it.
+pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
+    let Ok(mut signals) = Signals::new(handled()) else { return };
+    let started = Builder::new().name("rehal-signals".into()).spawn(move || signals.forever().for_each(pass));
+    if started.is_err() {
+        let always = Arc::new(AtomicBool::new(true));
+        for signal in handled() {
+            let _ = flag::register_conditional_default(signal, always.clone());
+        }
+    }
+}
+
 /// Set by the first signal, if the tool looks at it.
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the process at once, as
-/// [`remove_temporary_directories`] says.
+/// [`handle`] says.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
     if *IS_HANDLED {
@@ -78,6 +90,7 @@ fn handled() -> impl Iterator<Item = c_int> {
 }
 
 fn end(signal: c_int) {
+    CrashReports::describe_running();
     // Locked until the end: no file is created or renamed any more.
     let files = files();
     for file in files.iter() {

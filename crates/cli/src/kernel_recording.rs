@@ -185,7 +185,7 @@ impl Recording {
     }
 
     fn add_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<KernelRecords> {
-        interrupts::remove_temporary_directories();
+        interrupts::handle();
         self.check()?;
         let mut recording = self.explain(KernelRecording::begin(&self.directory, &self.options()))?;
         self.explain(add(&mut recording))?;

@@ -1,28 +1,33 @@
-//! Processes of their own for work with replaced kernels, which may end their process in any way.
+//! Processes of their own for work that runs kernels, which may end their process in any way.
 //!
-//! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right. The process gets
-//! the parsed flags, not the command line, whose flag files may be pipes, and writes its status to a file in
-//! memory once the work is done.
+//! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right.
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
-use std::process::{self, Command, ExitStatus};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::{self, Command};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::CrashReports;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
+    set_parent_process_death_signal, setrlimit, waitid,
+};
+use signal_hook::low_level::emulate_default_handler;
 
-use crate::{Invocation, advice, output};
+use crate::{advice, interrupts, output};
 
 /// Set in a process of its own, to the id of the process that started it: it may reach others, such as compilers.
 const PARENT: &str = "REHAL_PARENT";
-/// Where the process puts its exit status once its work is done.
-const STATUS: &str = "REHAL_CHILD_STATUS";
+
+/// Where a process of [`command`] is to say with which status it is about to end: it does not if a kernel ends it.
+pub(crate) const STATUS: &str = "REHAL_CHILD_STATUS";
 
 /// Whether this process is one that [`command`] describes. It still is one after its parent has ended, which [`end_with_parent`] tells.
 pub(crate) fn is_child() -> bool {
@@ -52,53 +57,125 @@ pub(crate) fn command(program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> io::R
 
 /// Ends this process by SIGTERM when the thread ends that started it, so that temporary files are removed.
 pub(crate) fn end_with_parent() -> Result<()> {
+    end_with(|| env::var(PARENT).is_ok_and(|parent| is_parent(&parent)))
+}
+
+fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("asking for the signal of the parent's end", &error.into()))?;
     // It may have ended before.
-    match env::var(PARENT).is_ok_and(|parent| is_parent(&parent)) {
+    match is_child() {
         true => Ok(()),
         false => Err(Error::new(StatusCode::Aborted, "the process that started this one has ended")),
     }
 }
 
-/// Does work in a process of its own, and takes the exit status that it sets. Fails if the process ended before the work was done:
-/// otherwise a kernel that calls `_exit(0)` would have an exit status that says that all went well.
-pub(crate) fn run(invocation: &Invocation, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    if is_child() {
-        end_with_parent()?;
-        if let Err(error) = work() {
-            output::note(&advice::report(&error));
-            invocation.set_status(1);
+/// Does the work of a tool in a copy of this process, which says with which status it is about to end: otherwise a kernel that calls
+/// `_exit(0)` would have an exit status that says that all went well. This process passes signals on, and ends as the copy does.
+///
+/// To be called before any thread is started.
+pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+    let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(error.into()));
+    let ((reader, writer), (is_ready, ready)) = (pipe()?, pipe()?);
+    let parent = process::id();
+    match fork().map_err(cannot)? {
+        Some(child) => {
+            drop((writer, is_ready));
+            await_end(child, reader, ready)
         }
-        let Some(path) = passed(STATUS) else { return Ok(()) };
-        let passed = fs::write(path, [invocation.status()]);
-        return passed.map_err(|error| Error::io("passing an exit status", &error));
+        None => {
+            drop((reader, ready));
+            // A signal that ends this process before it passes signals on is followed by that of its end.
+            let _ = File::from(is_ready).read(&mut [0]);
+            end_with(|| parent_id() == parent)?;
+            say(File::from(writer), work)
+        }
     }
-    let cannot = |error: io::Error| Error::io("starting a process for replaced kernels", &error);
-    let mut done = PassedFile::new(&[]).map_err(cannot)?;
-    let command = command(&invocation.program, &invocation.arguments());
-    let ended = command.and_then(|mut it| it.env(STATUS, done.name()).status()).map_err(cannot)?;
-    match (done.read().map_err(cannot)?.first(), ended.code()) {
-        (Some(status), _) => invocation.set_status(*status),
-        // A crash, which has been reported.
-        (None, Some(CrashReports::EXIT_STATUS)) => invocation.set_status(CrashReports::EXIT_STATUS as u8),
-        _ => return Err(ended_early(ended)),
-    }
-    Ok(())
 }
 
-fn ended_early(ended: ExitStatus) -> Error {
+/// Does the work of a tool in a process that another one has started by [`command`]: says with which status it is about to end, if that
+/// one has given it a file for it.
+pub(crate) fn announced(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+    let Some(path) = passed(STATUS) else { return work() };
+    let opened = OpenOptions::new().append(true).open(path);
+    say(opened.map_err(|error| Error::io("opening the file of an exit status", &error))?, work)
+}
+
+fn say(mut to: File, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+    let cannot = |error: io::Error| Error::io("passing an exit status", &error);
+    CrashReports::announce_exits(to.try_clone().map_err(cannot)?.into());
+    let status = work().unwrap_or_else(|error| {
+        output::note(&advice::report(&error));
+        1
+    });
+    to.write_all(&[status]).map_err(cannot)?;
+    Ok(status)
+}
+
+/// The process of the copy; `None` in the copy.
+#[allow(unsafe_code, reason = "copies a process that has one thread; see docs/unsafe.md")]
+fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the process has no other thread, as `supervise` requires, so no lock is held by a thread that the copy lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
+}
+
+/// Waits for the copy, which begins when `ready` is closed.
+fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd) -> Result<u8> {
+    let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
+    // `None` once it has been waited for: another process may get its id.
+    let running = Arc::new(Mutex::new(Some(child)));
+    let receiver = running.clone();
+    interrupts::pass_on(move |signal| {
+        if let (Some(child), Some(signal)) =
+            (*receiver.lock().unwrap_or_else(PoisonError::into_inner), Signal::from_named_raw(signal))
+        {
+            let _ = kill_process(child, signal);
+        }
+    });
+    drop(ready);
+    let wait = |options| loop {
+        match waitid(WaitId::Pid(child), options) {
+            Err(rustix::io::Errno::INTR) => {}
+            ended => break ended.map_err(|error| cannot(error.into())),
+        }
+    };
+    wait(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let Some(ended) = wait(WaitIdOptions::EXITED)? else {
+        return Err(cannot(io::ErrorKind::NotFound.into()));
+    };
+    // No process has the other end any more, as programs that it started do not inherit it.
+    let mut statuses = Vec::new();
+    File::from(said).take(16).read_to_end(&mut statuses).map_err(cannot)?;
+    match (ended.exit_status(), statuses.first()) {
+        (Some(status), Some(said)) if status == i32::from(*said) => Ok(*said),
+        _ => Err(ended_early(&ended)),
+    }
+}
+
+/// The error if the copy has ended before its work was done. If a signal has ended it, that ends this process as well.
+fn ended_early(ended: &WaitIdStatus) -> Error {
     /// That of a panic in Rust.
     const PANIC: i32 = 101;
     let early = |how: String| {
         Error::new(StatusCode::Aborted, format!("the process ended {how} before its work was done"))
     };
-    match (ended.code(), ended.signal()) {
+    match (ended.exit_status(), ended.terminating_signal()) {
         (Some(PANIC), _) => early(format!("with status {PANIC}")),
         (Some(code), _) => early(format!("with status {code}"))
-            .advise("a kernel returns a status instead of ending the process: correct the replacement"),
+            .advise("a kernel returns a status instead of ending the process: correct the kernel"),
         (None, Some(libc::SIGKILL)) => early("by signal 9, as when the machine has no memory left,".into()),
-        (None, signal) => early(format!("by signal {}", signal.unwrap_or_default())),
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            // The copy may have left a core dump.
+            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+            let _ = emulate_default_handler(signal);
+            early(format!("by signal {signal}"))
+        }
     }
 }
 
@@ -117,11 +194,9 @@ impl PassedFile {
         self.0.as_raw_fd().to_string()
     }
 
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.0.rewind()?;
-        self.0.read_to_end(&mut bytes)?;
-        Ok(bytes)
+    /// Whether a process has written to it.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.0.metadata().is_ok_and(|it| it.len() != 0)
     }
 }
 

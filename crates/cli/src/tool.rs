@@ -9,7 +9,7 @@ use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::table::table;
-use crate::{advice, files as named_files, output, own_process};
+use crate::{advice, files as named_files, interrupts, output, own_process};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -31,6 +31,8 @@ pub struct Tool {
     pub guide: &'static str,
     /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other queries.
     pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
+    /// Whether it may run kernels: in a process of its own then, since these may end it.
+    pub runs_kernels: bool,
     /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
 }
@@ -140,8 +142,20 @@ fn start(
     }
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
+    CrashReports::name_options(flags::CRASH_OPTIONS);
     let invocation = Invocation { name, program, flags, word, files, status: Cell::new(0) };
-    (tool.run)(&invocation).map(|()| invocation.status.get())
+    let run = || {
+        if tool.runs_kernels {
+            interrupts::handle();
+        }
+        (tool.run)(&invocation).map(|()| invocation.status.get())
+    };
+    match own_process::is_child() {
+        true => own_process::announced(run),
+        // Tests run in threads.
+        false if tool.runs_kernels && !cfg!(test) => own_process::supervise(run),
+        false => run(),
+    }
 }
 
 fn start_verb(
@@ -371,11 +385,6 @@ impl Invocation {
     /// The files of [`Tool::operands`].
     pub fn files(&self) -> &[PathBuf] {
         &self.files
-    }
-
-    /// The exit status of a run without an error.
-    pub(crate) fn status(&self) -> u8 {
-        self.status.get()
     }
 
     /// Sets the exit status of a run without an error.

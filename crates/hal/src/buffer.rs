@@ -533,6 +533,11 @@ impl PlainBuffer {
         Ok(Self::over(memory))
     }
 
+    /// The same, [guarded](HostMemory::allocate_guarded).
+    pub fn allocate_guarded(size: u64, alignment: u64) -> Result<Self> {
+        HostMemory::allocate_guarded(size, alignment).map(Self::over)
+    }
+
     /// A buffer over existing memory.
     pub fn over(memory: HostMemory) -> Self {
         Self {

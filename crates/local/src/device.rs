@@ -13,8 +13,8 @@ use rehal_hal::{
 };
 
 use crate::command::LocalCommands;
-use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalTaskOptions};
-use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard};
+use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
+use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, guard};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile::{self, Profiled};
 use crate::task::{TaskExecutor, Workers};
@@ -31,6 +31,8 @@ struct LocalDevice {
     plugins: Plugins,
     executables: ExecutableOptions,
     memory: Arc<MemoryCounters>,
+    /// Whether buffers are apart from other memory: see [`HostMemory::allocate_guarded`].
+    guards_buffers: bool,
     /// Submissions with unreached waits.
     pending: PendingSubmissions,
     executor: Executor,
@@ -56,11 +58,28 @@ pub struct LocalSync;
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
+        Self::with_stack(plugins, STACK_BYTES, false)
+    }
+
+    /// The device with these options. Fails if a thread for its timeout cannot be started.
+    pub fn create_with(options: LocalSyncOptions) -> Result<Device> {
+        options.timeout.map_or(Ok(()), guard::end_after)?;
+        Ok(Self::with_stack(options.plugins, options.stack_bytes.max(STACK_BYTES), options.guards_buffers))
+    }
+
+    fn with_stack(plugins: Plugins, stack_bytes: usize, guards_buffers: bool) -> Device {
+        let executables = ExecutableOptions {
+            measures: false,
+            local_memory_limit: None,
+            stack_bytes,
+            checks_overruns: guards_buffers,
+        };
         Device::new(LocalDevice {
             info: info(LOCAL_SYNC),
             plugins,
-            executables: ExecutableOptions::default(),
+            executables,
             memory: Arc::default(),
+            guards_buffers,
             pending: PendingSubmissions::new(run_kept),
             executor: Executor::Sync,
             profiler: Profiler::default(),
@@ -78,6 +97,7 @@ pub struct LocalTask;
 impl LocalTask {
     /// The device. Fails if threads cannot be started.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
+        options.timeout.map_or(Ok(()), guard::end_after)?;
         let workers = options.start_workers()?;
         // On a machine whose cores differ, a dispatch fails or not regardless of the workers that run it.
         let from_caches = || workers.topology().workers().iter().map(Worker::default_local_memory).min();
@@ -88,8 +108,14 @@ impl LocalTask {
         Ok(Device::new(LocalDevice {
             info: info(LOCAL_TASK),
             plugins: options.plugins,
-            executables: ExecutableOptions { measures: true, local_memory_limit },
+            executables: ExecutableOptions {
+                measures: true,
+                local_memory_limit,
+                stack_bytes: options.worker.stack_bytes.max(STACK_BYTES),
+                checks_overruns: options.guards_buffers,
+            },
             memory: Arc::default(),
+            guards_buffers: options.guards_buffers,
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
             executor: Executor::Task { executor, workers },
             profiler: Profiler::default(),
@@ -119,10 +145,17 @@ impl LocalDevice {
         matches!(self.executor, Executor::Task { .. })
     }
 
+    fn plain_buffer(&self, size: u64, alignment: u64) -> Result<PlainBuffer> {
+        match self.guards_buffers {
+            true => PlainBuffer::allocate_guarded(size, alignment),
+            false => PlainBuffer::allocate_aligned(size, alignment),
+        }
+    }
+
     /// A buffer that a queue allocates. As in the reference, no queue owns an empty one.
     fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        let buffer = self.plain_buffer(size, params.min_alignment)?;
         let buffer = if self.is_task() && size != 0 { buffer.queue_ordered() } else { buffer };
         Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
@@ -217,7 +250,7 @@ impl DeviceBackend for LocalDevice {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        let buffer = self.plain_buffer(size, params.min_alignment)?;
         let buffer = buffer.counted(&self.memory, granted.memory_type);
         Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use rehal_base::Result;
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
 
@@ -17,6 +19,13 @@ pub struct LocalSyncDriver;
 pub struct LocalSyncOptions {
     /// Libraries that resolve the imports of executables.
     pub plugins: Plugins,
+    /// The size of the stack of kernels. Default: 2 MiB, which is also the least.
+    pub stack_bytes: usize,
+    /// Whether buffers are apart from the memory of the process, between pages that cannot be accessed, and a dispatch fails that writes
+    /// next to one: for kernels of which it is not known that they access only their bindings.
+    pub guards_buffers: bool,
+    /// The process ends when a dispatch runs for longer: see [`guard::end_after`](crate::executable::guard::end_after).
+    pub timeout: Option<Duration>,
 }
 
 impl DeviceOptions for LocalSyncOptions {}
@@ -46,6 +55,10 @@ pub struct LocalTaskOptions {
     /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: the least of
     /// [`crate::topology::Worker::default_local_memory`].
     pub worker_local_memory: Option<u64>,
+    /// See [`LocalSyncOptions::guards_buffers`].
+    pub guards_buffers: bool,
+    /// See [`LocalSyncOptions::timeout`].
+    pub timeout: Option<Duration>,
     /// Whether the process aborts, after a message, when work fails or a kernel crashes. Default: the work's signals fail, and after a
     /// crash the process ends with the status of the crash guard.
     pub abort_on_failure: bool,
@@ -121,7 +134,7 @@ impl DriverBackend for LocalSyncDriver {
     }
 
     fn create_device(&self, _path: &str, options: &OptionSet) -> Result<Device> {
-        Ok(LocalSync::create(options.get::<LocalSyncOptions>().plugins))
+        LocalSync::create_with(options.get::<LocalSyncOptions>())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Range, Result, StatusCode};
+use rehal_base::{Context, Error, Overrun, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
     HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER,
@@ -158,6 +158,11 @@ impl<'a> Place<'a> {
     /// A `HostMemory` that shares the range.
     pub(crate) fn part(self) -> Result<HostMemory> {
         HostMemory::part(self.memory, self.range())
+    }
+
+    /// What was written next to the memory, if that is guarded.
+    pub(crate) fn take_overrun(self) -> Option<Overrun> {
+        self.memory.take_overrun()
     }
 
     /// The range as address and length, for native code.

@@ -6,6 +6,7 @@ mod support;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, guard};
 use support::{Link, compile};
@@ -34,13 +35,17 @@ fn child() {
             // SAFETY: sends a signal to this thread and touches no memory.
             unsafe { libc::raise(libc::SIGSEGV) as u32 }
         }),
-        "thread" => {
-            let worker = std::thread::spawn(|| {
-                guard::arm_thread();
-                run("overflow");
-            });
-            worker.join().unwrap();
+        // A thread with a small stack of its own, which arms itself.
+        thread if thread.starts_with("thread ") => {
+            let kernel = thread["thread ".len()..].to_owned();
+            let builder = std::thread::Builder::new().stack_size(256 << 10);
+            builder.spawn(move || run(&kernel)).unwrap().join().unwrap();
             0
+        }
+        "endless" => {
+            guard::end_after(Duration::from_secs(3600)).unwrap();
+            guard::end_after(Duration::from_millis(30)).unwrap();
+            run("endless")
         }
         // As a software driver would crash, in a thread of its own.
         "driver" | "idle driver" => {
@@ -87,7 +92,7 @@ extern "C" fn crash_thread(_: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 fn run(kernel: &str) -> u32 {
-    let bytes = compile("library.c", Link::Embedded, &[]);
+    let bytes = compile("library.c", Link::Embedded, &["-DLIMITS"]);
     let options = LoadOptions { label: "executable 4", ..LoadOptions::default() };
     // SAFETY: the test's own code.
     let library = unsafe { Library::load("embedded-elf-x86_64", &bytes, &options) }.unwrap();
@@ -114,8 +119,15 @@ fn a_kernel_that_faults_is_named() {
         ("trap", "SIGILL at address 0x", "function 'trap' (6)", "traps on purpose"),
         ("divide", "SIGFPE at address 0x", "function 'divide' (7)", "divided by zero"),
         ("wild", "SIGSEGV at a non-canonical address", "function 'wild' (10)", "out of bounds"),
-        ("overflow", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
-        ("thread", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
+        (
+            "overflow",
+            ", a stack overflow: ",
+            "function 'overflow' (9)",
+            "more than its stack of 2097152 bytes",
+        ),
+        ("thread overflow", ", a stack overflow: ", "function 'overflow' (9)", "stack of 2097152 bytes"),
+        ("uses_3000k", ", a stack overflow: ", "function 'uses_3000k' (13)", "stack of 2097152 bytes"),
+        ("thread uses_3000k", ", a stack overflow: ", "function 'uses_3000k' (13)", "stack of 2097152 bytes"),
         ("breakpoint", "SIGTRAP: ", "function 'breakpoint' (11)", "breakpoint"),
     ];
     for (case, signal, function, advice) in cases {
@@ -134,6 +146,28 @@ fn a_kernel_that_faults_is_named() {
         assert!(lines[1].ends_with(" of the executable"), "{text}");
         assert!(lines[2].starts_with("  try: ") && lines[2].contains(advice), "{text}");
     }
+}
+
+#[test]
+fn kernels_have_the_same_stack_on_each_thread() {
+    for case in ["uses_1900k", "thread uses_1900k"] {
+        let text = String::from_utf8_lossy(&crash(case).stderr).into_owned();
+        assert!(text.contains("did not end the process"), "{case}: {text}");
+    }
+}
+
+#[test]
+fn a_dispatch_that_never_ends_is_named() {
+    let output = crash("endless");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(guard::TIMEOUT_STATUS), "{text}");
+    let expected = "DEADLINE_EXCEEDED; a dispatch has not completed within 30 ms: function 'endless' (14) of executable 4 \
+                    ('test_library'), workgroup [0, 0, 0] of [2, 1, 1]\n  at: record #31, offset 7536, instruction 0x";
+    assert!(text.contains(expected), "{text}");
+    assert!(
+        text.contains("\n  try: if the kernel never ends, correct it; otherwise allow it more time\n"),
+        "{text}"
+    );
 }
 
 #[test]

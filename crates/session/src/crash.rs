@@ -1,6 +1,11 @@
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
 use rehal_base::Result;
 use rehal_local::executable::guard;
 use rehal_replay::{Observer, RecordLocation};
+
+use crate::CrashOptionNames;
 
 /// Crash reports for kernels, for programs that own their process, such as tools.
 ///
@@ -28,6 +33,28 @@ impl CrashReports {
     pub fn install() -> Self {
         guard::install();
         Self(())
+    }
+
+    /// From now on, when they end the process, they first write the exit status to this file, as a byte. A process that a kernel ends
+    /// does not.
+    pub fn announce_exits(to: OwnedFd) {
+        guard::announce_exits(to);
+    }
+
+    /// Sets the names of the program's options for messages, once.
+    pub fn name_options(names: CrashOptionNames) {
+        guard::name_options(names);
+    }
+
+    /// Ends the process, with a message that names the dispatch, when one on a CPU device runs for longer than this. Of several limits,
+    /// the least counts. Fails if no thread can be started.
+    pub fn end_after(limit: Duration) -> Result<()> {
+        guard::end_after(limit)
+    }
+
+    /// Says on standard error what the threads of this process run, as far as they run kernels: for a program that is about to end.
+    pub fn describe_running() {
+        guard::describe_running();
     }
 
     /// The observer alone: names the record if reports are installed, and has no effect otherwise.

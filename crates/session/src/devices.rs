@@ -177,6 +177,15 @@ impl DeviceOptions {
         self.plugins.push(path.into());
     }
 
+    /// Keeps the buffers of CPU devices apart from other memory of the process: a kernel that writes next to one fails, or crashes, and
+    /// is named. For kernels of which it is not known that they access only their bindings, such as replacements.
+    pub fn guard_buffers(&mut self) {
+        let mut sync: LocalSyncOptions = self.drivers.get();
+        let mut task: LocalTaskOptions = self.drivers.get();
+        (sync.guards_buffers, task.guards_buffers) = (true, true);
+        self.drivers = self.drivers.clone().with(sync).with(task);
+    }
+
     /// Opens the devices.
     pub fn open(&self) -> Result<DeviceGroup> {
         let options = self.driver_options()?;

@@ -15,6 +15,7 @@ const UNSAFE: [(&str, &str); 10] = [
     ("crates/local/", "loads and runs native code"),
     ("crates/session/src/devices.rs", "loads the plugins that its callers vouch for"),
     ("crates/cli/src/devices.rs", "vouches for the plugins that the user names"),
+    ("crates/cli/src/own_process.rs", "copies the process of a tool before it starts threads"),
     ("crates/cli/src/output/at_start.rs", "looks at standard output before Rust's runtime starts"),
     ("crates/vulkan/", "calls the driver"),
     ("crates/cuda/", "calls the driver"),

@@ -3,6 +3,7 @@
 mod copy;
 mod evict;
 mod files;
+mod guarded;
 mod spare;
 #[cfg(test)]
 mod tests;
@@ -18,9 +19,11 @@ use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
 
+use guarded::Pages;
 use spare::Block;
 
 pub use evict::evict;
+pub use guarded::Overrun;
 pub use spare::keep_freed_memory;
 pub use written::WriteTracker;
 
@@ -72,6 +75,8 @@ enum Owner {
     /// This memory itself: an allocation, in which alignment may place `data` after `base`. Nothing is allocated
     /// for length 0.
     Allocation { base: NonNull<u8>, layout: Layout },
+    /// The same, between pages that cannot be accessed. Taken when it is dropped.
+    Guarded(Option<Pages>),
     /// A mapped file: its read-only mapping or, if this memory is writable, the private one.
     File { file: Arc<MappedFile> },
     /// The memory that contains this part.
@@ -145,9 +150,41 @@ impl HostMemory {
         Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
     }
 
+    /// The same as [`HostMemory::allocate_aligned`], between pages that cannot be accessed, and apart from what else the program
+    /// allocates: code that writes next to the memory faults, or [`HostMemory::take_overrun`] tells. On other platforms than Linux on
+    /// x86-64 it is an ordinary allocation. It takes at least a page, and longer than an allocation the first time.
+    pub fn allocate_guarded(length: u64, alignment: u64) -> Result<Self> {
+        let sizes = (usize::try_from(length), usize::try_from(alignment));
+        let (Ok(bytes @ 1..), Ok(alignment_bytes)) = sizes else {
+            return Self::allocate_aligned(length, alignment);
+        };
+        let alignment_bytes = alignment_bytes.max(ALIGNMENT_BYTES);
+        let is_guarded = alignment_bytes.is_power_of_two() && bytes <= isize::MAX as usize;
+        let pages = if is_guarded { Pages::allocate(bytes, alignment_bytes) } else { None };
+        match pages {
+            Some((pages, data)) => {
+                let (access, owner) = (Access::Writable, Owner::Guarded(Some(pages)));
+                Ok(Self { data, length: bytes, access, owner })
+            }
+            // Refused for the same reason, or memory without guards.
+            None => Self::allocate_aligned(length, alignment),
+        }
+    }
+
+    /// Bytes next to this guarded memory, or to that of which it is a part, that were written since it was allocated or since the last
+    /// call. `None` if there are none, or if it is not guarded.
+    pub fn take_overrun(&self) -> Option<Overrun> {
+        match &self.owner {
+            Owner::Guarded(Some(pages)) => pages.take_overrun(self.data, self.length),
+            Owner::Part { whole } => whole.take_overrun(),
+            _ => None,
+        }
+    }
+
     /// Returns the memory that was freed to the system: up to 256 MiB are kept for the next allocations of the same sizes.
     pub fn release_spare() {
         spare::release_all();
+        guarded::release_all();
     }
 
     /// A constant copy of `bytes`. Fails if the allocation fails.
@@ -162,7 +199,7 @@ impl HostMemory {
     pub fn into_constant(mut self) -> Result<Self> {
         // No part of this memory exists: a part holds its whole in an `Arc`, out of which `self` cannot be moved.
         match self.owner {
-            Owner::Allocation { .. } => self.access = Access::Constant,
+            Owner::Allocation { .. } | Owner::Guarded(_) => self.access = Access::Constant,
             _ if self.access == Access::Constant => {}
             _ => return Err(Error::failed_precondition("memory with other owners cannot become constant")),
         }
@@ -257,7 +294,7 @@ impl HostMemory {
     /// The bytes of a uniquely owned allocation, for writing in place. `None` for parts of other memory and
     /// for foreign memory.
     pub fn exclusive_bytes(&mut self) -> Option<&mut [u8]> {
-        if !matches!(self.owner, Owner::Allocation { .. }) || !self.is_writable() {
+        if !matches!(self.owner, Owner::Allocation { .. } | Owner::Guarded(_)) || !self.is_writable() {
             return None;
         }
         // SAFETY: the allocation has this length, is initialized (it was zeroed), and belongs to this memory
@@ -497,10 +534,16 @@ fn read_only() -> Error {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if let Owner::Allocation { base, layout } = self.owner
-            && layout.size() != 0
-        {
-            Block { base, layout }.free();
+        match &mut self.owner {
+            Owner::Allocation { base, layout } if layout.size() != 0 => {
+                Block { base: *base, layout: *layout }.free();
+            }
+            Owner::Guarded(pages) => {
+                if let Some(pages) = pages.take() {
+                    pages.free();
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -415,3 +415,54 @@ fn large_reads_work_without_threads() {
     assert!(memory.is_equal(0, &memory, 1, 1000).unwrap());
     assert_eq!(memory.load::<1>(0).unwrap(), [0]);
 }
+
+/// Writes through the address, as a kernel does.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+fn writes_next_to_guarded_memory_are_found() {
+    for (length, alignment) in [(16, 0), (1, 256), (4095, 64), (4096, 64), (5000, 8192), (100 << 10, 0)] {
+        let memory = HostMemory::allocate_guarded(length, alignment).unwrap();
+        assert!(memory.as_ptr().addr().is_multiple_of((alignment as usize).max(64)));
+        assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0));
+        memory.fill(0, length, &[0xff]).unwrap();
+        assert_eq!(memory.take_overrun(), None);
+        let end = memory.as_ptr().wrapping_add(length as usize);
+        let unused = end.addr().wrapping_neg() % PAGE_BYTES;
+        for value in [0, 1, 0x7f] {
+            if unused == 0 {
+                break;
+            }
+            for addresses in [end.addr()..end.addr() + 1, end.addr() + unused - 1..end.addr() + unused] {
+                let at = end.wrapping_add(addresses.start - end.addr());
+                // SAFETY: the byte is in the pages of the memory, which lives; nothing else accesses it.
+                unsafe { at.write_volatile(value) };
+                assert_eq!(memory.take_overrun(), Some(Overrun { is_after: true, addresses }));
+                assert_eq!(memory.take_overrun(), None, "once");
+            }
+        }
+        if length < PAGE_BYTES as u64 && !memory.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
+            let before = memory.as_ptr().wrapping_sub(4);
+            // SAFETY: as above.
+            unsafe { before.cast::<f32>().write_volatile(7.25) };
+            let part = HostMemory::part(&Arc::new(memory), Range { offset: 0, length: 1 }).unwrap();
+            let addresses = before.addr()..before.addr() + 4;
+            assert_eq!(part.take_overrun(), Some(Overrun { is_after: false, addresses }));
+        }
+    }
+}
+
+/// Pages that were freed are used again, without what was in them.
+#[test]
+fn guarded_memory_is_zeroed_when_it_is_used_again() {
+    for length in [100, 70 << 10] {
+        for _ in 0..3 {
+            let mut memory = HostMemory::allocate_guarded(length, 0).unwrap();
+            assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0));
+            memory.exclusive_bytes().unwrap().fill(7);
+            assert_eq!(memory.into_constant().unwrap().constant_bytes().unwrap()[99], 7);
+        }
+    }
+    assert_eq!(HostMemory::allocate_guarded(0, 0).unwrap().length(), 0);
+    assert!(HostMemory::allocate_guarded(1, 65).is_err());
+    assert!(HostMemory::allocate_guarded(u64::MAX, 0).is_err());
+}

@@ -62,7 +62,7 @@ impl WriteTracker {
 /// Whether all writes go through the one mapping of the memory in this process.
 fn is_allocation(memory: &HostMemory) -> bool {
     match &memory.owner {
-        Owner::Allocation { .. } => true,
+        Owner::Allocation { .. } | Owner::Guarded(_) => true,
         Owner::Part { whole } => is_allocation(whole),
         Owner::File { .. } | Owner::Foreign { .. } => false,
     }

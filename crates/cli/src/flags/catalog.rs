@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
-use super::value_type::{Refusal, text};
+use super::value_type::{Refusal, text, time};
 use crate::devices;
 
 const NO_DRIVER: Effect = Effect::Ignored("the CUDA and HIP drivers are not in this build");
@@ -46,11 +47,23 @@ pub(crate) const DEVICE: List<String> = List::parsed(
      'local-task://?task_topology_cpu_ids=0,1&task_worker_local_memory=65536'. Default: local-task.",
 );
 
+/// Of all drivers of this build.
+pub(crate) const DEVICE_TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
+    "device_timeout",
+    "TIME",
+    "",
+    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
+    |value| if value.is_empty() { Ok(None) } else { time(value).map(Some) },
+    "The longest time for a dispatch on the CPU, or a submission on another device: after it, as when a kernel never ends, the tool fails, \
+     and names the dispatch. By default it waits without a limit.",
+);
+
 /// Devices and drivers.
 pub const DEVICES: Group = Group {
     title: "Devices",
     flags: &[
         &DEVICE,
+        &DEVICE_TIMEOUT,
         &Query::new("list_drivers", "Prints all drivers, or one, and exits.").of("DRIVER"),
         &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
             .of("DRIVER"),

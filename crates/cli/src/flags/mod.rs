@@ -25,7 +25,7 @@ mod task;
 mod value_type;
 mod vulkan;
 
-pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
+pub(crate) use catalog::{AGENTS_MD, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
 pub use files::{Access, FilesOf, NamedFile};
 pub(crate) use files::{read, read_if, read_path, recorded, streamed, written};
@@ -34,7 +34,7 @@ pub use help::{comment, help, help_all};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
 pub use task::TASK;
-pub(crate) use task::{task_options, topology_options};
+pub(crate) use task::{CRASH_OPTIONS, sync_options, task_options, topology_options};
 pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{short_time, split_once, text, time};
 pub use vulkan::VULKAN;

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rehal_session::LocalTaskOptions;
 use rehal_session::topology::{
     Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
+use rehal_session::{CrashOptionNames, LocalSyncOptions, LocalTaskOptions};
 
+use super::catalog::DEVICE_TIMEOUT;
 use super::files;
 use super::flag::{Effect, Flag, Group, List, Query};
 use super::parse::Flags;
@@ -35,9 +36,8 @@ const WORKER_STACK_SIZE: Flag<usize> = Flag::number(
     131_072,
     (0, MAX_COUNT),
     count,
-    "Minimum stack size of each worker in bytes. Less than 2 MiB has no effect: host calls run on workers.",
-)
-.effect(TASK_DRIVER);
+    "Size of the stack of kernels in bytes, also on local-sync, and the least of each worker. Less than 2 MiB has no effect.",
+);
 
 const WORKER_LOCAL_MEMORY: Flag<Option<u64>> = Flag::number(
     "task_worker_local_memory",
@@ -138,6 +138,10 @@ const DUMP_TASK_TOPOLOGIES: Query = Query::new(
      their CPUs and caches, and exits.",
 );
 
+/// The flags that crash reports name.
+pub(crate) const CRASH_OPTIONS: CrashOptionNames =
+    CrashOptionNames { stack: "--task_worker_stack_size=BYTES", timeout: "--device_timeout=TIME" };
+
 /// The multithreaded CPU driver.
 pub const TASK: Group = Group {
     title: "CPU threads",
@@ -173,6 +177,14 @@ pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
     options
 }
 
+/// The options of `local-sync` devices set by the flags.
+pub(crate) fn sync_options(flags: &Flags) -> LocalSyncOptions {
+    let mut options = LocalSyncOptions::default();
+    options.stack_bytes = flags.get(&WORKER_STACK_SIZE);
+    options.timeout = flags.get(&DEVICE_TIMEOUT);
+    options
+}
+
 /// The options of `local-task` devices set by the flags.
 pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
     let mut options = LocalTaskOptions::default();
@@ -181,6 +193,7 @@ pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
     options.worker.stack_bytes = flags.get(&WORKER_STACK_SIZE);
     options.worker_local_memory = flags.get(&WORKER_LOCAL_MEMORY);
     options.abort_on_failure = flags.get(&ABORT_ON_FAILURE);
+    options.timeout = flags.get(&DEVICE_TIMEOUT);
     options
 }
 
@@ -206,6 +219,7 @@ fn nodes(value: &OsStr) -> Result<NodeSelection, Refusal> {
 mod tests {
     use std::ffi::OsString;
 
+    use super::super::DEVICES;
     use super::*;
 
     fn options(given: &[&str]) -> TopologyOptions {
@@ -266,8 +280,9 @@ mod tests {
             "--task_worker_local_memory=8192",
             "--task_abort_on_failure",
         ];
-        let set =
-            |given: &[&str]| task_options(&Flags::parse(&[&TASK], given.iter().map(OsString::from)).unwrap());
+        let set = |given: &[&str]| {
+            task_options(&Flags::parse(&[&DEVICES, &TASK], given.iter().map(OsString::from)).unwrap())
+        };
         let (set, unset) = (set(&given), set(&[]));
         assert_eq!((set.worker.spin, set.worker.stack_bytes), (Duration::from_micros(3), 4 << 20));
         assert_eq!((set.worker_local_memory, set.abort_on_failure), (Some(8192), true));

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rehal_session::{DebugSeverity, DispatchAbis, DriverOptions, VulkanOptions};
 
+use super::catalog::DEVICE_TIMEOUT;
 use super::flag::{Effect, Flag, Group, List};
 use super::parse::Flags;
-use super::value_type::time;
 
 const DRIVER: Effect = Effect::OfDriver("vulkan");
 const NO_SPARSE: Effect = Effect::Ignored("buffers are never sparse: each is one allocation");
@@ -129,17 +128,6 @@ const DEDICATED_QUEUE: Flag<bool> = Flag::switch(
 )
 .effect(DRIVER);
 
-const TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
-    "device_timeout",
-    "TIME",
-    "",
-    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    |value| if value.is_empty() { Ok(None) } else { time(value).map(Some) },
-    "Fails the device, naming the dispatch, if a submission executes for longer, such as a kernel that never ends. By default it \
-     waits without a limit.",
-)
-.effect(DRIVER);
-
 /// The Vulkan driver.
 pub const VULKAN: Group = Group {
     title: "Vulkan",
@@ -159,7 +147,6 @@ pub const VULKAN: Group = Group {
         &RETAINED_INSTANCES,
         &VALIDATE_SPIRV,
         &DEDICATED_QUEUE,
-        &TIMEOUT,
     ],
 };
 
@@ -183,7 +170,7 @@ pub(crate) fn vulkan_options(flags: &Flags) -> VulkanOptions {
     options.buffer_device_addresses = flags.get(&BUFFER_DEVICE_ADDRESSES);
     options.robust_buffer_access = flags.get(&ROBUST_BUFFER_ACCESS);
     options.prefers_dedicated_queue = flags.get(&DEDICATED_QUEUE);
-    options.timeout = flags.get(&TIMEOUT);
+    options.timeout = flags.get(&DEVICE_TIMEOUT);
     options.validates_spirv = flags.get(&VALIDATE_SPIRV);
     options
 }
@@ -191,11 +178,13 @@ pub(crate) fn vulkan_options(flags: &Flags) -> VulkanOptions {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::time::Duration;
 
+    use super::super::DEVICES;
     use super::*;
 
     fn flags(given: &[&str]) -> Flags {
-        Flags::parse(&[&VULKAN], given.iter().map(OsString::from)).unwrap()
+        Flags::parse(&[&DEVICES, &VULKAN], given.iter().map(OsString::from)).unwrap()
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
     ],
     guide: include_str!("../guides/benchmark_executable.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 

@@ -69,6 +69,7 @@ pub const COMPARE: Tool = Tool {
     ],
     guide: include_str!("../guides/compare.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 
@@ -301,7 +302,8 @@ fn comparer(
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
-    let opened = devices::strict_options(flags)?;
+    let mut opened = devices::strict_options(flags)?;
+    opened.guard_buffers();
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
     let comparer = KernelComparer::new(CompareSubject {
         plan,

@@ -31,6 +31,7 @@ pub const KERNEL_BUILD: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_build.md"),
     answer: |_, _, _| None,
+    runs_kernels: false,
     run,
 };
 
@@ -49,7 +50,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(&invocation.flags, "kernel.so")?;
     let mut options = CompilerOptions::default();
     options.flags = invocation.flags.list(&COMPILER_FLAG);
-    interrupts::remove_temporary_directories();
+    interrupts::handle();
     let library = build_kernel(&source, &options)?;
     if !library.messages.trim().is_empty() {
         output::note(library.messages.trim_end());

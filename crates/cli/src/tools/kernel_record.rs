@@ -32,6 +32,7 @@ pub const KERNEL_RECORD: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_record.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 
@@ -127,9 +128,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         ..replay_flags::files(flags)
     };
     replay_flags::compile_sources(&mut replaying.substitutions)?;
+    let devices = replay_flags::devices_for(flags, &replaying.substitutions)?;
     let mut kernels = KernelOptions::default();
     kernels.function = flags.get(&FUNCTION);
-    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
+    let replay = Replay::new(plan, &devices.open()?, &replaying)?;
     let count = recording.record(&replay, &kernels)?;
     if count == 0 {
         // Fails if none matches, and names those that there are.

@@ -13,7 +13,7 @@ use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VU
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
-use crate::{Invocation, Operands, Tool, devices, own_process};
+use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
 pub const KERNEL_REPLAY: Tool = Tool {
@@ -34,6 +34,7 @@ pub const KERNEL_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_replay.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 
@@ -113,13 +114,6 @@ const PREFIX: &str = "[rehal kernel replay]";
 const DIFFERENT: u8 = 2;
 
 fn run(invocation: &Invocation) -> Result<()> {
-    match invocation.flags.get(&VERIFY) {
-        true => own_process::run(invocation, || open(invocation)),
-        false => open(invocation),
-    }
-}
-
-fn open(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
     let files = KernelFiles::open(&invocation.operand()).advise(
@@ -128,7 +122,8 @@ fn open(invocation: &Invocation) -> Result<()> {
     if flags.get(&VERIFY) {
         files.output().advise(|| "record it with its output, or leave out --verify")?;
     }
-    let devices = devices::options_for(flags, &files.descriptor().executable_format)?;
+    let mut devices = devices::options_for(flags, &files.descriptor().executable_format)?;
+    devices.guard_buffers();
     let mut recording = None;
     let kernels = ProgramRecording::of_program(flags, &mut recording);
     ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, files, &devices, recording))

@@ -43,6 +43,7 @@ pub const KERNELS: Tool = Tool {
     ],
     guide: include_str!("../guides/kernels.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 

@@ -35,6 +35,7 @@ pub const RACES: Tool = Tool {
     ],
     guide: include_str!("../guides/races.md"),
     answer: |_, _, _| None,
+    runs_kernels: false,
     run,
 };
 

@@ -60,6 +60,7 @@ pub const REDUCE: Tool = Tool {
     ],
     guide: include_str!("../guides/reduce.md"),
     answer: devices::answer,
+    runs_kernels: false,
     run,
 };
 

@@ -87,12 +87,13 @@ impl Options {
     /// The same, of a tool that has its own flag for the order.
     pub(crate) fn in_order(invocation: &Invocation, order: ReplayOrder) -> Result<Self> {
         let flags = &invocation.flags;
+        let substitutions = flags.list(&SUBSTITUTION);
         Ok(Self {
             path: invocation.operand(),
             capture: captures::options(flags.get(&RECOVER)),
-            devices: devices::options(flags)?,
+            devices: devices_for(flags, &substitutions)?,
             replay: ReplayOptions {
-                substitutions: flags.list(&SUBSTITUTION),
+                substitutions,
                 order,
                 written_bindings: Some(written_bindings),
                 ..files(flags)
@@ -108,6 +109,15 @@ pub(crate) fn files(flags: &Flags) -> ReplayOptions {
         file_writes: flags.get(&FILE_WRITES),
         ..ReplayOptions::default()
     }
+}
+
+/// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the process.
+pub(crate) fn devices_for(flags: &Flags, substitutions: &[Substitution]) -> Result<DeviceOptions> {
+    let mut devices = devices::options(flags)?;
+    if !substitutions.is_empty() {
+        devices.guard_buffers();
+    }
+    Ok(devices)
 }
 
 /// Plans the capture, shows progress, and prints notes about truncation and damage that `--recover` tolerates.
@@ -156,7 +166,7 @@ pub(crate) fn prepare_each(
 /// Compiles the sources that substitutions name.
 pub(crate) fn compile_sources(substitutions: &mut [Substitution]) -> Result<()> {
     if !substitutions.is_empty() {
-        interrupts::remove_temporary_directories();
+        interrupts::handle();
     }
     build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))
 }

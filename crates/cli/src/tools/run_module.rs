@@ -59,6 +59,7 @@ pub const RUN_MODULE: Tool = Tool {
     ],
     guide: include_str!("../guides/run_module.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 

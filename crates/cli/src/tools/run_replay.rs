@@ -65,6 +65,7 @@ pub const RUN_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/run_replay.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 

@@ -5,6 +5,7 @@ mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
@@ -15,9 +16,11 @@ use rehal_session::{
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read};
+use crate::flags::{
+    DEVICE_TIMEOUT, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read,
+};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output, own_process};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
 pub const VERIFY: Tool = Tool {
@@ -55,6 +58,7 @@ pub const VERIFY: Tool = Tool {
     ],
     guide: include_str!("../guides/verify.md"),
     answer: devices::answer,
+    runs_kernels: true,
     run,
 };
 
@@ -148,15 +152,11 @@ enum Expected {
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    match invocation.flags.list(&replay_flags::SUBSTITUTION).is_empty() {
-        true => verify(invocation),
-        false => own_process::run(invocation, || verify(invocation)),
-    }
-}
-
-fn verify(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let devices = devices::strict_options(flags)?;
+    let mut devices = devices::strict_options(flags)?;
+    if flags.get(&WATCH_MEMORY) || !flags.list(&replay_flags::SUBSTITUTION).is_empty() {
+        devices.guard_buffers();
+    }
     let other = other(flags, &devices)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);
@@ -172,9 +172,14 @@ fn verify(invocation: &Invocation) -> Result<()> {
     let mut substitutions = flags.list(&replay_flags::SUBSTITUTION);
     replay_flags::compile_sources(&mut substitutions)?;
     let target = Target { flags, plan, devices, options, substitutions };
-    let outcome = target.verify_in_any_order(&expected)?;
+    let outcome = target.outcome(&expected)?;
     print(&outcome, flags)?;
-    add_notes(&outcome);
+    match &outcome {
+        Found::Compared(outcome) | Found::Watched(outcome) => add_notes(outcome),
+        // The tolerances apply to results, which are not compared.
+        Found::Memory(_) => {}
+    }
+    let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = outcome;
     match outcome.outcome() {
         Outcome::Same => {}
         Outcome::Different => invocation.set_status(DIFFERENT),
@@ -194,7 +199,87 @@ struct Target<'f> {
     substitutions: Vec<Substitution>,
 }
 
+/// What was found.
+enum Found {
+    /// By comparing what dispatches write.
+    Compared(Verification),
+    /// By watching memory, as requested.
+    Watched(Verification),
+    /// Memory errors of replacements.
+    Memory(Verification),
+}
+
 impl Target<'_> {
+    /// What is found. Accesses of replacements are watched even if only their results are to be compared: what they write outside of
+    /// their bindings may have any consequence, and what they read there may happen to be what is expected.
+    fn outcome(&self, expected: &Expected) -> Result<Found> {
+        if let Expected::Memory = expected {
+            return self.verify(expected, WorkgroupSchedule::All).map(Found::Watched);
+        }
+        let mut memory = None;
+        if !self.substitutions.is_empty() {
+            self.limit_time(expected)?;
+            memory = self.memory_errors(expected)?;
+        }
+        if let Some(memory) = memory.take_if(|it| it.out_of_bounds_write_count != 0) {
+            return Ok(Found::Memory(memory));
+        }
+        let outcome = self.verify_in_any_order(expected)?;
+        Ok(match memory {
+            Some(memory) if outcome.outcome() != Outcome::Different => Found::Memory(memory),
+            _ => Found::Compared(outcome),
+        })
+    }
+
+    /// Ends the process when a dispatch takes hundreds of times as long as the captured kernels together, unless a flag has a limit.
+    fn limit_time(&self, expected: &Expected) -> Result<()> {
+        const BASE: Duration = Duration::from_secs(30);
+        /// This machine may not run the captured kernels.
+        const UNKNOWN: Duration = Duration::from_secs(600);
+        if self.flags.get(&DEVICE_TIMEOUT).is_some() {
+            return Ok(());
+        }
+        let limit = match expected {
+            Expected::Replay(_) => {
+                let captured = self.replay(&self.devices, Side::Captured)?;
+                let begun = Instant::now();
+                captured.run(&mut [&mut Steps::default()])?;
+                BASE.saturating_add(begun.elapsed().saturating_mul(1000))
+            }
+            Expected::Ledger(_) | Expected::Memory => UNKNOWN,
+        };
+        CrashReports::end_after(limit)
+    }
+
+    /// The memory errors of the replacements that the captured kernels do not make, if there are any.
+    fn memory_errors(&self, expected: &Expected) -> Result<Option<Verification>> {
+        /// Those of captured kernels are not reported, and must not leave out others.
+        const MAX_FINDINGS: usize = 10_000;
+        let mut options = self.options.clone();
+        (options.keep_going, options.max_differences) = (true, MAX_FINDINGS);
+        let watch = |side| {
+            let expected = self.replay(&self.devices, side)?;
+            let actual = self.replay(&self.devices, side)?;
+            side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))
+        };
+        let mut found = match watch(Side::Watched) {
+            Ok(found) => found,
+            // Of devices that cannot be watched.
+            Err(error) if error.code() == StatusCode::Unimplemented => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if found.out_of_bounds_writes.is_empty() && found.differences.is_empty() {
+            return Ok(None);
+        }
+        match expected {
+            Expected::Replay(_) => found = found.memory_errors_beside(&watch(Side::WatchedCaptured)?),
+            // The captured kernels may do the same, and this machine may not run them.
+            Expected::Ledger(_) | Expected::Memory => found.differences.clear(),
+        }
+        let found = found.only_memory_errors();
+        Ok(Some(found).filter(|it| it.outcome() == Outcome::Different))
+    }
+
     /// Of replays in lockstep that are the same, a second time with workgroups in reverse order: if that differs, they race.
     fn verify_in_any_order(&self, expected: &Expected) -> Result<Verification> {
         let outcome = self.verify(expected, WorkgroupSchedule::All)?;
@@ -260,14 +345,20 @@ impl Target<'_> {
     /// A replay on devices of its own.
     fn replay(&self, devices: &DeviceOptions, side: Side) -> Result<Replay> {
         let flags = self.flags;
-        let substitutions = if side == Side::Captured { Vec::new() } else { self.substitutions.clone() };
+        let substitutions = match side {
+            Side::Captured | Side::WatchedCaptured => Vec::new(),
+            Side::Verified(_) | Side::Watched => self.substitutions.clone(),
+        };
         let has_substitution = !substitutions.is_empty();
         let options = ReplayOptions {
             substitutions,
-            redzone_bytes: if side == Side::Watched { REDZONE_BYTES } else { 0 },
+            redzone_bytes: match side {
+                Side::Watched | Side::WatchedCaptured => REDZONE_BYTES,
+                Side::Captured | Side::Verified(_) => 0,
+            },
             workgroups: match side {
                 Side::Verified(workgroups) => workgroups,
-                Side::Captured | Side::Watched => WorkgroupSchedule::All,
+                Side::Captured | Side::Watched | Side::WatchedCaptured => WorkgroupSchedule::All,
             },
             ..replay_flags::files(flags)
         };
@@ -359,6 +450,8 @@ enum Side {
     Verified(WorkgroupSchedule),
     /// With the substitutions and redzones.
     Watched,
+    /// With the captured executables and redzones.
+    WatchedCaptured,
 }
 
 /// From where types are known that something was tolerated by.
@@ -395,11 +488,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn print(outcome: &Verification, flags: &Flags) -> Result<()> {
-    output::print(&match flags.get(&FORMAT) {
-        Format::Text if flags.get(&WATCH_MEMORY) => text::memory(outcome),
-        Format::Text => text::text(outcome),
-        Format::Json => json::text(outcome),
+fn print(found: &Found, flags: &Flags) -> Result<()> {
+    output::print(&match (flags.get(&FORMAT), found) {
+        (Format::Text, Found::Watched(outcome) | Found::Memory(outcome)) => text::memory(outcome),
+        (Format::Text, Found::Compared(outcome)) => text::text(outcome),
+        (Format::Json, Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) => {
+            json::text(outcome)
+        }
     })
 }
 

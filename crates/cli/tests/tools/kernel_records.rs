@@ -218,9 +218,25 @@ fn a_write_between_bindings_is_found() {
     let scratch = Scratch::new();
     let (directory, path) = (scratch.path("kernels"), capture("add4.add.local-sync"));
     let source = scratch.path("kernel.c");
-    write_kernel(&source, &path, FUNCTION, "binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;");
+    write_kernel(&source, &path, FUNCTION, "binding_2[i] = binding_0[i] + binding_1[i];");
     let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
     record(&[&substitution], &path, &directory);
+    let executable = std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().path());
+    let executable =
+        executable.into_iter().find(|it| it.extension().is_some_and(|it| it == "image")).unwrap();
+    let build = |body: &str| {
+        write_kernel(&source, &path, FUNCTION, body);
+        print(&["rehal", "kernel", "build", source.to_str().unwrap(), "-o", executable.to_str().unwrap()]);
+    };
+    // What it writes outside of the memory of the record is not in that of the tool.
+    build("binding_2[i] = binding_0[i] + binding_1[i]; binding_2[1 << 18] = 1;");
+    let found = replay(&["--verify"], &only(&directory));
+    assert_eq!(found.status, Some(86), "{found:?}");
+    assert!(
+        found.stderr.contains(" bytes after the end of binding 2 (16 bytes): function 'add_"),
+        "{found:?}"
+    );
+    build("binding_2[i] = binding_0[i] + binding_1[i]; binding_0[5] = 1;");
     let found = replay(&["--verify"], &only(&directory));
     assert_eq!(found.status, Some(2), "{found:?}");
     // Bytes 22 and 23 of the float 1.

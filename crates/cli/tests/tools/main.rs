@@ -19,6 +19,7 @@ mod kernel_records;
 mod kernel_stub;
 mod kernels;
 mod limits;
+mod misbehaviour;
 mod other_files;
 mod outputs;
 mod pages;

@@ -63,21 +63,25 @@ fn a_crash_is_reduced_to_its_dispatch_and_the_byte_that_causes_it() {
     assert!(ran.stderr.contains("a replay of the capture does not crash"), "{ran:?}");
 }
 
-/// Its status is not one of a check.
+/// Its status is not one of a check: it shows no wrong result, and is a crash.
 #[test]
-fn a_kernel_that_ends_the_process_shows_nothing() {
+fn a_kernel_that_ends_the_process_is_a_crash() {
     let scratch = Scratch::new();
     let (path, function) = (capture("add4.add.local-sync"), "add_dispatch_0_elementwise_4_f32");
     let source = scratch.path("kernel.c");
-    write_kernel(&source, &path, function, "extern void _exit(int); _exit(0); binding_2[i] = 0;");
-    let substitution = format!("--replay_executable_substitution={function}={}", source.display());
     let ledger = scratch.path("ledger");
     let made = format!("--replay_ledger={}", ledger.display());
     print(&["rehal", "run", "--device=local-sync", &made, &path]);
     let against = format!("--against={}", ledger.display());
-    for words in [&["--check=wrong", &against, &substitution][..], &["--check=crash", &substitution]] {
-        let ran = reduce(&scratch, words, "add4.add.local-sync");
-        assert!(ran.status == Some(1) && !ran.stderr.is_empty(), "{words:?}: {ran:?}");
+    for status in [0, 1, 86, 0xe0, 0xe1] {
+        let body = format!("extern void _exit(int); _exit({status}); binding_2[i] = 0;");
+        write_kernel(&source, &path, function, &body);
+        let substitution = format!("--replay_executable_substitution={function}={}", source.display());
+        let ran = reduce(&scratch, &["--check=wrong", &against, &substitution], "add4.add.local-sync");
+        assert!(ran.status == Some(1) && !ran.stderr.is_empty(), "{status}: {ran:?}");
+        let ran = reduce(&scratch, &["--check=crash", &substitution], "add4.add.local-sync");
+        assert_eq!(ran.status, Some(0), "{status}: {ran:?}");
+        assert!(ran.stdout.contains(&format!("a crash with exit status {status}\n")), "{ran:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use super::abi::{self, DispatchState, WorkgroupState};
 use super::guard;
 use super::library::Library;
 use super::processor;
-use crate::platform::FlushDenormals;
+use crate::platform::{FlushDenormals, KernelStack};
 
 /// A range of memory that a dispatch reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,12 @@ pub struct Dispatch<'a> {
     pub local_memory: &'a mut [u8],
     /// Whether denormals are flushed to zero, as the reference does for command buffers.
     pub flush_denormals: bool,
+    /// The size of the stack that workgroups run on, of which each thread has its own.
+    pub stack_bytes: usize,
 }
+
+/// The size of the stack of kernels unless a program says more: that of the threads of `std`.
+pub const STACK_BYTES: usize = 2 << 20;
 
 impl Default for Dispatch<'_> {
     fn default() -> Self {
@@ -47,6 +52,7 @@ impl Default for Dispatch<'_> {
             bindings: &[],
             local_memory: &mut [],
             flush_denormals: true,
+            stack_bytes: STACK_BYTES,
         }
     }
 }
@@ -120,6 +126,13 @@ impl Iterator for Workgroups {
     }
 }
 
+/// How workgroups run.
+struct Mode<'a> {
+    flush_denormals: bool,
+    stack: &'a mut KernelStack,
+    stack_bytes: usize,
+}
+
 /// Bindings in the ABI's layout: separate addresses and lengths. Only the used part is initialized.
 struct BindingTable {
     ptrs: [MaybeUninit<*mut c_void>; abi::MAX_BINDING_COUNT],
@@ -157,6 +170,7 @@ impl Library {
         dispatch: Dispatch<'_>,
         share: Share<'_>,
     ) -> Result<(), WorkgroupFailure> {
+        let _timed = guard::Timed::begin();
         let function = self.function(ordinal)?;
         check(function, self.local_memory_bytes(ordinal)?, &dispatch)?;
         let mut table = BindingTable {
@@ -183,10 +197,16 @@ impl Library {
             binding_ptrs: table.ptrs.as_ptr().cast(),
             binding_lengths: table.lengths.as_ptr().cast(),
         };
-        let Dispatch { local_memory, flush_denormals, .. } = dispatch;
+        let Dispatch { local_memory, flush_denormals, stack_bytes, .. } = dispatch;
+        let mut stack = KernelStack::take(stack_bytes)
+            .map_err(|error| Error::io("allocating the stack of kernels", &error))?;
         // SAFETY: the state's arrays have the function's counts (`check`) and outlive the call; the rest is
         // guaranteed by the caller.
-        let failed = unsafe { self.run(ordinal, &state, local_memory, flush_denormals, share.next) };
+        let failed = unsafe {
+            let mode = Mode { flush_denormals, stack: &mut stack, stack_bytes };
+            self.run(ordinal, &state, local_memory, mode, share.next)
+        };
+        stack.give_back();
         match failed {
             None => Ok(()),
             Some((code, workgroup)) => Err(failure(function, code, workgroup, &state)),
@@ -225,7 +245,7 @@ impl Library {
         ordinal: u32,
         state: &DispatchState,
         local_memory: &mut [u8],
-        flush_denormals: bool,
+        mode: Mode<'_>,
         next: &mut dyn FnMut() -> Option<Range<u64>>,
     ) -> Option<(c_int, [u32; 3])> {
         let empty = local_memory.is_empty();
@@ -239,24 +259,32 @@ impl Library {
             local_memory_size: u32::try_from(local_memory.len()).unwrap_or(u32::MAX),
         };
         let workgroup = &raw mut workgroup;
-        let current = guard::Current::new(self, ordinal, state, workgroup);
+        let Mode { flush_denormals, stack, stack_bytes } = mode;
+        let current = guard::Current::new(self, ordinal, state, workgroup, stack_bytes);
         let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
         while let Some(range) = next() {
             // Only around kernels: a fault in `next` is not the kernel's.
             let _mode = flush_denormals.then(FlushDenormals::enter);
             let _watch = guard::watch(&current);
-            for id @ [x, y, z] in Workgroups::new(&range, count) {
-                // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
-                // the crash guard only read it.
-                let code = unsafe {
-                    (*workgroup).workgroup_id_x = x;
-                    (*workgroup).workgroup_id_y = y;
-                    (*workgroup).workgroup_id_z = z as u16;
-                    self.dispatch_workgroup(ordinal, state, &*workgroup)
-                };
-                if code != 0 {
-                    return Some((code, id));
+            let mut failed = None;
+            stack.run(|| {
+                for id @ [x, y, z] in Workgroups::new(&range, count) {
+                    // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
+                    // the crash guard only read it.
+                    let code = unsafe {
+                        (*workgroup).workgroup_id_x = x;
+                        (*workgroup).workgroup_id_y = y;
+                        (*workgroup).workgroup_id_z = z as u16;
+                        self.dispatch_workgroup(ordinal, state, &*workgroup)
+                    };
+                    if code != 0 {
+                        failed = Some((code, id));
+                        return;
+                    }
                 }
+            });
+            if failed.is_some() {
+                return failed;
             }
         }
         None

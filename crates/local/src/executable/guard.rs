@@ -15,16 +15,22 @@
 
 mod instruction;
 mod report;
+mod watchdog;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::abi::{DispatchState, WorkgroupState};
 use super::library::Library;
 use crate::platform;
+
+pub(crate) use watchdog::Timed;
+pub use watchdog::{describe_running, end_after};
 
 /// Exit status of a process whose kernel crashed, or code that was called with a [`CrashNote`](rehal_base::CrashNote).
 pub const EXIT_STATUS: i32 = 86;
@@ -35,6 +41,31 @@ pub const WRONG_MACHINE_STATUS: i32 = 1;
 
 /// Exit status if a mapped file was truncated before the accessed page: that of errors.
 pub const TRUNCATED_STATUS: i32 = 1;
+
+/// Exit status if a dispatch runs for longer than [`end_after`] allows: that of errors.
+pub const TIMEOUT_STATUS: i32 = 1;
+
+/// Names of the options of a program, for reports.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionNames {
+    /// The size of the stack of kernels.
+    pub stack: &'static str,
+    /// The time that a dispatch may take.
+    pub timeout: &'static str,
+}
+
+static OPTIONS: OnceLock<OptionNames> = OnceLock::new();
+
+/// Sets the names of the options, once.
+pub fn name_options(names: OptionNames) {
+    let _ = OPTIONS.set(names);
+}
+
+/// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte: a process that is ended by a
+/// kernel does not.
+pub fn announce_exits(to: OwnedFd) {
+    platform::announce_exits(to);
+}
 
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
 pub fn install() {
@@ -164,6 +195,8 @@ pub(super) struct Current {
     ordinal: u32,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
+    /// The size of the stack that it runs on.
+    stack_bytes: usize,
 }
 
 impl Current {
@@ -173,8 +206,9 @@ impl Current {
         ordinal: u32,
         dispatch: &DispatchState,
         workgroup: *const WorkgroupState,
+        stack_bytes: usize,
     ) -> Self {
-        Self { library, ordinal, dispatch, workgroup }
+        Self { library, ordinal, dispatch, workgroup, stack_bytes }
     }
 }
 

@@ -10,7 +10,7 @@ use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::cost::{Cost, Costs};
 use super::dylib::Dylib;
 use super::format::{self, Format};
-use super::guard::Label;
+use super::guard::{self, Label};
 use super::imports::{self, ImportProvider, Imports};
 use super::{elf, image_cache, processor, query};
 
@@ -75,6 +75,7 @@ impl Library {
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
         let name = if options.label.is_empty() { "an executable" } else { options.label };
         let _note = CrashNote::new(&["loading ", name], AFTER_A_CRASH);
+        let _timed = guard::Timed::begin();
         let (query, code, costs) = match Format::of(format)? {
             Format::EmbeddedElf => {
                 // SAFETY: the caller trusts the bytes.

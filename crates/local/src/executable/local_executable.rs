@@ -2,7 +2,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::time::Instant;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Overrun, Result};
 use rehal_hal::{
     Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory, WorkgroupSchedule,
 };
@@ -23,7 +23,7 @@ pub(crate) struct LocalExecutable {
     code: Code,
     /// What the workgroups of each function cost, if that is measured.
     costs: Option<Costs>,
-    local_memory_limit: Option<u64>,
+    options: ExecutableOptions,
     workgroups: WorkgroupSchedule,
 }
 
@@ -45,12 +45,16 @@ pub(crate) struct DispatchArguments<'a> {
 }
 
 /// How a device runs its executables.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct ExecutableOptions {
     /// Whether dispatches are measured.
     pub(crate) measures: bool,
     /// The bytes of local memory that a thread has; `None` for as many as it takes.
     pub(crate) local_memory_limit: Option<u64>,
+    /// The size of the stack that kernels run on.
+    pub(crate) stack_bytes: usize,
+    /// Whether what is next to the buffers of a dispatch is looked at afterwards.
+    pub(crate) checks_overruns: bool,
 }
 
 impl LocalExecutable {
@@ -81,7 +85,7 @@ impl LocalExecutable {
             Code::Native(library) => library.costs(),
             Code::Vmvx(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
         });
-        Self { code, costs, local_memory_limit: options.local_memory_limit, workgroups }
+        Self { code, costs, options, workgroups }
     }
 
     /// The backend of an executable created by this driver.
@@ -138,9 +142,9 @@ impl LocalExecutable {
         share: Share<'_>,
     ) -> Result<(), WorkgroupFailure> {
         match &self.code {
-            Code::Native(library) => run_native(library, ordinal, arguments, self.local_memory_limit, share),
+            Code::Native(library) => run_native(library, ordinal, arguments, self.options, share),
             Code::Vmvx(executable) => {
-                executable.run_share(ordinal, arguments, self.local_memory_limit, share)
+                executable.run_share(ordinal, arguments, self.options.local_memory_limit, share)
             }
         }
     }
@@ -164,14 +168,15 @@ fn run_native(
     library: &Library,
     ordinal: u32,
     arguments: &DispatchArguments<'_>,
-    local_memory_limit: Option<u64>,
+    options: ExecutableOptions,
     share: Share<'_>,
 ) -> Result<(), WorkgroupFailure> {
     let bindings: SmallVec<[MemorySpan; 8]> = arguments.bindings.iter().map(|place| place.span()).collect();
     let static_bytes = u64::from(library.local_memory_bytes(ordinal)?);
     let length = static_bytes + u64::from(arguments.dynamic_local_memory);
-    check_local_memory(library.function(ordinal)?, length, local_memory_limit)?;
-    with_local_memory(length, |local_memory| {
+    check_local_memory(library.function(ordinal)?, length, options.local_memory_limit)?;
+    let function = library.function(ordinal)?;
+    let overrun = with_local_memory(length, |local_memory| {
         let dispatch = Dispatch {
             workgroup_count: arguments.workgroup_count,
             workgroup_size: arguments.workgroup_size,
@@ -179,11 +184,50 @@ fn run_native(
             bindings: &bindings,
             local_memory,
             flush_denormals: true,
+            stack_bytes: options.stack_bytes,
         };
         // SAFETY: the caller of `prepare` vouched for the code; the driver resolved the bindings to ranges of
         // live buffers, ordered by timepoints as the program requires; local memory is this thread's.
         unsafe { library.dispatch_share(ordinal, dispatch, share) }
-    })
+    })?;
+    match overrun {
+        _ if !options.checks_overruns => Ok(()),
+        Some(Overrun { is_after, .. }) => {
+            let side = if is_after { "after the end of" } else { "before the start of" };
+            Err(wrote(function, &format!("{side} its {length} bytes of workgroup-local memory")).into())
+        }
+        None => check_overruns(function, arguments.bindings),
+    }
+}
+
+/// Fails if bytes next to a buffer that is bound were written, which belong to no buffer: see [`HostMemory::allocate_guarded`].
+fn check_overruns(function: &FunctionInfo, bindings: &[Place<'_>]) -> Result<(), WorkgroupFailure> {
+    for place in bindings {
+        let Some(Overrun { is_after, addresses }) = place.take_overrun() else { continue };
+        // Other buffers are further away.
+        let spans = bindings.iter().map(|it| it.span()).enumerate();
+        let end = |it: &MemorySpan| it.pointer.addr() + it.length_bytes;
+        let nearest = match is_after {
+            true => spans.filter(|(_, it)| end(it) <= addresses.start).max_by_key(|(_, it)| end(it)),
+            false => spans
+                .filter(|(_, it)| it.pointer.addr() >= addresses.end)
+                .min_by_key(|(_, it)| it.pointer.addr()),
+        };
+        let Some((binding, span)) = nearest else { continue };
+        let at = |address: usize| address as i64 - span.pointer.addr() as i64;
+        let (first, last) = (at(addresses.start), at(addresses.end - 1));
+        let side = if is_after { "after the end of" } else { "before the start of" };
+        let written = format!("binding {binding} of {} bytes: bytes {first} to {last}", span.length_bytes);
+        return Err(wrote(function, &format!("{side} {written}")).into());
+    }
+    Ok(())
+}
+
+#[cold]
+fn wrote(function: &FunctionInfo, place: &str) -> Error {
+    let name = function.name.escape_debug();
+    Error::out_of_range(format!("function '{name}' wrote {place}"))
+        .advise("a kernel may write only its bindings: correct its indices, and the sizes that it assumes")
 }
 
 /// Fails if a workgroup needs more local memory than a thread has.
@@ -226,19 +270,19 @@ thread_local! {
     static LOCAL_MEMORY: Cell<Option<HostMemory>> = const { Cell::new(None) };
 }
 
-/// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Fails if the
-/// allocation fails.
+/// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Returns what was written next to that
+/// memory. Fails if the allocation fails.
 fn with_local_memory<E: From<Error>>(
     length: u64,
     run: impl FnOnce(&mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<Option<Overrun>, E> {
     if length == 0 {
-        return run(&mut []);
+        return run(&mut []).map(|()| None);
     }
     // Taken instead of borrowed: `run` may dispatch again.
     let mut memory = match LOCAL_MEMORY.take() {
         Some(memory) if memory.length() >= length => memory,
-        _ => HostMemory::allocate(length).context(|| "workgroup-local memory".to_owned())?,
+        _ => HostMemory::allocate_guarded(length, 0).context(|| "workgroup-local memory".to_owned())?,
     };
     let Some(bytes) = memory.exclusive_bytes().and_then(|bytes| bytes.get_mut(..length as usize)) else {
         return Err(
@@ -246,10 +290,11 @@ fn with_local_memory<E: From<Error>>(
         );
     };
     let result = run(bytes);
+    let overrun = memory.take_overrun();
     if memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
         LOCAL_MEMORY.set(Some(memory));
     }
-    result
+    result.map(|()| overrun)
 }
 
 #[cfg(test)]
@@ -258,7 +303,7 @@ mod tests {
     use super::*;
 
     fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        with_local_memory_or(length, run)
+        with_local_memory_or(length, run).map(|overrun| assert_eq!(overrun, None))
     }
 
     #[test]

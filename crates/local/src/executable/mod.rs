@@ -32,7 +32,7 @@ mod local_executable;
 mod query;
 mod schedule;
 
-pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
+pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};

@@ -5,6 +5,8 @@ mod c_stdio;
 mod cpu;
 mod dot_products;
 mod fault;
+mod interrupt;
+mod kernel_stack;
 mod library_file;
 mod memory;
 mod open_library;
@@ -17,7 +19,11 @@ pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use cpu::{FlushDenormals, processor_data, processor_id, with_flushed_denormals};
 pub(crate) use dot_products::{add_dot_products, has_dot_products};
-pub(crate) use fault::{abort_now, arm_thread, exit_now, install_fault_handler, thread_name, write_stderr};
+pub(crate) use fault::{
+    abort_now, announce_exits, arm_thread, exit_now, install_fault_handler, thread_name, write_stderr,
+};
+pub(crate) use interrupt::{install_interrupt_handler, interrupt_thread, thread_id};
+pub(crate) use kernel_stack::KernelStack;
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;

@@ -41,6 +41,8 @@ pub(crate) struct Fault<'a> {
     pub(crate) instruction: Option<usize>,
     /// Bytes of the instruction, if they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
+    /// Whether it is below the stack of kernels that the thread runs on.
+    pub(crate) is_stack_overflow: bool,
 }
 
 /// Rows of a block that is transposed.

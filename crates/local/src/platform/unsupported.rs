@@ -162,6 +162,34 @@ pub(crate) fn install_fault_handler(_report: fn(&Fault<'_>)) {}
 
 pub(crate) fn arm_thread() {}
 
+pub(crate) fn announce_exits(_to: std::os::fd::OwnedFd) {}
+
+pub(crate) fn install_interrupt_handler(_report: fn(usize)) -> bool {
+    false
+}
+
+pub(crate) fn interrupt_thread(_thread: i32) -> bool {
+    false
+}
+
+pub(crate) fn thread_id() -> i32 {
+    0
+}
+
+pub(crate) struct KernelStack(());
+
+impl KernelStack {
+    pub(crate) fn take(_bytes: usize) -> io::Result<Self> {
+        Ok(Self(()))
+    }
+
+    pub(crate) fn give_back(self) {}
+
+    pub(crate) fn run<F: FnOnce()>(&mut self, work: F) {
+        work();
+    }
+}
+
 /// Nothing crashes here.
 pub(crate) fn thread_name() -> [u8; 0] {
     []

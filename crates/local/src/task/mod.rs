@@ -75,7 +75,7 @@ struct Owner {
 pub struct WorkerOptions {
     /// How long an idle worker spins before it sleeps. Default: not at all.
     pub spin: Duration,
-    /// Minimum stack size of a worker. Default: 2 MiB, which is also the least: host calls run on workers.
+    /// The size of the stack of kernels, on any thread, and the least of a worker. Default: 2 MiB, which is also the least of both.
     pub stack_bytes: usize,
     /// For tests. Default: none.
     #[doc(hidden)]

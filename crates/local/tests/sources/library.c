@@ -174,6 +174,21 @@ static int breakpoint(ARGS) {
   return 0;
 }
 
+#ifdef LIMITS
+// Writes to all of a local array, from its lowest address on.
+#define USES(name, kilobytes) \
+  static int name(ARGS) { \
+    volatile char array[kilobytes << 10]; \
+    for (unsigned i = 0; i < sizeof(array); i += 512) array[i] = 1; \
+    return array[512] - 1; \
+  }
+USES(uses_1900k, 1900)
+USES(uses_3000k, 3000)
+static int endless(ARGS) {
+  for (volatile int i = 0;; ++i) {}
+}
+#endif
+
 #define FUNCTIONS(F) \
   F(sum, 0, 1, BINDING_COUNT) F(trace, 2, 0, 1) F(fails, 0, 0, 1) F(environment, 0, 0, 1) F(denormal, 0, 0, 1) \
   F(read_null, 0, 0, 1) F(trap, 0, 0, 0) F(divide, 0, 0, 0) F(xop, 0, 0, 0) F(overflow, 0, 0, 0) F(wild, 0, 0, 0) \
@@ -185,7 +200,11 @@ static int breakpoint(ARGS) {
 #ifdef CONCURRENT
 #define MORE(F) F(meet, 0, 1, 1) F(crowd, 0, 1, 1) F(located, 0, 0, 1)
 #else
+#ifdef LIMITS
+#define MORE(F) F(uses_1900k, 0, 0, 0) F(uses_3000k, 0, 0, 0) F(endless, 0, 0, 0)
+#else
 #define MORE(F)
+#endif
 #endif
 #endif
 

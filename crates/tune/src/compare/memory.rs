@@ -4,9 +4,7 @@ use rehal_base::{Result, StatusCode};
 use rehal_replay::{Observer, Replay, ReplayOptions};
 
 use super::CompareSubject;
-use crate::{
-    Difference, OutOfBoundsWrite, REDZONE_BYTES, Verification, VerifyOptions, VerifySides, watch_memory,
-};
+use crate::{REDZONE_BYTES, Verification, VerifyOptions, VerifySides, watch_memory};
 
 /// Findings of other functions are not reported, and must not leave out those that are.
 const MAX_FINDINGS: usize = 10_000;
@@ -31,17 +29,9 @@ pub(super) fn watch(
     found.differences.retain(|it| is_own(it.place.function()));
     if !found.out_of_bounds_writes.is_empty() || !found.differences.is_empty() {
         let captured = watched(subject, &subject.replay, &options, &mut [])?;
-        found
-            .out_of_bounds_writes
-            .retain(|it| !captured.out_of_bounds_writes.iter().any(|other| is_same_write(it, other)));
-        found.differences.retain(|it| !captured.differences.iter().any(|other| is_same_read(it, other)));
+        found = found.memory_errors_beside(&captured);
     }
-    let mut memory = Verification::default();
-    (memory.dispatch_count, memory.read_count) = (found.dispatch_count, found.read_count);
-    memory.out_of_bounds_write_count = found.out_of_bounds_writes.len() as u64;
-    memory.different_count = found.differences.len() as u64;
-    (memory.out_of_bounds_writes, memory.differences) = (found.out_of_bounds_writes, found.differences);
-    Ok(Some(memory))
+    Ok(Some(found.only_memory_errors()))
 }
 
 fn watched(
@@ -55,15 +45,4 @@ fn watched(
     let actual = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
     let sides = VerifySides { expected: &expected, actual: &actual, expected_observers: &mut [], observers };
     watch_memory(sides, options)
-}
-
-fn is_same_write(left: &OutOfBoundsWrite, right: &OutOfBoundsWrite) -> bool {
-    let place =
-        |it: &OutOfBoundsWrite| (it.place.record, it.place.occurrence, it.buffer_id, it.offset, it.length);
-    place(left) == place(right)
-}
-
-fn is_same_read(left: &Difference, right: &Difference) -> bool {
-    let place = |it: &Difference| (it.place.record, it.place.occurrence, it.binding, it.different);
-    place(left) == place(right)
 }

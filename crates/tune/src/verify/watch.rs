@@ -7,7 +7,7 @@ use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation};
 
 use super::lockstep::{self, NewMemory};
-use super::{Place, Verification, VerifyOptions, VerifySides};
+use super::{Difference, Place, Verification, VerifyOptions, VerifySides};
 use crate::written::{merged, part, read, without};
 
 /// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
@@ -64,6 +64,36 @@ pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> 
     outcome.omitted_out_of_bounds_writes = bounds.omitted;
     outcome.out_of_bounds_write_count = bounds.different_count;
     Ok(outcome)
+}
+
+impl Verification {
+    /// The memory errors of [`watch_memory`] that the captured kernels, `captured`, do not make in the same place.
+    pub fn memory_errors_beside(mut self, captured: &Self) -> Self {
+        let same_write = |left: &OutOfBoundsWrite, right: &OutOfBoundsWrite| {
+            let place = |it: &OutOfBoundsWrite| {
+                (it.place.record, it.place.occurrence, it.buffer_id, it.offset, it.length)
+            };
+            place(left) == place(right)
+        };
+        let same_read = |left: &Difference, right: &Difference| {
+            let place = |it: &Difference| (it.place.record, it.place.occurrence, it.binding, it.different);
+            place(left) == place(right)
+        };
+        self.out_of_bounds_writes
+            .retain(|it| !captured.out_of_bounds_writes.iter().any(|other| same_write(it, other)));
+        self.differences.retain(|it| !captured.differences.iter().any(|other| same_read(it, other)));
+        self
+    }
+
+    /// These memory errors alone, of as many dispatches and reads.
+    pub fn only_memory_errors(self) -> Self {
+        let mut memory = Self::default();
+        (memory.dispatch_count, memory.read_count) = (self.dispatch_count, self.read_count);
+        memory.out_of_bounds_write_count = self.out_of_bounds_writes.len() as u64;
+        memory.different_count = self.differences.len() as u64;
+        (memory.out_of_bounds_writes, memory.differences) = (self.out_of_bounds_writes, self.differences);
+        memory
+    }
 }
 
 /// Fills new memory of one side.

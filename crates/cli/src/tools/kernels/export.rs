@@ -70,7 +70,7 @@ fn create(directory: &Path) -> Result<(Temporary, PathBuf)> {
     }
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What contains it until then is private; it has the mode of any other.
-    interrupts::remove_temporary_directories();
+    interrupts::handle();
     let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");
     let temporary =

@@ -44,6 +44,7 @@ pub const PROFILE_REPORT: Tool = Tool {
     ],
     guide: include_str!("../../guides/profile_report.md"),
     answer: |_, _, _| None,
+    runs_kernels: false,
     run,
 };
 

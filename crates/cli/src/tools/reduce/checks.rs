@@ -16,6 +16,7 @@ use rehal_session::{CrashReports, ReduceHost, ReduceProgress, SlicedDispatch, Wr
 use super::child::{self, INTERESTING, NOT_INTERESTING, Request};
 use super::process::{self, CheckCommand, End, Ended};
 use super::report;
+use crate::own_process::{self, PassedFile};
 use crate::tools::ledger_flags;
 use crate::{Invocation, output};
 
@@ -185,10 +186,12 @@ impl Checks {
     }
 
     fn child(&self, request: &Request, capture: &Path) -> Result<Ended> {
-        self.process(
-            child::command(&self.program, &self.arguments, request, capture, &self.kernels)?,
-            "rehal",
-        )
+        let mut command = child::command(&self.program, &self.arguments, request, capture, &self.kernels)?;
+        let status =
+            PassedFile::new(&[]).map_err(|error| Error::io("starting a process for a check", &error))?;
+        command.env(own_process::STATUS, status.name());
+        let ended = self.process(command, "rehal")?;
+        Ok(Ended { is_announced: status.has_bytes(), ..ended })
     }
 
     fn process(&self, command: Command, program: &str) -> Result<Ended> {
@@ -358,7 +361,7 @@ impl ReduceHost for Checks {
 fn status_of(ended: &Ended) -> Option<u8> {
     let End::Exited(status) = ended.end else { return None };
     let status = u8::try_from(status.code()?).ok()?;
-    [INTERESTING, NOT_INTERESTING].contains(&status).then_some(status)
+    (ended.is_announced && [INTERESTING, NOT_INTERESTING].contains(&status)).then_some(status)
 }
 
 /// The crash of a process, if it ended by one.
@@ -374,6 +377,9 @@ fn crash_of(ended: &Ended) -> Option<Crash> {
         // A label may have parentheses as well: the ordinal follows the name.
         let function = function.map(|text| text.split("' (").next().unwrap_or(text).to_string());
         return Some(Crash { signal, function });
+    }
+    if let (Some(code), false) = (status.code(), ended.is_announced) {
+        return Some(Crash { signal: format!("exit status {code}"), function: None });
     }
     let signal = status.signal()?;
     // Not those by which others end a process.

@@ -132,6 +132,8 @@ pub(super) struct Ended {
     pub stdout: Vec<u8>,
     /// The same of standard error.
     pub stderr: Vec<u8>,
+    /// Whether it was about to end by itself, for a process that says so.
+    pub is_announced: bool,
 }
 
 /// How a process ended.
@@ -163,7 +165,7 @@ pub(super) fn run(mut command: Command, timeout: Duration, interrupted: &AtomicB
         }
     };
     let text = |receiver: Receiver<Vec<u8>>| receiver.recv_timeout(LAST_OUTPUT).unwrap_or_default();
-    Ok(Ended { end, stdout: text(out), stderr: text(err) })
+    Ok(Ended { end, stdout: text(out), stderr: text(err), is_announced: false })
 }
 
 fn wait(child: &mut Child, begun: Instant, timeout: Duration, interrupted: &AtomicBool) -> io::Result<End> {

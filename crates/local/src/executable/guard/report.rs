@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use rehal_base::{BackgroundWriter, CrashNote, DriverWork, is_shown};
 
+use super::super::abi::DispatchState;
+use super::super::library::Library;
 use super::instruction::Feature;
 use super::{
-    ABORTS, CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
+    ABORTS, CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, OPTIONS, RECORD, TIMEOUT_STATUS,
+    TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
 };
 use crate::platform::{self, EXIT, Fault};
 
@@ -34,6 +37,81 @@ pub(super) fn report(fault: &Fault<'_>) {
         platform::abort_now();
     }
     platform::exit_now(status);
+}
+
+/// Why a thread is asked what it runs.
+pub(super) enum Interruption {
+    /// A dispatch runs for longer than this.
+    Timeout(Duration),
+    /// A signal ends the process.
+    Signal,
+}
+
+/// What the calling thread runs, for an interruption at an instruction; `None` if it runs no kernel.
+pub(super) fn interrupted(interruption: &Interruption, instruction: usize) -> Option<Text> {
+    let current = CURRENT.get();
+    let mut text = Text::new();
+    match interruption {
+        Interruption::Timeout(limit) => {
+            text.push("DEADLINE_EXCEEDED; a dispatch has not completed within ").duration(*limit).push(": ");
+        }
+        Interruption::Signal => {
+            text.push("note: interrupted in ");
+        }
+    }
+    if current.is_null() {
+        CrashNote::with_current(|what, _| {
+            text.visible(what.iter());
+        })?;
+        place(&mut text, None, Some(instruction));
+    } else {
+        // SAFETY: as in `report`.
+        unsafe {
+            function(&mut text, &*current);
+            place(&mut text, Some(&*(*current).library), Some(instruction));
+        }
+    }
+    advise_after(&mut text, interruption);
+    Some(text)
+}
+
+/// Ends the process with a report of what the calling thread runs; returns if it runs no kernel.
+pub(super) fn end_interrupted(interruption: &Interruption, instruction: usize) {
+    if let Some(text) = interrupted(interruption, instruction) {
+        end_process_alone();
+        end_after_timeout(&text);
+    }
+}
+
+/// The same if that is not known.
+pub(super) fn end_unknown(interruption: &Interruption) -> ! {
+    let mut text = Text::new();
+    if let Interruption::Timeout(limit) = interruption {
+        text.push("DEADLINE_EXCEEDED; a dispatch has not completed within ").duration(*limit);
+    }
+    advise_after(&mut text, interruption);
+    end_process_alone();
+    end_after_timeout(&text)
+}
+
+fn end_after_timeout(text: &Text) -> ! {
+    platform::write_stderr(text.bytes());
+    BackgroundWriter::await_all();
+    platform::flush_after_crash(TIMEOUT_STATUS);
+    if ABORTS.get() {
+        platform::abort_now();
+    }
+    platform::exit_now(TIMEOUT_STATUS)
+}
+
+fn advise_after(text: &mut Text, interruption: &Interruption) {
+    if let Interruption::Timeout(_) = interruption {
+        text.push("\n  try: if the kernel never ends, correct it; otherwise allow it more time");
+        if let Some(options) = OPTIONS.get() {
+            text.push(": ").push(options.timeout);
+        }
+    }
+    text.push("\n");
 }
 
 /// Whether a thread has reported a fault and is about to end the process.
@@ -155,11 +233,8 @@ fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
 /// # Safety
 /// The pointers of `current` are valid.
 unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
-    // SAFETY: valid per the caller. Only a broken kernel writes to the workgroup's state, and any bits are
-    // valid integers.
-    let (library, dispatch, workgroup) =
-        unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
-    let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
+    // SAFETY: valid per the caller.
+    let (library, dispatch) = unsafe { (&*current.library, &*current.dispatch) };
     let code = if missing_feature(fault).is_some() { "INCOMPATIBLE" } else { "INTERNAL" };
     text.push(code).push("; a kernel ");
     text.push(if fault.name == EXIT { "called " } else { "crashed with " }).push(fault.name);
@@ -168,7 +243,66 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
         (None, "SIGABRT" | "SIGTRAP" | EXIT) => text,
         (None, _) => text.push(" at a non-canonical address"),
     };
-    text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
+    let is_access = matches!(fault.name, "SIGSEGV" | "SIGBUS");
+    if fault.is_stack_overflow {
+        text.push(", a stack overflow");
+    } else if let Some(address) = fault.address.filter(|_| is_access) {
+        // SAFETY: valid per the caller; a kernel that has changed the bindings has crashed after it.
+        unsafe { near_binding(text, dispatch, address) };
+    }
+    text.push(": ");
+    // SAFETY: valid per the caller.
+    unsafe { function(text, current) };
+    place(text, Some(library), fault.instruction);
+    text.push("\n  try: ");
+    advise(text, fault, current.stack_bytes);
+    text.push("\n");
+}
+
+/// Says how far an address is from a binding, if it is near one.
+///
+/// # Safety
+/// The pointers of `dispatch` are valid.
+unsafe fn near_binding(text: &mut Text, dispatch: &DispatchState, address: usize) {
+    /// How far an address may be: what is further away has little to do with it.
+    const NEAR_BYTES: usize = 4 << 20;
+    let mut nearest: Option<(usize, bool, u64, usize)> = None;
+    for binding in 0..usize::from(dispatch.binding_count) {
+        // SAFETY: valid per the caller, for as many bindings.
+        let (start, length) = unsafe {
+            let start: *mut std::ffi::c_void =
+                dispatch.binding_ptrs.add(binding).cast::<*mut std::ffi::c_void>().read();
+            (start.addr(), dispatch.binding_lengths.add(binding).read())
+        };
+        let end = start.saturating_add(length);
+        let is_after = address >= end;
+        if start == 0 || (!is_after && address >= start) {
+            continue;
+        }
+        let distance = if is_after { address - end } else { start - address };
+        let is_near = distance <= NEAR_BYTES.max(length);
+        if is_near && nearest.is_none_or(|it| distance < it.0) {
+            nearest = Some((distance, is_after, binding as u64, length));
+        }
+    }
+    if let Some((distance, is_after, binding, length)) = nearest {
+        text.push(", ").decimal(distance as u64);
+        text.push(if is_after { " bytes after the end of binding " } else { " bytes before binding " });
+        text.decimal(binding).push(" (").decimal(length as u64).push(" bytes)");
+    }
+}
+
+/// The function of a kernel and its workgroup.
+///
+/// # Safety
+/// The pointers of `current` are valid.
+unsafe fn function(text: &mut Text, current: &Current) {
+    // SAFETY: valid per the caller. Only a broken kernel writes to the workgroup's state, and any bits are
+    // valid integers.
+    let (library, dispatch, workgroup) =
+        unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
+    let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
+    text.push("function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
     match (&*library.label.label, &*library.label.name) {
         ("", name) => text.push("executable '").name(name).push("'"),
         (label, "") => text.name(label),
@@ -178,25 +312,33 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
     let count =
         [dispatch.workgroup_count_x, dispatch.workgroup_count_y, u32::from(dispatch.workgroup_count_z)];
     text.push(", workgroup ").triple(id).push(" of ").triple(count);
+}
 
+/// The record that the thread replays, and the instruction, of a library if it is of a kernel.
+fn place(text: &mut Text, library: Option<&Library>, instruction: Option<usize>) {
     text.push("\n  at: ");
     if RECORD.get() != NO_RECORD {
         text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get()).push(", ");
     }
-    let memory = &library.label.memory;
-    match fault.instruction {
+    let memory = library.map(|it| it.label.memory.clone()).unwrap_or_default();
+    match instruction {
         Some(address) if memory.contains(&address) => {
             text.push("instruction ").hex((address - memory.start) as u64).push(" of the executable")
         }
         Some(address) => text.push("instruction at ").hex(address as u64),
         None => text.push("exit(3) of the C library"),
     };
-    text.push("\n  try: ");
-    advise(text, fault);
-    text.push("\n");
 }
 
-fn advise(text: &mut Text, fault: &Fault<'_>) {
+fn advise(text: &mut Text, fault: &Fault<'_>, stack_bytes: usize) {
+    if fault.is_stack_overflow {
+        text.push("the kernel needs more than its stack of ").decimal(stack_bytes as u64);
+        text.push(" bytes: use less, as by smaller local arrays, or give kernels a larger one");
+        if let Some(options) = OPTIONS.get() {
+            text.push(": ").push(options.stack);
+        }
+        return;
+    }
     match (fault.name, missing_feature(fault)) {
         ("SIGILL", Some(feature)) => text
             .push("this CPU lacks ")
@@ -225,7 +367,7 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
 }
 
 /// Text of limited length; excess bytes are dropped.
-struct Text {
+pub(super) struct Text {
     bytes: [u8; 2048],
     length: usize,
 }
@@ -235,7 +377,7 @@ impl Text {
         Self { bytes: [0; 2048], length: 0 }
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
@@ -291,6 +433,13 @@ impl Text {
             self.byte(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 });
         }
         self
+    }
+
+    fn duration(&mut self, duration: Duration) -> &mut Self {
+        match (duration.as_millis(), duration.subsec_millis()) {
+            (_, 0) => self.decimal(duration.as_secs()).push(" s"),
+            (milliseconds, _) => self.decimal(milliseconds as u64).push(" ms"),
+        }
     }
 
     fn triple(&mut self, [x, y, z]: [u32; 3]) -> &mut Self {

@@ -4,9 +4,11 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::platform::linux_x86_64::{PAGE_BYTES, temporary_files, watched_pages};
+use crate::platform::linux_x86_64::{PAGE_BYTES, kernel_stack, temporary_files, watched_pages};
 use crate::platform::{EXIT, Fault};
 
 pub(super) const SIGNALS: [(c_int, &str); 6] = [
@@ -24,6 +26,8 @@ const STACK_BYTES: usize = 64 << 10;
 const SI_KERNEL: c_int = 0x80;
 /// The signal of abort(3), which a thread sends to itself.
 const ABORT: &str = "SIGABRT";
+/// How often the handler of exit(3) is registered: not more than every C library allows.
+const EXIT_HANDLERS: usize = 16;
 /// Longest x86 instruction.
 const INSTRUCTION_BYTES: usize = 15;
 
@@ -62,7 +66,12 @@ pub(crate) fn install_fault_handler(report: Report) {
         }
         // SAFETY: the handler reads what was written above. If it cannot be registered, a kernel that calls exit(3) ends the
         // process with its own status.
-        unsafe { libc::atexit(handle_exit) };
+        unsafe {
+            // Threads that call it at the same time each take one.
+            for _ in 0..EXIT_HANDLERS {
+                libc::atexit(handle_exit);
+            }
+        }
     });
     arm_thread();
 }
@@ -136,7 +145,7 @@ impl Drop for AlternateStack {
 extern "C" fn handle_exit() {
     // SAFETY: `INSTALLED` was written before this was registered.
     let (_, report) = unsafe { (*INSTALLED.0.get()).assume_init_ref() };
-    report(&Fault { name: EXIT, address: None, instruction: None, code: &[] });
+    report(&Fault { name: EXIT, address: None, instruction: None, code: &[], is_stack_overflow: false });
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -161,11 +170,14 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
             if signal == libc::SIGSEGV && address != instruction && watched_pages::allow(address) {
                 return;
             }
+            let stack_pointer = registers[libc::REG_RSP as usize] as usize;
+            let is_access = is_fault && (signal == libc::SIGSEGV || signal == libc::SIGBUS);
             report(&Fault {
                 name: SIGNALS[index].1,
                 address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
                 instruction: Some(instruction),
                 code: code_at(instruction, signal),
+                is_stack_overflow: is_access && kernel_stack::is_overflow(address, stack_pointer),
             });
         }
         // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program continues after its
@@ -225,9 +237,22 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
     }
 }
 
+/// Where the exit status is written before [`exit_now`] ends the process; -1 for nowhere.
+static ANNOUNCED: AtomicI32 = AtomicI32::new(-1);
+
+/// From now on, [`exit_now`] first writes the exit status to this file, as a byte.
+pub(crate) fn announce_exits(to: OwnedFd) {
+    ANNOUNCED.store(to.into_raw_fd(), Ordering::Relaxed);
+}
+
 /// Removes the files of [`RemovedFile`](super::RemovedFile) and exits without running anything else; async-signal-safe.
 pub(crate) fn exit_now(status: i32) -> ! {
     temporary_files::remove_files();
+    let announced = ANNOUNCED.load(Ordering::Relaxed);
+    if announced >= 0 {
+        // SAFETY: the pointer and the length are of a local variable. If it fails, the process ends without.
+        unsafe { libc::write(announced, (&raw const status).cast(), 1) };
+    }
     // SAFETY: never returns and runs no code of this process.
     unsafe { libc::_exit(status) }
 }

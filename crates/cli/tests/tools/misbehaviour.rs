@@ -1,0 +1,195 @@
+//! What kernels do that they may not: write outside of their bindings, use more than their stack, never end, or end the process.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use crate::common::{Ran, Scratch, capture, command, ran, run, write_kernel};
+
+const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+
+/// A replacement of the function of a capture.
+struct Kernel {
+    scratch: Scratch,
+    capture: String,
+}
+
+impl Kernel {
+    fn new(body: &str) -> Self {
+        let (scratch, capture) = (Scratch::new(), capture("add4.add.local-sync"));
+        write_kernel(&scratch.path("kernel.c"), &capture, FUNCTION, body);
+        Self { scratch, capture }
+    }
+
+    fn source(&self) -> String {
+        self.scratch.path("kernel.c").display().to_string()
+    }
+
+    /// The arguments of a verb with it.
+    fn words(&self, verb: &str, device: &str) -> Vec<String> {
+        let mut words = vec![format!("--device={device}"), self.capture.clone()];
+        match verb {
+            "compare" => words.extend([
+                format!("--function={FUNCTION}"),
+                format!("--with={}", self.source()),
+                "--max_time=1s".into(),
+            ]),
+            _ => words.push(format!("--replay_executable_substitution={FUNCTION}={}", self.source())),
+        }
+        match verb {
+            "benchmark" => words.push("--benchmark_min_time=2x".into()),
+            "kernel record" => words.extend([
+                format!("--directory={}", self.scratch.path("kernels").display()),
+                "--force".into(),
+            ]),
+            "reduce" => words.extend([
+                "--check=crash".into(),
+                format!("-o{}", self.scratch.path("reduced.ireereplay").display()),
+            ]),
+            _ => {}
+        }
+        words
+    }
+
+    fn run(&self, verb: &str, device: &str, more: &[&str]) -> Ran {
+        let words = self.words(verb, device);
+        let all = ["rehal"].into_iter().chain(verb.split(' ')).chain(words.iter().map(String::as_str));
+        run(&all.chain(more.iter().copied()).collect::<Vec<_>>())
+    }
+}
+
+/// The error names the function and the binding, and nothing of the tool is overwritten.
+#[test]
+fn writes_outside_of_buffers_are_named() {
+    for (body, place) in [
+        ("for (int q = 0; q < 4 + 64; q++) binding_2[q] = 7.25f;", "after the end of binding 2"),
+        ("for (int q = 0; q < 5; q++) binding_2[q] = 7.25f;", "after the end of binding 2"),
+        ("for (int q = 0; q < 1 << 24; q++) binding_2[q] = 7.25f;", "after the end of binding 2"),
+        ("((char *)binding_2)[16] = 1;", "after the end of binding 2"),
+        ("binding_2[500000] = 7.25f;", "after the end of binding 2"),
+        ("binding_2[-1] = 7.25f;", "before "),
+        ("for (int q = -1; q > -5000; q--) binding_2[q] = 7.25f;", "before "),
+        ("binding_0[4] = 7.25f;", "after the end of binding 0"),
+    ] {
+        let kernel = Kernel::new(body);
+        for device in ["local-sync", "local-task"] {
+            for verb in ["run", "benchmark", "kernel record"] {
+                let ran = kernel.run(verb, device, &[]);
+                assert!(matches!(ran.status, Some(1 | 86)), "{verb} {device} {body}: {ran:?}");
+                let named = format!("function '{FUNCTION}'");
+                for part in [&named, place, "binding "] {
+                    assert!(ran.stderr.contains(part), "{verb} {device} {body}: {part}: {ran:?}");
+                }
+            }
+        }
+        let ran = kernel.run("verify", "local-sync", &[]);
+        let text = ran.stdout.clone() + &ran.stderr;
+        assert!(ran.status != Some(0) && ran.status.is_some() && text.contains(FUNCTION), "{body}: {ran:?}");
+        assert!(text.contains("binding "), "{body}: {ran:?}");
+    }
+    let kernel =
+        Kernel::new("binding_2[i] = binding_0[i] + binding_1[i]; if (i == 3) binding_2[4 + 64] = 7.25f;");
+    let ran = kernel.run("compare", "local-sync", &[]);
+    assert!(ran.status != Some(0) && ran.status.is_some(), "{ran:?}");
+    let ran = kernel.run("verify", "local-sync", &["--tolerance=*:f32:abs=1"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("1 dispatch wrote outside of the bindings"), "{ran:?}");
+}
+
+#[test]
+fn correct_replacements_are_still_correct() {
+    let kernel = Kernel::new("binding_2[i] = binding_0[i] + binding_1[i];");
+    for device in ["local-sync", "local-task"] {
+        for verb in ["run", "verify", "benchmark", "kernel record"] {
+            let ran = kernel.run(verb, device, &[]);
+            assert_eq!(ran.status, Some(0), "{verb} {device}: {ran:?}");
+        }
+    }
+}
+
+/// On the main thread, on workers, and on threads that help them.
+#[test]
+fn the_stack_of_kernels_is_the_same_on_each_device() {
+    const USE: &str = "volatile char a[SIZE << 10]; for (unsigned q = 0; q < sizeof(a); q += 512) a[q] = 1; \
+                       binding_2[i] = binding_0[i] + binding_1[i] + a[512] - 1;";
+    let (within, beyond) =
+        (Kernel::new(&USE.replace("SIZE", "1900")), Kernel::new(&USE.replace("SIZE", "3000")));
+    for device in ["local-sync", "local-task"] {
+        assert_eq!(within.run("run", device, &[]).status, Some(0), "{device}");
+        let ran = beyond.run("run", device, &[]);
+        assert_eq!(ran.status, Some(86), "{device}: {ran:?}");
+        assert!(ran.stderr.contains(", a stack overflow: function 'add_dispatch_0"), "{device}: {ran:?}");
+        let advice = "more than its stack of 2097152 bytes: ";
+        assert!(ran.stderr.contains(advice), "{device}: {ran:?}");
+        assert!(ran.stderr.contains(": --task_worker_stack_size=BYTES\n"), "{device}: {ran:?}");
+        let ran = beyond.run("run", device, &["--task_worker_stack_size=4194304"]);
+        assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{device}");
+    }
+}
+
+#[test]
+fn a_kernel_that_never_ends_is_named() {
+    let kernel = Kernel::new("binding_2[i] = 0; for (volatile int q = 0;; ++q) {}");
+    for (verb, device) in
+        [("run", "local-sync"), ("run", "local-task"), ("benchmark", "local-sync"), ("verify", "local-task")]
+    {
+        let ran = kernel.run(verb, device, &["--device_timeout=100ms"]);
+        assert_eq!(ran.status, Some(1), "{verb} {device}: {ran:?}");
+        let expected =
+            "DEADLINE_EXCEEDED; a dispatch has not completed within 100 ms: function 'add_dispatch_0";
+        assert!(ran.stderr.contains(expected), "{verb} {device}: {ran:?}");
+        assert!(ran.stderr.contains(": --device_timeout=TIME\n"), "{verb} {device}: {ran:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_says_which_kernel_runs() {
+    for (device, signal) in
+        [("local-sync", libc::SIGINT), ("local-task", libc::SIGINT), ("local-sync", libc::SIGTERM)]
+    {
+        let scratch = Scratch::new();
+        let begun = scratch.path("begun");
+        let kernel = Kernel::new(&format!(
+            "extern int creat(const char *, unsigned); creat(\"{}\", 0600); binding_2[i] = 0; \
+             for (volatile int q = 0;; ++q) {{}}",
+            begun.display()
+        ));
+        let mut tool = command("rehal");
+        tool.arg("run").args(kernel.words("run", device));
+        let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !begun.exists() {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        let kill = ["-s", if signal == libc::SIGINT { "INT" } else { "TERM" }, &tool.id().to_string()];
+        assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+        let output = tool.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(signal), "{output:?}");
+        let ran = ran(output);
+        let expected = "note: interrupted in function 'add_dispatch_0_elementwise_4_f32' (0) of ";
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    }
+}
+
+/// Through the C library, and by a system call of its own.
+#[test]
+fn a_kernel_that_ends_the_process_does_not_succeed() {
+    for body in [
+        "extern void _exit(int); _exit(0); binding_2[i] = 0;",
+        "__asm__ volatile(\"syscall\" :: \"a\"(231), \"D\"(0)); binding_2[i] = 0;",
+    ] {
+        let kernel = Kernel::new(body);
+        for device in ["local-sync", "local-task"] {
+            for verb in ["run", "benchmark", "kernel record", "verify"] {
+                let ran = kernel.run(verb, device, &[]);
+                assert_eq!(ran.status, Some(1), "{verb} {device} {body}: {ran:?}");
+                let expected = "ABORTED; the process ended with status 0 before its work was done\n  try: ";
+                assert!(ran.stderr.contains(expected), "{verb} {device} {body}: {ran:?}");
+            }
+        }
+        let ran = kernel.run("compare", "local-sync", &[]);
+        assert!(ran.status != Some(0) && ran.status.is_some(), "{body}: {ran:?}");
+        let ran = kernel.run("reduce", "local-sync", &[]);
+        assert!(matches!(ran.status, Some(0 | 2)), "{body}: {ran:?}");
+        assert!(ran.stdout.contains("a crash with exit status 0"), "{body}: {ran:?}");
+    }
+}
