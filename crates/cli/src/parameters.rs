@@ -31,7 +31,9 @@ const MODE: Flag<FileMode> = Flag::choice(
 const ALLOW_EXTERNAL: Flag<bool> = Flag::switch(
     "allow_external_paths",
     false,
-    "Copies data also from files that an archive names by an absolute path, or outside of its own directory: into other parameter files,      and into captures that store what they read. An archive could otherwise take any file that you may read along.      Programs that are not recorded so may always read them.",
+    "Copies data also from files that an archive names by an absolute path or outside of its own directory: into parameter files, and \
+     into captures that store what programs read. An archive could otherwise take along any file that you may read. Programs \
+     whose data is not stored always read them.",
 );
 
 /// The parameter files, and how they are read.

@@ -38,7 +38,8 @@ pub(crate) const FILE_WRITES: Flag<FileWrites> = Flag::choice(
     "replay_file_writes",
     "copy",
     &[("copy", FileWrites::Copy), ("in-place", FileWrites::InPlace), ("fail", FileWrites::Fail)],
-    "What a capture changes that writes to external files. copy: a private copy of each, in memory, with which a replay begins and      ends; later reads see what was written, and pages that are not written take no memory. in-place: the files themselves, as in      the reference; refused for a file that is validated only by its length. fail: nothing, such captures are refused.      rehal info lists the files that a capture writes.",
+    "What writes to external files change; rehal info lists these files. copy: private copies in memory, each replay its own. \
+     in-place: the files, unless they are validated only by their length. fail: such captures are refused.",
 );
 
 /// Substitutes executables.
