@@ -4,6 +4,7 @@
 //! depends on it.
 #![forbid(unsafe_code)]
 
+mod asan;
 mod bench;
 mod e2e;
 mod fixtures;
@@ -20,14 +21,28 @@ use std::process::ExitCode;
 /// The result of every verb: an error is one message for the user.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+/// Why a check did not run. A section of the tests that did not run is shown as such; as a verb, it fails.
+#[derive(Debug)]
+struct NotRun(String);
+
+impl std::fmt::Display for NotRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotRun {}
+
 const HELP: &str = "\
 cargo xtask VERB
 
   setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE), and installs cargo machete and deny
-  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, fuzzing [--no-fuzz] [--only SECTION]
+  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, short runs of miri and asan, fuzzing
+              [--no-fuzz] [--only SECTION]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
-  miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]
+  miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [--short] [CRATE...]
+  asan        runs the suites that mutate input under AddressSanitizer (nightly) [--short]
   bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some [vm] [MODULE...]
@@ -45,6 +60,7 @@ fn main() -> ExitCode {
         "e2e" => e2e::main(rest),
         "fuzz" => fuzz::main(rest),
         "miri" => miri::main(rest),
+        "asan" => asan::main(rest),
         "setup" => setup::main(rest),
         "test" => test::main(rest),
         "tidy" => tidy::main(rest),

@@ -2,7 +2,7 @@
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages, and
 //! Vulkan with Mesa's software driver and the validation layers come from the system; `cargo machete` and `cargo deny`,
-//! which check dependencies, are installed by Cargo. As root on a Debian machine, missing system packages are installed;
+//! which check dependencies, are installed by Cargo; a nightly toolchain with Miri is, by rustup, if it can be. As root on a Debian machine, missing system packages are installed;
 //! otherwise they are listed.
 
 use crate::{Outcome, root};
@@ -46,6 +46,7 @@ pub fn main(arguments: &[String]) -> Outcome {
             install_cargo_tool(name, version)?;
         }
     }
+    install_nightly();
     let is_named = std::env::var_os("REHAL_REFERENCE").is_some_and(|path| !path.is_empty());
     let reference = match Reference::find(&root) {
         Ok(reference) => reference,
@@ -67,6 +68,23 @@ pub fn main(arguments: &[String]) -> Outcome {
     set_up_vulkan(&reference)?;
     println!("setup: the reference release is {}", reference.directory().display());
     Ok(())
+}
+
+/// Installs what Miri and AddressSanitizer need, with an unchanged nightly toolchain if there is one. Without it, their sections say that
+/// they did not run.
+fn install_nightly() {
+    if answers("cargo", &["+nightly", "miri", "--version"]) {
+        return;
+    }
+    println!("setup: installing a nightly toolchain with Miri");
+    let arguments: &[&str] = match answers("cargo", &["+nightly", "--version"]) {
+        true => &["component", "add", "--toolchain", "nightly", "miri", "rust-src"],
+        false => &["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"],
+    };
+    let installed = Command::new("rustup").args(arguments).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        println!("setup: it cannot be installed here: rustup {} fails", arguments.join(" "));
+    }
 }
 
 /// Installs a tool that checks dependencies. An unoptimized build takes a third of the time, and still checks

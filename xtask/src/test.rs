@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{Outcome, fuzz, root, run, setup, tidy};
+use crate::{NotRun, Outcome, asan, fuzz, miri, root, run, setup, tidy};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -9,11 +9,31 @@ use std::time::{Duration, Instant};
 /// Duration of each fuzz target in the full test.
 const FUZZ_SECONDS: u64 = 10;
 
-/// A section: name, outcome and duration. The failure's further lines name what failed.
+/// A section: name, outcome and duration.
 struct Section {
     name: &'static str,
-    failure: Option<String>,
+    ended: Ended,
     took: Duration,
+}
+
+/// How a section ended.
+#[derive(Debug, PartialEq)]
+enum Ended {
+    Passed,
+    /// Why. Further lines name what failed.
+    Failed(String),
+    /// What is missing, and how it is installed.
+    NotRun(String),
+}
+
+impl From<Outcome> for Ended {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Ok(()) => Self::Passed,
+            Err(error) if error.is::<NotRun>() => Self::NotRun(error.to_string()),
+            Err(error) => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 /// Runs all sections, or those whose names start with `--only`'s argument, continuing after failures, and
@@ -41,11 +61,13 @@ pub fn main(arguments: &[String]) -> Outcome {
         }
         println!("\n==== {name} ====");
         let start = Instant::now();
-        let failure = run().err().map(|error| error.to_string());
-        if let Some(failure) = &failure {
-            println!("{name}: FAILED: {failure}");
+        let ended = Ended::from(run());
+        match &ended {
+            Ended::Passed => {}
+            Ended::Failed(why) => println!("{name}: FAILED: {why}"),
+            Ended::NotRun(why) => println!("{name}: did not run: {why}"),
         }
-        sections.push(Section { name, failure, took: start.elapsed() });
+        sections.push(Section { name, ended, took: start.elapsed() });
     };
     section("setup", &|| setup::main(&[]));
     section("format", &|| cargo(&["fmt", "--all", "--check"]));
@@ -61,6 +83,8 @@ pub fn main(arguments: &[String]) -> Outcome {
         let tools = run::build_tools("oracle")?;
         tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])
     });
+    section("miri", &|| miri::main(&["--short".to_owned()]));
+    section("asan", &|| asan::main(&["--short".to_owned()]));
     if fuzz_too {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
     }
@@ -152,22 +176,39 @@ fn succeed(cargo: &mut Command) -> Outcome {
 fn summary(sections: &[Section]) -> Outcome {
     println!("\n==== summary ====");
     for section in sections {
-        let how = if section.failure.is_some() { "FAILED" } else { "ok" };
+        let how = match section.ended {
+            Ended::Passed => "ok",
+            Ended::Failed(_) => "FAILED",
+            Ended::NotRun(_) => "DID NOT RUN",
+        };
         println!("{:>7.1} s  {:<22} {how}", section.took.as_secs_f64(), section.name);
     }
     for section in sections {
-        if let Some(failure) = &section.failure {
-            println!("{}: {failure}", section.name);
+        match &section.ended {
+            Ended::Passed => {}
+            Ended::Failed(why) | Ended::NotRun(why) => println!("{}: {why}", section.name),
         }
     }
-    let failed: Vec<&str> =
-        sections.iter().filter(|section| section.failure.is_some()).map(|s| s.name).collect();
+    let failed = sections.iter().filter(|section| matches!(section.ended, Ended::Failed(_)));
+    let failed: Vec<&str> = failed.map(|section| section.name).collect();
+    if sections.iter().all(|section| matches!(section.ended, Ended::NotRun(_))) {
+        return Err("nothing ran".into());
+    }
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::failed_test;
+    use super::{Ended, failed_test};
+    use crate::NotRun;
+
+    #[test]
+    fn a_section_that_did_not_run_has_not_passed() {
+        let missing = || "a toolchain is missing".to_owned();
+        assert_eq!(Ended::from(Err(NotRun(missing()).into())), Ended::NotRun(missing()));
+        assert_eq!(Ended::from(Err(missing().into())), Ended::Failed(missing()));
+        assert_eq!(Ended::from(Ok(())), Ended::Passed);
+    }
 
     #[test]
     fn names_failed_tests() {

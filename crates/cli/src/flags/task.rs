@@ -179,10 +179,11 @@ pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
 
 /// The options of `local-sync` devices set by the flags.
 pub(crate) fn sync_options(flags: &Flags) -> LocalSyncOptions {
-    let mut options = LocalSyncOptions::default();
-    options.stack_bytes = flags.get(&WORKER_STACK_SIZE);
-    options.timeout = flags.get(&DEVICE_TIMEOUT);
-    options
+    LocalSyncOptions {
+        stack_bytes: flags.get(&WORKER_STACK_SIZE),
+        timeout: flags.get(&DEVICE_TIMEOUT),
+        ..LocalSyncOptions::default()
+    }
 }
 
 /// The options of `local-task` devices set by the flags.

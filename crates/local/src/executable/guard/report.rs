@@ -61,7 +61,7 @@ pub(super) fn interrupted(interruption: &Interruption, instruction: usize) -> Op
     }
     if current.is_null() {
         CrashNote::with_current(|what, _| {
-            text.visible(what.iter());
+            text.visible(what);
         })?;
         place(&mut text, None, Some(instruction));
     } else {
