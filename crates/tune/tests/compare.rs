@@ -110,13 +110,11 @@ fn another_kernel_takes_the_place_of_the_captured_one() {
     }
 }
 
-/// As in every replay: what is verified is what a program would run with this replacement.
+/// Other functions of the same file stay as they were captured.
 #[test]
-fn other_functions_of_the_replacement_are_verified_too() {
+fn only_the_named_function_is_replaced() {
     let comparison = compare(SQUARE, 1, 1, &options());
-    let found = comparison.wrong_verification().unwrap();
-    assert_eq!(found.differences[0].place.record, 67);
-    assert!(comparison.timings.is_empty());
+    assert!(comparison.is_right() && comparison.timings.len() == 1, "{comparison:?}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn executables_are_substituted_by_id_by_name_and_all_at_once() {
         format!("4@embedded-elf-x86_64={elf}"),
         format!("all={elf}"),
         format!("all@embedded-elf-x86_64={elf}"),
-        format!("mul_dispatch_0_elementwise_4_f32={elf}"),
+        format!("add_dispatch_0_elementwise_4_f32={elf}"),
         format!("add_dispatch_0_elementwise_4_f32@embedded-elf-x86_64={elf}"),
         format!("4={library}"),
         format!("all@system-elf-x86_64={library}"),
@@ -71,6 +71,9 @@ fn executables_are_substituted_by_id_by_name_and_all_at_once() {
         let flag = format!("--replay_executable_substitution={selector}");
         assert_eq!(result(&[&flag, &path]), [1100.0, 2200.0, 3300.0, 4400.0], "{selector}");
     }
+    // Another function of the same file stays.
+    let flag = format!("--replay_executable_substitution=mul_dispatch_0_elementwise_4_f32={elf}");
+    assert_eq!(result(&[&flag, &path]), [11.0, 22.0, 33.0, 44.0]);
 }
 
 #[test]

@@ -29,6 +29,11 @@ impl Observer for Reads {
         true
     }
 
+    // Programs read padding that nothing wrote.
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         self.0.push(read.to_vec());
         Ok(())

@@ -161,14 +161,9 @@ fn parameters_are_of_one_device() {
         })
         .collect();
     assert_eq!(supported, [[true, false], [false, true], [true, true]]);
-    let retained = DeviceSpec::find("vulkan://?retained_cached_bda_replay_instances=17").unwrap();
-    let error = DeviceOptions::of(vec![retained]).open().err().unwrap();
+    let error = DeviceSpec::find("vulkan://?retained_cached_bda_replay_instances=x").err().unwrap();
     assert_eq!(error.code(), StatusCode::InvalidArgument);
-    assert!(
-        error.report().contains("device 'vulkan://?retained_cached_bda_replay_instances=17'"),
-        "{}",
-        error.report()
-    );
+    assert!(error.report().contains("'x' is not a number"), "{}", error.report());
     let error = DeviceSpec::find("vulkan://?dispatch=bda").err().unwrap();
     assert!(error.report().contains("did you mean 'dispatch_abi'?"), "{}", error.report());
 }
