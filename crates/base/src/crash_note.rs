@@ -1,5 +1,6 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// The bytes of a note that are kept.
 const LIMIT: usize = 400;
@@ -11,7 +12,18 @@ struct Text {
     advice: &'static str,
 }
 
+/// Replaces the note of this thread. A signal that comes meanwhile finds none: it could find a part of each.
+fn replace(text: Text) -> Text {
+    IS_CHANGING.set(true);
+    compiler_fence(Ordering::SeqCst);
+    let previous = CURRENT.replace(text);
+    compiler_fence(Ordering::SeqCst);
+    IS_CHANGING.set(false);
+    previous
+}
+
 thread_local! {
+    static IS_CHANGING: Cell<bool> = const { Cell::new(false) };
     static CURRENT: Cell<Text> = const { Cell::new(Text { bytes: [0; LIMIT], length: 0, advice: "" }) };
 }
 
@@ -34,12 +46,15 @@ impl CrashNote {
             rest[..length].copy_from_slice(&part.as_bytes()[..length]);
             text.length += length;
         }
-        Self { previous: CURRENT.replace(text), _not_send: PhantomData }
+        Self { previous: replace(text), _not_send: PhantomData }
     }
 
     /// Passes what this thread is doing, and the advice, to `visit`; returns `None` if there is no note. For signal handlers: it
     /// neither allocates nor locks. The bytes may end within a character.
     pub fn with_current<T>(visit: impl FnOnce(&[u8], &'static str) -> T) -> Option<T> {
+        if IS_CHANGING.try_with(Cell::get).unwrap_or(true) {
+            return None;
+        }
         let text = CURRENT.try_with(Cell::get).ok().filter(|text| text.length != 0)?;
         Some(visit(&text.bytes[..text.length.min(LIMIT)], text.advice))
     }
@@ -47,7 +62,7 @@ impl CrashNote {
 
 impl Drop for CrashNote {
     fn drop(&mut self) {
-        CURRENT.set(self.previous);
+        replace(self.previous);
     }
 }
 

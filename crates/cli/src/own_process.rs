@@ -29,7 +29,7 @@ const PARENT: &str = "REHAL_PARENT";
 /// Where a process of [`command`] is to say with which status it is about to end: it does not if a kernel ends it.
 pub(crate) const STATUS: &str = "REHAL_CHILD_STATUS";
 
-/// Whether this process is one that [`command`] describes. It still is one after its parent has ended, which [`end_with_parent`] tells.
+/// Whether this process is one that [`command`] describes. It still is one after its parent has ended, for which [`end_with_parent`] fails.
 pub(crate) fn is_child() -> bool {
     env::var(PARENT).is_ok_and(|parent| is_parent(&parent) || has_ended(&parent))
 }
@@ -73,12 +73,15 @@ fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
 /// Does the work of a tool in a copy of this process, which says with which status it is about to end: otherwise a kernel that calls
 /// `_exit(0)` would have an exit status that says that all went well. This process passes signals on, and ends as the copy does.
 ///
-/// To be called before any thread is started.
+/// To be called before any thread is started. Ctrl-C on a terminal reaches the copy twice, from the terminal and by this process: it must
+/// not use [`interrupts::flag`], whose second signal ends the process.
 pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
-    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(error.into()));
-    let ((reader, writer), (is_ready, ready)) = (pipe()?, pipe()?);
+    let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));
+    // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for its end.
+    let ((reader, writer), (is_ready, ready)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
     let parent = process::id();
+    debug_assert!(has_one_thread(), "the copy would lack the other threads");
     match fork().map_err(cannot)? {
         Some(child) => {
             drop((writer, is_ready));
@@ -111,6 +114,10 @@ fn say(mut to: File, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     });
     to.write_all(&[status]).map_err(cannot)?;
     Ok(status)
+}
+
+fn has_one_thread() -> bool {
+    fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }
 
 /// The process of the copy; `None` in the copy.
@@ -148,11 +155,10 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd) -> Result<u8> {
     let Some(ended) = wait(WaitIdOptions::EXITED)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
-    // No process has the other end any more, as programs that it started do not inherit it.
-    let mut statuses = Vec::new();
-    File::from(said).take(16).read_to_end(&mut statuses).map_err(cannot)?;
-    match (ended.exit_status(), statuses.first()) {
-        (Some(status), Some(said)) if status == i32::from(*said) => Ok(*said),
+    let mut said_status = [0];
+    let is_said = File::from(said).read(&mut said_status).is_ok_and(|count| count == 1);
+    match ended.exit_status() {
+        Some(status) if is_said && status == i32::from(said_status[0]) => Ok(said_status[0]),
         _ => Err(ended_early(&ended)),
     }
 }

@@ -36,7 +36,7 @@ pub enum WorkgroupSchedule {
     All,
     /// All of them; if the driver determines the order, each thread runs them from the last to the first.
     Reversed,
-    /// Those in whose number a bit, below 64, is as given. Optional: a driver that cannot select workgroups fails to prepare the
+    /// Workgroups whose index has bit `bit` (0 to 63) equal to `is_set`. Optional: a driver that cannot select workgroups fails to prepare the
     /// executable, with `UNIMPLEMENTED`.
     Where {
         /// Its position, 0 for the lowest.

@@ -39,7 +39,7 @@ pub const INFO: Tool = Tool {
     ],
     guide: include_str!("../guides/info.md"),
     answer: devices::answer,
-    runs_kernels: false,
+    runs_kernels: true,
     run,
 };
 

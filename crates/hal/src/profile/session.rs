@@ -65,7 +65,7 @@ pub struct ProfileSession {
 pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
-    /// What is reported of it: if the filter does not select it, nothing in detail.
+    /// Level of detail. Excluded objects are counted, not described.
     data: ProfileData,
     /// Its queue event, if that is wanted and it was not ready when it was submitted.
     deferred: Option<Box<DeferredEvent>>,

@@ -215,8 +215,9 @@ impl Current {
 /// Makes `current` the dispatch of this thread's faults, until the result is dropped.
 #[inline]
 pub(super) fn watch(current: &Current) -> Watch<'_> {
+    // The compiler cannot see the handler's reads. A signal that asks what runs may come between any two instructions.
+    compiler_fence(Ordering::SeqCst);
     let previous = CURRENT.replace(current);
-    // The compiler cannot see the handler's reads.
     compiler_fence(Ordering::SeqCst);
     Watch { previous, _current: PhantomData }
 }
@@ -232,5 +233,6 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
         CURRENT.set(self.previous);
+        compiler_fence(Ordering::SeqCst);
     }
 }

@@ -176,7 +176,7 @@ fn run_native(
     let length = static_bytes + u64::from(arguments.dynamic_local_memory);
     check_local_memory(library.function(ordinal)?, length, options.local_memory_limit)?;
     let function = library.function(ordinal)?;
-    let overrun = with_local_memory(length, |local_memory| {
+    let overrun = with_local_memory(length, options.checks_overruns, |local_memory| {
         let dispatch = Dispatch {
             workgroup_count: arguments.workgroup_count,
             workgroup_size: arguments.workgroup_size,
@@ -271,9 +271,10 @@ thread_local! {
 }
 
 /// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Returns what was written next to that
-/// memory. Fails if the allocation fails.
+/// memory, if it is to be `guarded`. Fails if the allocation fails.
 fn with_local_memory<E: From<Error>>(
     length: u64,
+    guarded: bool,
     run: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> Result<Option<Overrun>, E> {
     if length == 0 {
@@ -281,8 +282,12 @@ fn with_local_memory<E: From<Error>>(
     }
     // Taken instead of borrowed: `run` may dispatch again.
     let mut memory = match LOCAL_MEMORY.take() {
-        Some(memory) if memory.length() >= length => memory,
-        _ => HostMemory::allocate_guarded(length, 0).context(|| "workgroup-local memory".to_owned())?,
+        Some(memory) if !guarded && memory.length() >= length => memory,
+        _ => match guarded {
+            true => HostMemory::allocate_guarded(length, 0),
+            false => HostMemory::allocate(length),
+        }
+        .context(|| "workgroup-local memory".to_owned())?,
     };
     let Some(bytes) = memory.exclusive_bytes().and_then(|bytes| bytes.get_mut(..length as usize)) else {
         return Err(
@@ -290,8 +295,8 @@ fn with_local_memory<E: From<Error>>(
         );
     };
     let result = run(bytes);
-    let overrun = memory.take_overrun();
-    if memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
+    let overrun = if guarded { memory.take_overrun() } else { None };
+    if !guarded && memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
         LOCAL_MEMORY.set(Some(memory));
     }
     result.map(|()| overrun)
@@ -303,7 +308,7 @@ mod tests {
     use super::*;
 
     fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        with_local_memory_or(length, run).map(|overrun| assert_eq!(overrun, None))
+        with_local_memory_or(length, false, run).map(|overrun| assert_eq!(overrun, None))
     }
 
     #[test]

@@ -52,6 +52,10 @@ impl<'s> ScopeRun<'s> {
 }
 
 impl Observer for ScopeRun<'_> {
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn wants_operations(&self) -> bool {
         true
     }

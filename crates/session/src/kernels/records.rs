@@ -157,6 +157,10 @@ struct Recording<'o> {
 }
 
 impl Observer for Recording<'_> {
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn wants_operations(&self) -> bool {
         true
     }

@@ -19,7 +19,7 @@ pub(super) struct Bundle {
     writer: Mutex<Writer<File>>,
     /// The first error.
     failure: Mutex<Option<Error>>,
-    /// Whether there is enough to write that a program which measures should do it at the next opportunity.
+    /// Returns true if a benchmark should flush at its next pause.
     is_due: AtomicBool,
     /// How often the program has flushed.
     flush_count: AtomicU64,
@@ -45,6 +45,8 @@ struct Pending {
     size_bytes: usize,
     /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
+    /// Whether the session has ended: what is reported later, such as buffers that are freed then, is not written.
+    is_ended: bool,
 }
 
 /// Chunks in the order in which they are written: metadata precedes events.
@@ -157,6 +159,7 @@ impl DeviceSink {
 
     /// Writes all rows, and the end of the session.
     pub(super) fn end(&self, status: StatusCode) {
+        self.pending.lock().is_ended = true;
         self.write();
         let fields = self.fields();
         self.bundle.with_writer(|writer| writer.end_session(&fields, status as u32));
@@ -212,6 +215,9 @@ impl DeviceSink {
 
 impl Pending {
     fn push(&mut self, list: usize, put: impl FnOnce(&mut Vec<u8>, u64)) {
+        if self.is_ended {
+            return;
+        }
         self.counts[list] += 1;
         let rows = &mut self.lists[list];
         let before = rows.len();
@@ -220,6 +226,9 @@ impl Pending {
     }
 
     fn push_relationships(&mut self, origin: &Origin, event: &QueueEvent<'_>) {
+        if self.is_ended {
+            return;
+        }
         let (rows, count) = (&mut self.lists[RELATIONSHIP], &mut self.counts[RELATIONSHIP]);
         let before = rows.len();
         let next = || {

@@ -118,6 +118,10 @@ impl Reader {
 }
 
 impl Observer for Reader {
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn wants_operations(&self) -> bool {
         self.function.is_some()
     }
@@ -187,6 +191,10 @@ impl Finder<'_> {
 }
 
 impl Observer for Finder<'_> {
+    fn wants_zeroed_memory(&self) -> bool {
+        true
+    }
+
     fn wants_operations(&self) -> bool {
         self.wrong.dispatch.is_some()
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
-use rehal_session::CrashReports;
+use rehal_session::{CrashReports, ProcessGroup};
 
 use super::candidates::Candidate;
 use super::print;
@@ -125,15 +125,14 @@ fn attempt(
     } else {
         command.env_remove(CAPTURED_INPUTS);
     }
-    let child = command
+    command
         .env(CANDIDATE, &candidate.path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
+        .stderr(Stdio::piped());
+    let group = ProcessGroup::spawn(&mut command).map_err(cannot)?;
     let name = print::name(candidate);
-    let ended = wait(child, limits, &name).map_err(cannot)?;
+    let ended = wait(group, limits, &name).map_err(cannot)?;
     let Ended { end, stdout, stderr } = ended;
     let printed = stderr.text();
     let lines = stdout.bytes.strip_suffix(b"\n").unwrap_or(&stdout.bytes);
@@ -178,9 +177,9 @@ enum End {
     },
 }
 
-/// Waits for a process and what it prints.
-fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+/// Waits for a process and what it prints, and ends what it has started.
+fn wait(mut group: ProcessGroup, limits: &Limits, name: &str) -> io::Result<Ended> {
+    let (stdout, stderr) = (group.child().stdout.take(), group.child().stderr.take());
     let printed = Printed::with_limit(KEPT_BYTES);
     thread::scope(|scope| {
         let read_messages = || {
@@ -195,12 +194,15 @@ fn wait(mut child: Child, limits: &Limits, name: &str) -> io::Result<Ended> {
         let (stdout, stderr) = match started {
             Ok(threads) => threads,
             Err(error) => {
-                child.kill()?;
-                child.wait()?;
+                group.kill();
+                group.child().wait()?;
                 return Err(error);
             }
         };
-        let end = end(&mut child, &printed, limits, name)?;
+        let end = end(group.child(), &printed, limits, name);
+        // Processes of a kernel would keep the pipes open.
+        group.kill();
+        let end = end?;
         joined(stdout)?;
         let stderr = joined(stderr)?;
         Ok(Ended { end, stdout: printed.take(), stderr })
@@ -365,7 +367,8 @@ mod tests {
     fn a_process_that_does_not_end_is_ended() {
         let spawn = |script: &str| {
             let mut command = Command::new("sh");
-            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            ProcessGroup::spawn(&mut command).unwrap()
         };
         let limits =
             |check, all| Limits { check: Duration::from_millis(check), all: Duration::from_millis(all) };
@@ -378,7 +381,9 @@ mod tests {
         let ended = wait(spawn(&timing), &limits(10_000, 10_000), "").unwrap();
         assert_eq!(ended.end, End::TimedOut { is_timing: true });
         assert!(begun.elapsed() < Duration::from_secs(300));
-        let ended = wait(spawn("echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap();
+        // Another process that has the pipes ends with it.
+        let ended =
+            wait(spawn("sleep 600 & echo out; echo err >&2; exit 3"), &limits(many, many), "").unwrap();
         assert!(matches!(ended.end, End::Exited(status) if status.code() == Some(3)), "{:?}", ended.end);
         assert_eq!((&ended.stdout.bytes[..], &ended.stderr.bytes[..]), (&b"out\n"[..], &b"err\n"[..]));
     }

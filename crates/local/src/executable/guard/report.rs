@@ -181,8 +181,8 @@ fn report_outside(fault: &Fault<'_>) {
         .decimal(RECORD.get())
         .push(", offset ")
         .decimal(OFFSET.get());
-    text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process: replay with watched memory, ");
-    text.push("which names it; otherwise report an error of this tool\n");
+    text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process, and a verification names it; ");
+    text.push("otherwise report an error of this tool\n");
     platform::write_stderr(text.bytes());
 }
 
