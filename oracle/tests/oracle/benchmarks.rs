@@ -10,10 +10,9 @@ const CAPTURES: [&str; 4] =
     ["simple_abs.abs.local-sync", "add4.add.local-sync", "mlp.mlp.local-sync", "bench.abs.20.local-sync"];
 
 /// Cases for the module benchmark tool: a name, and arguments in which module and inputs are fixtures.
-const MODULES: [(&str, &[&str]); 9] = [
+const MODULES: [(&str, &[&str]); 8] = [
     ("one", &["--module=modules/simple_abs.vmfb", "--function=abs", "--input=f32=-2"]),
     ("several", &["--module=modules/multi.vmfb"]),
-    ("none", &["--module=modules/simple_abs.vmfb"]),
     ("batches", &["--module=modules/multi.vmfb", "--function=nothing", "--batch_size=5", "--time_unit=us"]),
     ("no_input", &["--module=modules/simple_abs.vmfb", "--function=abs"]),
     ("no_function", &["--module=modules/simple_abs.vmfb", "--function=zzz"]),

@@ -120,6 +120,11 @@ fn recorded_with_files(capture: &Capture, arguments: &[String]) -> Outcome {
         let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
         let ended = record(&run.ours, capture, &arguments, &ours, &outputs)?;
         let reference = record(&run.theirs, capture, &arguments, &theirs, &[&MAPPED[..], &outputs].concat())?;
+        // The reference does not write bf16 to .npy files.
+        if format == "npy" && capture.name.contains("bf16") {
+            ensure(ended.succeeded(), || ended.summary())?;
+            continue;
+        }
         ensure(ended.succeeded() == reference.succeeded(), || ended.summary())?;
         said_alike(&printed(&dump.theirs, &[text(&ours)])?, &printed(&dump.theirs, &[text(&theirs)])?)?;
     }
