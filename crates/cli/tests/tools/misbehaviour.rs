@@ -197,19 +197,18 @@ fn a_kernel_that_ends_the_process_does_not_succeed() {
 /// The process that a kernel has started has the descriptors of the tool.
 #[test]
 fn a_process_that_a_kernel_starts_is_not_waited_for() {
-    let stop = Scratch::new();
-    let path = stop.path("stop");
+    // It ends when the directory is removed.
+    let scratch = Scratch::new();
     let kernel = Kernel::new(&format!(
         "extern int fork(void), access(const char *, int), usleep(unsigned), close(int); extern void _exit(int);
         if (i == 0 && fork() == 0) {{
             close(1); close(2);
-            while (access(\"{}\", 0)) usleep(1000);
+            while (!access(\"{}\", 0)) usleep(1000);
             _exit(0);
         }}
         binding_2[i] = 0;",
-        path.display()
+        scratch.path("").display()
     ));
     let ran = kernel.run("run", "local-sync", &[]);
-    stop.file("stop", "");
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
