@@ -109,7 +109,7 @@ fn under_thread_sanitizer() -> Outcome {
     Ok(())
 }
 
-/// Fails if there is no nightly toolchain, or if it lacks `component`, as shown by running `cargo` with these arguments.
+/// Fails without a nightly toolchain, or if it lacks `component`, as shown by running `cargo` with these arguments.
 pub fn require(arguments: &[&str], component: Option<&str>) -> Outcome {
     let output = Command::new("cargo").arg("+nightly").args(arguments).current_dir(root()).output()?;
     if output.status.success() {

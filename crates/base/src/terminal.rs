@@ -131,7 +131,7 @@ impl Drop for TextWriter<'_> {
         if !self.pending.is_empty() {
             let mut text = String::new();
             push_bytes(&mut text, &self.pending);
-            // There is no one to report a failure to; it would be that of the writes before.
+            // A destructor cannot report an error; an earlier write has reported the same one.
             let _ = self.sink.write_all(text.as_bytes());
         }
     }

@@ -52,7 +52,7 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
-/// Calls `pass` for each of these signals, instead of ending the process. If there is no thread to be had, they end it.
+/// Calls `pass` for each of these signals, instead of ending the process. Without a thread for it, they end the process.
 pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
     let Ok(mut signals) = Signals::new(handled()) else { return };
     let started = Builder::new().name("rehal-signals".into()).spawn(move || signals.forever().for_each(pass));

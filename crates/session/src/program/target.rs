@@ -1,4 +1,4 @@
-//! What a module is compiled for, in the error of its initializer if there is no such device.
+//! Names the target that a module is compiled for, in the error of its initializer without such a device.
 
 use rehal_base::{Error, Remedy};
 use rehal_hal::{DeviceGroup, other_driver};

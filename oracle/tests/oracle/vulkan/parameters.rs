@@ -5,8 +5,8 @@ use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::Trial;
 use std::path::Path;
 
-/// Parameters that both tools accept, or both refuse. The limits of the reference's cache of command buffers are not checked here, since
-/// there is no such cache.
+/// Parameters that both tools accept, or both refuse. Our driver lacks the reference's cache of command buffers and does not check
+/// its limits.
 const ALIKE: [&str; 21] = [
     "dispatch_abi=all",
     "dispatch_abi=bda",

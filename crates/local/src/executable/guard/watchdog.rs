@@ -82,7 +82,7 @@ impl Drop for Registered {
 }
 
 impl Timed {
-    /// `None` if there is no limit.
+    /// Returns `None` without a limit.
     #[inline]
     pub(crate) fn begin() -> Option<Self> {
         if LIMIT_NS.load(Ordering::Relaxed) == 0 { None } else { Self::begin_now() }
