@@ -1,15 +1,46 @@
-//! Links the compiler's unwinder into the tools instead of loading `libgcc_s.so` at each start.
-//!
-//! That library executes CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual
-//! machine. The standard library links it by name, so a linker script of that name, found first, replaces it
-//! by the static archive. Without a static archive, nothing changes.
+//! Links the tools' names, and the compiler's unwinder.
 
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+#[path = "src/names.rs"]
+mod names;
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/names.rs");
+    let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else { return };
+    link_names(&directory);
+    link_unwinder(&directory);
+}
+
+/// Links IREE's names to `rehal`, beside it.
+///
+/// Cargo has no step after a build, and a program of its own for each name takes minutes to link. So this script makes
+/// the links before there is a program, in a directory that is not its own: that of the profile, which contains
+/// `build/PACKAGE/out`. A program there with one of these names is one that an earlier version built.
+fn link_names(directory: &Path) {
+    let Some(build) = directory.ancestors().nth(2).filter(|it| it.ends_with("build")) else { return };
+    for name in names::IREE_NAMES {
+        let link = build.with_file_name(name);
+        if fs::read_link(&link).is_ok_and(|to| to == Path::new("rehal")) {
+            continue;
+        }
+        let _ = fs::remove_file(&link);
+        if let Err(error) = symlink("rehal", &link) {
+            println!("cargo::warning=cannot link {} to rehal: {error}", link.display());
+        }
+    }
+}
+
+/// Links the compiler's unwinder into the tools instead of loading `libgcc_s.so` at each start.
+///
+/// That library executes CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual
+/// machine. The standard library links it by name, so a linker script of that name, found first, replaces it
+/// by the static archive. Without a static archive, nothing changes.
+fn link_unwinder(directory: &Path) {
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {
         return;
@@ -17,11 +48,10 @@ fn main() {
     // If the compiler has no such archive, it echoes the bare name.
     let found = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
     let archive = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
-    let Ok(directory) = env::var("OUT_DIR") else { return };
-    let script = Path::new(&directory).join("libgcc_s.so");
+    let script = directory.join("libgcc_s.so");
     if archive.is_ok_and(|archive| Path::new(&archive).is_absolute() && Path::new(&archive).exists())
         && fs::write(script, "GROUP ( -lgcc_eh -lgcc )\n").is_ok()
     {
-        println!("cargo::rustc-link-search=native={directory}");
+        println!("cargo::rustc-link-search=native={}", directory.display());
     }
 }

@@ -1,8 +1,9 @@
 //! The command-line tools: flags, output and exit statuses.
 //!
-//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. The binaries in
-//! `src/bin` only start one. This is the only crate that parses flags or prints. It must not depend on the
-//! internals of formats, devices or replays, and no crate depends on it.
+//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. One
+//! program is all of them: it acts by its first argument, or by the name that it is called by (`names.rs`). This is
+//! the only crate that parses flags or prints. It must not depend on the internals of formats, devices or replays,
+//! and no crate depends on it.
 //!
 //! `--device` is resolved once, after all flags are parsed (`devices.rs`). `output.rs` is standard output: it
 //! flushes C's stdio first, so that the output of native code precedes that of the tool. A flag whose value
@@ -23,6 +24,7 @@ pub mod flags;
 mod gtest;
 mod interrupts;
 mod kernel_recording;
+mod names;
 mod output;
 mod output_file;
 mod own_process;
@@ -35,4 +37,4 @@ mod tool;
 pub mod tools;
 mod topologies;
 
-pub use tool::{Invocation, Operands, Tool, main, main_of_verbs};
+pub use tool::{Invocation, Operands, Tool, main};

@@ -1,19 +1,23 @@
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::iter::Peekable;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rehal_base::{Align, Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
+use crate::names::IREE_NAMES;
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, own_process};
+use crate::{advice, files as named_files, interrupts, output, own_process, tools};
+
+/// The program whose verbs are the tools.
+const PROGRAM: &str = "rehal";
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
-    /// Name of its binary, such as `iree-run-replay`.
+    /// The name by which it is called, such as `iree-run-replay`, or `rehal` with its verb.
     pub name: &'static str,
     /// Its verb of `rehal`, such as `run`; two words for a subcommand, such as `profile timeline`.
     pub verb: &'static str,
@@ -85,18 +89,21 @@ pub struct Invocation {
     status: Cell<u8>,
 }
 
-/// Runs a tool as a program.
-pub fn main(tool: &Tool) -> ExitCode {
+/// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first argument, or
+/// the first two.
+pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
-    let program = arguments.next().unwrap_or_else(|| tool.name.into());
-    finish(start(tool, tool.name.to_string(), program, arguments))
+    let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
+    finish(match tool_of_name(&called) {
+        Some(tool) => start(tool, tool.name.to_string(), called, arguments),
+        None => start_verb(PROGRAM, called, tools::ALL, arguments.peekable()),
+    })
 }
 
-/// Runs the tool whose verb is the first argument of `program`, or the first two.
-pub fn main_of_verbs(program: &str, tools: &[&Tool]) -> ExitCode {
-    let mut arguments = std::env::args_os();
-    let called = arguments.next().unwrap_or_else(|| program.into());
-    finish(start_verb(program, called, tools, arguments.peekable()))
+/// The tool with the name in `argv[0]`, which may be a path.
+fn tool_of_name(called: &OsStr) -> Option<&'static Tool> {
+    let name = Path::new(called).file_name()?.to_str()?;
+    tools::ALL.iter().copied().find(|tool| tool.name == name && IREE_NAMES.contains(&name))
 }
 
 /// Runs a tool on these arguments, for tests within the crate.

@@ -1,7 +1,9 @@
 use super::{Command, Verdict};
-use crate::captures::repository;
 use std::collections::BTreeSet;
-use std::{env, fs, io};
+use std::env;
+
+#[path = "../../../crates/cli/src/names.rs"]
+mod names;
 
 /// Programs that the sandbox provides.
 const PROVIDED: [&str; 4] = ["FileCheck", "iree-run-mlir", "not", "%PYTHON"];
@@ -20,26 +22,22 @@ const DRIVERS: [&str; 3] = ["local-sync", "local-task", "vulkan"];
 
 /// The available programs.
 pub struct Programs {
-    ours: BTreeSet<String>,
+    ours: BTreeSet<&'static str>,
 }
 
 impl Programs {
-    /// Lists the binaries of the `cli` crate, built or not.
-    pub fn find() -> io::Result<Self> {
-        let mut ours = BTreeSet::new();
-        for entry in fs::read_dir(repository().join("crates/cli/src/bin"))? {
-            ours.extend(entry?.path().file_stem().map(|name| name.display().to_string()));
-        }
-        Ok(Self { ours })
+    /// `rehal`, and the names by which it is called.
+    pub fn new() -> Self {
+        Self { ours: names::IREE_NAMES.into_iter().chain(["rehal"]).collect() }
     }
 
     /// The names of our tools.
-    pub fn ours(&self) -> impl Iterator<Item = &str> {
-        self.ours.iter().map(String::as_str)
+    pub fn ours(&self) -> impl Iterator<Item = &'static str> {
+        self.ours.iter().copied()
     }
 
     /// The names of our tools with a counterpart in the release.
-    pub fn replaced(&self) -> impl Iterator<Item = &str> {
+    pub fn replaced(&self) -> impl Iterator<Item = &'static str> {
         self.ours().filter(|name| !OURS_ALONE.contains(name))
     }
 
@@ -92,7 +90,7 @@ mod tests {
 
     #[test]
     fn commands_are_classified_by_their_requirements() {
-        let programs = Programs::find().unwrap();
+        let programs = Programs::new();
         let verdict = |text: &str| {
             let file = TestFile::parse(&format!("RUN: {text}\n")).unwrap();
             programs.verdict(&Command::new("f", Path::new("/f"), &file, 0))

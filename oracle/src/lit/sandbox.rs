@@ -113,7 +113,7 @@ impl<'a> Sandbox<'a> {
         for name in SHARED {
             link(name, &reference.tool(name))?;
         }
-        let all = Programs::find()?;
+        let all = Programs::new();
         match tools {
             Tools::Release => all.replaced().try_for_each(|name| link(name, &reference.tool(name)))?,
             Tools::Ours => {

@@ -20,6 +20,7 @@ mod kernel_stub;
 mod kernels;
 mod limits;
 mod misbehaviour;
+mod names;
 mod other_files;
 mod outputs;
 mod pages;

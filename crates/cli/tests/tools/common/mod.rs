@@ -17,23 +17,7 @@ pub struct Ran {
 
 /// A command for a tool, without the environment variables that it reads.
 pub fn command(tool: &str) -> Command {
-    let path = match tool {
-        "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
-        "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
-        "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
-        "iree-benchmark-executable" => env!("CARGO_BIN_EXE_iree-benchmark-executable"),
-        "iree-benchmark-module" => env!("CARGO_BIN_EXE_iree-benchmark-module"),
-        "iree-check-module" => env!("CARGO_BIN_EXE_iree-check-module"),
-        "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),
-        "iree-dump-parameters" => env!("CARGO_BIN_EXE_iree-dump-parameters"),
-        "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
-        "iree-convert-parameters" => env!("CARGO_BIN_EXE_iree-convert-parameters"),
-        "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
-        "iree-profile" => env!("CARGO_BIN_EXE_iree-profile"),
-        "rehal" => env!("CARGO_BIN_EXE_rehal"),
-        other => panic!("no tool {other}"),
-    };
-    let mut command = Command::new(path);
+    let mut command = Command::new(path_of(tool));
     for (name, _) in std::env::vars()
         .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_KERNEL_"].iter().any(|it| name.starts_with(it)))
     {
@@ -41,6 +25,11 @@ pub fn command(tool: &str) -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// The path of a tool. Those with IREE's names are links beside the program.
+pub fn path_of(tool: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_rehal")).with_file_name(tool)
 }
 
 /// Runs a tool; the first word is its name.

@@ -1,7 +1,0 @@
-//! Prints the records of a capture.
-
-#![forbid(unsafe_code)]
-
-fn main() -> std::process::ExitCode {
-    rehal_cli::main(&rehal_cli::tools::DUMP_REPLAY)
-}

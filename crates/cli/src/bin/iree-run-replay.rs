@@ -1,7 +1,0 @@
-//! Replays a capture once.
-
-#![forbid(unsafe_code)]
-
-fn main() -> std::process::ExitCode {
-    rehal_cli::main(&rehal_cli::tools::RUN_REPLAY)
-}
