@@ -21,11 +21,8 @@
 #![deny(unsafe_code)]
 
 mod advice;
-mod background_writer;
 pub mod c_math;
-mod crash_note;
 mod cursor;
-mod driver_work;
 mod element;
 mod element_name;
 mod error;
@@ -44,10 +41,7 @@ mod status;
 mod terminal;
 
 pub use advice::{Advice, Remedy};
-pub use background_writer::BackgroundWriter;
-pub use crash_note::CrashNote;
 pub use cursor::Cursor;
-pub use driver_work::DriverWork;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
 pub use file_id::FileId;

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CrashReports, TemporaryDirectory};
+use rehal_session::TemporaryDirectory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -90,7 +90,7 @@ fn handled() -> impl Iterator<Item = c_int> {
 }
 
 fn end(signal: c_int) {
-    CrashReports::describe_running();
+    rehal_crash::describe_running();
     // Locked until the end: no file is created or renamed any more.
     let files = files();
     for file in files.iter() {

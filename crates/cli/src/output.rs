@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 pub(crate) use rehal_base::escaped;
 use rehal_base::{Error, FileId, Result, TextWriter, escaped_lines};
-use rehal_session::flush_c_streams;
+use rehal_crash::flush_c_streams;
 
 /// Standard output without the standard library's line buffer.
 pub(crate) struct Stdout {

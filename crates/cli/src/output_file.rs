@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
-use rehal_session::RemovedOnCrash;
+use rehal_crash::RemovedOnCrash;
 use rustix::fs::{Access, access};
 use tempfile::{Builder, NamedTempFile};
 

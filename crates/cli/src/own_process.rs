@@ -12,7 +12,6 @@ use std::process::{self, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_session::CrashReports;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -107,7 +106,7 @@ pub(crate) fn announced(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
 
 fn say(mut to: File, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("passing an exit status", &error);
-    CrashReports::announce_exits(to.try_clone().map_err(cannot)?.into());
+    rehal_crash::announce_exits(to.try_clone().map_err(cannot)?.into());
     let status = work().unwrap_or_else(|error| {
         output::note(&advice::report(&error));
         1

@@ -149,7 +149,7 @@ fn start(
     }
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
-    CrashReports::name_options(flags::CRASH_OPTIONS);
+    rehal_crash::name_options(flags::CRASH_OPTIONS);
     let invocation = Invocation { name, program, flags, word, files, status: Cell::new(0) };
     let run = || {
         if tool.runs_kernels {

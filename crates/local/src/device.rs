@@ -14,7 +14,7 @@ use rehal_hal::{
 
 use crate::command::LocalCommands;
 use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
-use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, guard};
+use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile::{self, Profiled};
 use crate::task::{TaskExecutor, Workers};
@@ -63,7 +63,7 @@ impl LocalSync {
 
     /// The device with these options. Fails if a thread for its timeout cannot be started.
     pub fn create_with(options: LocalSyncOptions) -> Result<Device> {
-        options.timeout.map_or(Ok(()), guard::end_after)?;
+        options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
         Ok(Self::with_stack(options.plugins, options.stack_bytes.max(STACK_BYTES), options.guards_buffers))
     }
 
@@ -97,7 +97,7 @@ pub struct LocalTask;
 impl LocalTask {
     /// The device. Fails if threads cannot be started.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
-        options.timeout.map_or(Ok(()), guard::end_after)?;
+        options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
         let workers = options.start_workers()?;
         // On a machine whose cores differ, a dispatch fails or not regardless of the workers that run it.
         let from_caches = || workers.topology().workers().iter().map(Worker::default_local_memory).min();
@@ -348,7 +348,7 @@ impl DeviceBackend for LocalDevice {
             match wait.semaphore.query() {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
-                    let mut note = Note::from(guard::record());
+                    let mut note = Note::from(rehal_crash::record());
                     note.profile = self.profiled(submission, created.as_ref(), false, None)?.map(Box::new);
                     self.pending.keep(submission, note, |_| true)?;
                     return Ok(created);
@@ -366,7 +366,7 @@ impl DeviceBackend for LocalDevice {
                 let profile = self.profiled(submission, created.as_ref(), true, begun_ns)?;
                 let profile = profile.as_ref().map(Profiled::by_caller);
                 let promise = Promise::new(submission.signals);
-                let _abort = guard::AbortScope::enter(false);
+                let _abort = rehal_crash::AbortScope::enter(false);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())
             }
             Executor::Task { executor, .. } => {

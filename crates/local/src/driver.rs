@@ -24,7 +24,7 @@ pub struct LocalSyncOptions {
     /// Whether buffers are apart from the memory of the process, between pages that cannot be accessed, and a dispatch fails that writes
     /// next to one: for kernels of which it is not known that they access only their bindings.
     pub guards_buffers: bool,
-    /// The process ends when a dispatch runs for longer: see [`guard::end_after`](crate::executable::guard::end_after).
+    /// The process ends when a dispatch runs for longer: see [`rehal_crash::end_after`].
     pub timeout: Option<Duration>,
 }
 

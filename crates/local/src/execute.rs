@@ -14,7 +14,7 @@ use rehal_hal::{
 use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
-use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan, guard};
+use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan};
 use crate::profile::{Profiled, WorkgroupClock, run_profiled};
 
 /// A range of host memory that an operation works on.
@@ -241,8 +241,8 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
 /// Runs a submission that had to wait, on the thread that reached the last of its waits.
 pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), slots: &NoSlots };
-    let _record = guard::RecordScope::enter(kept.note());
-    let _abort = guard::AbortScope::enter(false);
+    let _record = rehal_crash::RecordScope::enter(kept.note());
+    let _abort = rehal_crash::AbortScope::enter(false);
     // Waiters get a failure from the signals; there is no other receiver.
     let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile().map(Profiled::by_caller), ());
 }

@@ -7,7 +7,7 @@ use crate::device::is_local;
 use crate::platform::{PAGE_BYTES, WatchedPages};
 
 /// A buffer of a CPU device that tells which of its pages are accessed. `None` if that is unknown: of other devices, on other
-/// platforms, without the signal handlers of [`guard::install`](crate::executable::guard::install), for an alignment of more than a
+/// platforms, without the signal handlers of [`rehal_crash::install`], for an alignment of more than a
 /// page, if pages of 256 buffers are watched already, or if memory is short.
 ///
 /// While it is watched, system calls fail to access its bytes, and each page costs a signal.
@@ -43,11 +43,11 @@ mod tests {
 
     use super::*;
     use crate::LocalSync;
-    use crate::executable::{Plugins, guard};
+    use crate::executable::Plugins;
 
     #[test]
     fn pages_are_accessed_by_reads_and_writes() {
-        guard::install();
+        rehal_crash::install();
         let device = LocalSync::create(Plugins::default());
         let params = BufferParams { usage: BufferUsage::all(), ..BufferParams::default() };
         let size = 10 * PAGE_BYTES as u64 + 100;
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn more_buffers_than_can_be_watched_are_not() {
-        guard::install();
+        rehal_crash::install();
         let device = LocalSync::create(Plugins::default());
         let params = BufferParams { usage: BufferUsage::all(), ..BufferParams::default() };
         let watch = || watch_buffer(&device, params, 1).unwrap();

@@ -8,7 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, guard};
+use rehal_base::StatusCode;
+use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan};
+use rehal_local::{LocalSync, LocalSyncOptions, LocalTask, LocalTaskOptions};
 use support::{Link, compile};
 
 const CASE: &str = "REHAL_TEST_GUARD_CASE";
@@ -17,7 +19,7 @@ const CASE: &str = "REHAL_TEST_GUARD_CASE";
 #[test]
 fn child() {
     let Ok(case) = std::env::var(CASE) else { return };
-    guard::install();
+    rehal_crash::install();
     match case.as_str() {
         // SAFETY: crashes on purpose, outside of kernels.
         "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
@@ -27,7 +29,7 @@ fn child() {
             0
         }
         "corrupted" => {
-            guard::set_context(31, 7536);
+            rehal_crash::set_context(31, 7536);
             std::process::abort()
         }
         // As a user would end the process. Rust's own handler lets the first one pass.
@@ -43,15 +45,15 @@ fn child() {
             0
         }
         "endless" => {
-            guard::end_after(Duration::from_secs(3600)).unwrap();
-            guard::end_after(Duration::from_millis(30)).unwrap();
+            rehal_crash::end_after(Duration::from_secs(3600)).unwrap();
+            rehal_crash::end_after(Duration::from_millis(30)).unwrap();
             run("endless")
         }
         // As a software driver would crash, in a thread of its own.
         "driver" | "idle driver" => {
-            let work = rehal_base::DriverWork::new(&["dispatch of '", "f\u{1b}", "'"]);
+            let work = rehal_crash::DriverWork::new(&["dispatch of '", "f\u{1b}", "'"]);
             let _work = (case == "driver").then_some(work);
-            guard::set_context(31, 7536);
+            rehal_crash::set_context(31, 7536);
             // SAFETY: the function has the type of a thread's, and takes no argument.
             unsafe {
                 let mut thread = std::mem::zeroed();
@@ -61,13 +63,13 @@ fn child() {
             0
         }
         "noted" => {
-            guard::set_context(31, 7536);
-            let _note = rehal_base::CrashNote::new(&["compiling function 'f\u{1b}'"], "compile another");
+            rehal_crash::set_context(31, 7536);
+            let _note = rehal_crash::CrashNote::new(&["compiling function 'f\u{1b}'"], "compile another");
             // SAFETY: crashes on purpose, as a driver would.
             unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() }
         }
         "noted abort" => {
-            let _note = rehal_base::CrashNote::new(&["compiling function 'g'"], "compile another");
+            let _note = rehal_crash::CrashNote::new(&["compiling function 'g'"], "compile another");
             std::process::abort()
         }
         // The query function crashes.
@@ -99,7 +101,7 @@ fn run(kernel: &str) -> u32 {
     let ordinal = library.lookup(kernel).unwrap();
     let bindings = [MemorySpan { pointer: std::ptr::null_mut(), length_bytes: 4 }];
     let count = usize::from(library.function(ordinal).unwrap().binding_count);
-    guard::set_context(31, 7536);
+    rehal_crash::set_context(31, 7536);
     let dispatch =
         Dispatch { workgroup_count: [2, 1, 1], bindings: &bindings[..count], ..Dispatch::default() };
     // SAFETY: crashes on purpose.
@@ -110,6 +112,44 @@ fn run(kernel: &str) -> u32 {
 fn crash(case: &str) -> Output {
     let arguments = ["--exact", "child", "--nocapture", "--test-threads=1"];
     Command::new(std::env::current_exe().unwrap()).args(arguments).env(CASE, case).output().unwrap()
+}
+
+#[test]
+fn a_program_that_does_not_opt_in_keeps_its_signal_handlers() {
+    let handlers = || {
+        let signals = [
+            libc::SIGSEGV,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGBUS,
+            libc::SIGABRT,
+            libc::SIGTRAP,
+            libc::SIGURG,
+        ];
+        // SAFETY: a zeroed `sigaction` is a valid value of the struct; the call only fills it in.
+        signals.map(|signal| unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            (action.sa_sigaction, action.sa_flags)
+        })
+    };
+    let before = handlers();
+    let timeout = Some(Duration::from_secs(1));
+    let mut options = LocalSyncOptions::default();
+    options.timeout = timeout;
+    let sync = LocalSync::create_with(options);
+    let mut options = LocalTaskOptions::default();
+    options.timeout = timeout;
+    let task = LocalTask::create(options);
+    for outcome in [sync.map(drop), task.map(drop)] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition, "{}", error.report());
+        assert!(error.report().contains("or create it without a timeout"), "{}", error.report());
+    }
+    let task = LocalTask::create(LocalTaskOptions::default()).unwrap();
+    assert_eq!(run("uses_1900k"), 0);
+    drop(task);
+    assert_eq!(handlers(), before);
 }
 
 #[test]
@@ -133,7 +173,7 @@ fn a_kernel_that_faults_is_named() {
     for (case, signal, function, advice) in cases {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{case}: {text}");
+        assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{case}: {text}");
         let start = text.find("INTERNAL; a kernel crashed with ").unwrap_or_else(|| panic!("{case}: {text}"));
         let lines: Vec<_> = text[start..].lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
@@ -160,7 +200,7 @@ fn kernels_have_the_same_stack_on_each_thread() {
 fn a_dispatch_that_never_ends_is_named() {
     let output = crash("endless");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::TIMEOUT_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(rehal_crash::TIMEOUT_STATUS), "{text}");
     let expected = "DEADLINE_EXCEEDED; a dispatch has not completed within 30 ms: function 'endless' (14) of executable 4 \
                     ('test_library'), workgroup [0, 0, 0] of [2, 1, 1]\n  at: record #31, offset 7536, instruction 0x";
     assert!(text.contains(expected), "{text}");
@@ -176,7 +216,7 @@ fn an_instruction_that_the_cpu_lacks_is_named() {
     assert_ne!(has_xop, Some(true), "this test needs a processor without XOP, as all made since 2015 are");
     let output = crash("xop");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::WRONG_MACHINE_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(rehal_crash::WRONG_MACHINE_STATUS), "{text}");
     assert!(text.contains("INCOMPATIBLE; a kernel crashed with SIGILL"), "{text}");
     assert!(text.contains("try: this CPU lacks XOP, which the kernel uses"), "{text}");
 }
@@ -193,7 +233,7 @@ fn a_crash_of_other_code_is_reported_with_its_note() {
     for (case, expected) in expected {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{case}: {text}");
+        assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{case}: {text}");
         assert!(text.contains(&format!("INTERNAL; crashed with {expected}")), "{text}");
         assert!(text.ends_with("\n  try: compile another\n"), "{text}");
     }
@@ -203,7 +243,7 @@ fn a_crash_of_other_code_is_reported_with_its_note() {
 fn a_crash_of_an_executable_that_is_loaded_names_it() {
     let output = crash("load");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{text}");
     assert!(text.contains("INTERNAL; crashed with SIGILL at address 0x"), "{text}");
     assert!(text.contains(" while loading executable 4\n  at: instruction at 0x"), "{text}");
     assert!(text.contains("the executable's own code crashed while it was loaded"), "{text}");

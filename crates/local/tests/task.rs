@@ -17,7 +17,6 @@ use rehal_hal::{
     CommandCategories, Device, Driver, Executable, HostCall, HostCallFlags, OptionSet, QUEUE_AFFINITY_ANY,
     Semaphore, SemaphoreFlags,
 };
-use rehal_local::executable::guard;
 use rehal_local::{
     LocalSync, LocalTask, LocalTaskDriver, LocalTaskOptions, Topology, WorkerOptions, Workers,
 };
@@ -565,13 +564,13 @@ fn child() {
         return crash_another_device(&device);
     }
     let (executable, done, target) = (library(&device), semaphore(&device), buffer(&device, 4));
-    guard::install();
-    guard::set_context(31, 7536);
+    rehal_crash::install();
+    rehal_crash::set_context(31, 7536);
     let bindings = [BufferRef::whole(&target)];
     let (function, bindings) = if case == "abort" { ("fails", &bindings[..]) } else { ("wild", &[][..]) };
     let crashes = dispatch(&executable, function, [2, 1, 1], &[], bindings);
     device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
-    guard::set_context(32, 8000);
+    rehal_crash::set_context(32, 8000);
     let outcome = wait(&done, 1);
     panic!("the process did not exit: {outcome:?}");
 }
@@ -580,7 +579,7 @@ fn child() {
 fn crash_another_device(device: &Device) {
     let other = LocalSync::create(Default::default());
     let (executable, gate, done) = (library(&other), semaphore(device), semaphore(&other));
-    guard::install();
+    rehal_crash::install();
     let crashes = dispatch(&executable, "wild", [1, 1, 1], &[], &[]);
     other.queue(QUEUE_AFFINITY_ANY).wait(&[gate.at(1)]).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
     // Brief, so that this thread executes it.
@@ -599,7 +598,7 @@ fn run_child(case: &str) -> Output {
 fn a_kernel_that_faults_on_a_worker_is_named_with_the_record_that_submitted_it() {
     let output = run_child("crash");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{text}");
     assert!(text.contains("function 'wild' (10) of executable 4 ('test_library'), workgroup ["), "{text}");
     assert!(text.contains("  at: record #31, offset 7536, instruction 0x"), "{text}");
 }
@@ -617,7 +616,7 @@ fn a_crash_aborts_after_the_report_if_requested() {
 fn a_crash_of_another_device_does_not_abort() {
     let output = run_child("crash of another device");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{text}");
 }
 
 #[test]

@@ -100,8 +100,6 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup, WorkgroupSchedule};
-pub use rehal_local::executable::flush_c_streams;
-pub use rehal_local::executable::guard::{OptionNames as CrashOptionNames, RemovedOnCrash};
 pub use rehal_local::watch_buffer;
 pub use rehal_local::{LOCAL_TASK, LocalSyncOptions, LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::{ExternalFiles, FileMode};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, DriverWork, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_crash::DriverWork;
 use rehal_hal::profile::PoolReservation;
 use rehal_hal::{Buffer, Indexed, KeptSubmission, QueueAffinity, QueueOp};
 

@@ -91,7 +91,7 @@ fn slices(capture: &Capture) -> Outcome {
         let mut options = SliceOptions::default();
         options.keep_references = *keep_references;
         // The pages that the work accesses.
-        rehal_local::executable::guard::install();
+        rehal_crash::install();
         options.watch = Some(rehal_local::watch_buffer);
         check(&run.theirs, &replay, device, &dispatches, &options)?;
     }

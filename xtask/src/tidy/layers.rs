@@ -3,8 +3,9 @@
 use super::{Problem, tree::Tree};
 
 /// The layers, bottom up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["base", "interleave"],
+    &["crash"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
@@ -17,9 +18,9 @@ const LAYERS: [&[&str]; 7] = [
 /// else that the thin top layers need comes through `session`.
 const THIN: [(&str, &[&str], &str); 1] = [(
     "cli",
-    &["session", "bench", "values", "params"],
+    &["session", "bench", "values", "params", "crash"],
     "flags become options of the session, and what it returns is printed; the parameter tools and benchmarks are \
-     flags and printing over `params`, `values` and `bench`",
+     flags and printing over `params`, `values` and `bench`; a tool owns its process, which `crash` guards",
 )];
 
 /// Exceptions to the layers: from, section, to, why.
@@ -145,7 +146,7 @@ mod tests {
     fn thin_crates_go_through_the_session() {
         let with =
             |target: &str| crate_with("cli", &format!("[dependencies]\nrehal-{target}.workspace = true"));
-        for target in ["base", "session", "bench", "values", "params"] {
+        for target in ["base", "session", "bench", "values", "params", "crash"] {
             assert!(with(target).is_empty(), "{target}");
         }
         for target in ["hal", "capture", "replay", "local", "vm", "modules"] {

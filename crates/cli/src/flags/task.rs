@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rehal_crash::OptionNames;
 use rehal_session::topology::{
     Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
-use rehal_session::{CrashOptionNames, LocalSyncOptions, LocalTaskOptions};
+use rehal_session::{LocalSyncOptions, LocalTaskOptions};
 
 use super::catalog::DEVICE_TIMEOUT;
 use super::files;
@@ -139,8 +140,8 @@ const DUMP_TASK_TOPOLOGIES: Query = Query::new(
 );
 
 /// The flags that crash reports name.
-pub(crate) const CRASH_OPTIONS: CrashOptionNames =
-    CrashOptionNames { stack: "--task_worker_stack_size=BYTES", timeout: "--device_timeout=TIME" };
+pub(crate) const CRASH_OPTIONS: OptionNames =
+    OptionNames { stack: "--task_worker_stack_size=BYTES", timeout: "--device_timeout=TIME" };
 
 /// The multithreaded CPU driver.
 pub const TASK: Group = Group {

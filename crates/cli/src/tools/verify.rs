@@ -248,7 +248,7 @@ impl Target<'_> {
             }
             Expected::Ledger(_) | Expected::Memory => UNKNOWN,
         };
-        CrashReports::end_after(limit)
+        rehal_crash::end_after(limit)
     }
 
     /// The memory errors of the replacements that the captured kernels do not make, if there are any.

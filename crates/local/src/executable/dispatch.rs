@@ -8,9 +8,9 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::FunctionInfo;
 
 use super::abi::{self, DispatchState, WorkgroupState};
-use super::guard;
 use super::library::Library;
 use super::processor;
+use super::running::RunningKernel;
 use crate::platform::{FlushDenormals, KernelStack};
 
 /// A range of memory that a dispatch reads or writes.
@@ -170,7 +170,7 @@ impl Library {
         dispatch: Dispatch<'_>,
         share: Share<'_>,
     ) -> Result<(), WorkgroupFailure> {
-        let _timed = guard::Timed::begin();
+        let _timed = rehal_crash::Timed::begin();
         let function = self.function(ordinal)?;
         check(function, self.local_memory_bytes(ordinal)?, &dispatch)?;
         let mut table = BindingTable {
@@ -260,28 +260,30 @@ impl Library {
         };
         let workgroup = &raw mut workgroup;
         let Mode { flush_denormals, stack, stack_bytes } = mode;
-        let current = guard::Current::new(self, ordinal, state, workgroup, stack_bytes);
+        // SAFETY: the states, and what that of the dispatch points to, are valid until this returns.
+        let kernel = unsafe { RunningKernel::new(self, ordinal, state, workgroup, stack_bytes) };
         let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
         while let Some(range) = next() {
             // Only around kernels: a fault in `next` is not the kernel's.
             let _mode = flush_denormals.then(FlushDenormals::enter);
-            let _watch = guard::watch(&current);
             let mut failed = None;
-            stack.run(|| {
-                for id @ [x, y, z] in Workgroups::new(&range, count) {
-                    // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
-                    // the crash guard only read it.
-                    let code = unsafe {
-                        (*workgroup).workgroup_id_x = x;
-                        (*workgroup).workgroup_id_y = y;
-                        (*workgroup).workgroup_id_z = z as u16;
-                        self.dispatch_workgroup(ordinal, state, &*workgroup)
-                    };
-                    if code != 0 {
-                        failed = Some((code, id));
-                        return;
+            rehal_crash::run(&kernel, || {
+                stack.run(|| {
+                    for id @ [x, y, z] in Workgroups::new(&range, count) {
+                        // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
+                        // the crash guard only read it.
+                        let code = unsafe {
+                            (*workgroup).workgroup_id_x = x;
+                            (*workgroup).workgroup_id_y = y;
+                            (*workgroup).workgroup_id_z = z as u16;
+                            self.dispatch_workgroup(ordinal, state, &*workgroup)
+                        };
+                        if code != 0 {
+                            failed = Some((code, id));
+                            return;
+                        }
                     }
-                }
+                });
             });
             if failed.is_some() {
                 return failed;

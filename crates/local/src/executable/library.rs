@@ -3,15 +3,16 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Context, CrashNote, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_crash::{CrashNote, Timed};
 use rehal_hal::FunctionInfo;
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::cost::{Cost, Costs};
 use super::dylib::Dylib;
 use super::format::{self, Format};
-use super::guard::{self, Label};
 use super::imports::{self, ImportProvider, Imports};
+use super::running::Label;
 use super::{elf, image_cache, processor, query};
 
 /// A loaded executable: its functions, its environment, and its code, unloaded on drop.
@@ -75,7 +76,7 @@ impl Library {
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
         let name = if options.label.is_empty() { "an executable" } else { options.label };
         let _note = CrashNote::new(&["loading ", name], AFTER_A_CRASH);
-        let _timed = guard::Timed::begin();
+        let _timed = Timed::begin();
         let (query, code, costs) = match Format::of(format)? {
             Format::EmbeddedElf => {
                 // SAFETY: the caller trusts the bytes.

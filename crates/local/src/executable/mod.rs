@@ -16,7 +16,6 @@ pub mod check;
 pub mod dylib;
 pub mod elf;
 pub mod format;
-pub mod guard;
 pub mod imports;
 pub mod library;
 pub mod plugin;
@@ -28,8 +27,10 @@ mod vmvx;
 mod cost;
 mod dispatch;
 mod image_cache;
+mod instruction;
 mod local_executable;
 mod query;
+mod running;
 mod schedule;
 
 pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
@@ -40,9 +41,3 @@ pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
-
-/// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from Rust's. Call it
-/// before printing, so that their output comes first.
-pub fn flush_c_streams() {
-    crate::platform::flush_c_streams();
-}

@@ -2,7 +2,7 @@
 //!
 //! All modules have the same items; the rest of the crate compiles for any target.
 
-#![allow(unsafe_code, reason = "maps pages and handles signals; see docs/unsafe.md")]
+#![allow(unsafe_code, reason = "maps pages and switches stacks; see docs/unsafe.md")]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux_x86_64;
@@ -25,24 +25,6 @@ pub(crate) enum Protection {
     ReadWrite,
     /// Read and execute.
     ReadExecute,
-}
-
-/// [`Fault::name`] of a call of exit(3), not a signal.
-pub(crate) const EXIT: &str = "exit";
-
-/// A fault reported by the operating system, as its handler receives it.
-pub(crate) struct Fault<'a> {
-    /// The signal's name, such as `SIGSEGV`, or [`EXIT`].
-    pub(crate) name: &'static str,
-    /// The faulting address, of data or of the instruction, if the processor provides one (it does not for
-    /// non-canonical addresses), and if it is a fault of the processor (SIGABRT is not).
-    pub(crate) address: Option<usize>,
-    /// Address of the instruction; `None` for [`EXIT`].
-    pub(crate) instruction: Option<usize>,
-    /// Bytes of the instruction, if they can be read safely; at most 15.
-    pub(crate) code: &'a [u8],
-    /// Whether it is below the stack of kernels that the thread runs on.
-    pub(crate) is_stack_overflow: bool,
 }
 
 /// Rows of a block that is transposed.

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::platform::{Fault, Protection, VectorWork};
+use crate::platform::{Protection, VectorWork};
 
 /// This machine's architecture, as in executable formats.
 pub(crate) const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
@@ -157,25 +157,6 @@ pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
     work();
 }
 
-/// No kernel runs here, so none can fault.
-pub(crate) fn install_fault_handler(_report: fn(&Fault<'_>)) {}
-
-pub(crate) fn arm_thread() {}
-
-pub(crate) fn announce_exits(_to: std::os::fd::OwnedFd) {}
-
-pub(crate) fn install_interrupt_handler(_report: fn(usize)) -> bool {
-    false
-}
-
-pub(crate) fn interrupt_thread(_thread: i32) -> bool {
-    false
-}
-
-pub(crate) fn thread_id() -> i32 {
-    0
-}
-
 pub(crate) struct KernelStack(());
 
 impl KernelStack {
@@ -190,39 +171,8 @@ impl KernelStack {
     }
 }
 
-/// Nothing crashes here.
-pub(crate) fn thread_name() -> [u8; 0] {
-    []
-}
-
-pub(crate) fn write_stderr(bytes: &[u8]) {
-    let _ = io::Write::write_all(&mut io::stderr(), bytes);
-}
-
-/// No native code runs here, so nothing was printed.
-pub(crate) fn flush_c_streams() {}
-
-pub(crate) fn flush_after_crash(_status: i32) {}
-
-pub(crate) fn exit_now(status: i32) -> ! {
-    std::process::exit(status)
-}
-
-pub(crate) fn abort_now() -> ! {
-    std::process::abort()
-}
-
-/// Nothing crashes here.
-pub(crate) struct RemovedFile;
-
-impl RemovedFile {
-    pub(crate) fn new(_path: &std::path::Path) -> Self {
-        Self
-    }
-
-    pub(crate) fn directory(_path: &std::path::Path) -> Self {
-        Self
-    }
+pub(crate) fn is_stack_overflow(_address: usize, _stack_pointer: usize) -> bool {
+    false
 }
 
 pub(crate) enum WatchedPages {}

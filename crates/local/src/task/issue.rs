@@ -14,7 +14,7 @@ use super::stage::Tiling;
 use super::times::Clock;
 use super::{Spares, abort, estimate, report};
 use crate::command::{LocalCommands, in_command};
-use crate::executable::{Share, WorkgroupFailure, guard};
+use crate::executable::{Share, WorkgroupFailure};
 use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
 use crate::pool::{Claims, Job, PoolHandle, Progress, Stage, Work, Worker, chunk_size};
 
@@ -92,7 +92,7 @@ impl Issue {
         aborts: bool,
     ) -> Result<()> {
         let mut content = self.content.write();
-        let note = Note { words: guard::record(), profile: profile.map(Box::new), created: None };
+        let note = Note { words: rehal_crash::record(), profile: profile.map(Box::new), created: None };
         content.kept.keep(submission, note)?;
         self.make_ready(&mut content, aborts);
         Ok(())
@@ -146,8 +146,8 @@ impl Issue {
             if !condition(&content) {
                 return false;
             }
-            let _record = guard::RecordScope::enter(content.kept.note());
-            let _abort = guard::AbortScope::enter(content.aborts);
+            let _record = rehal_crash::RecordScope::enter(content.kept.note());
+            let _abort = rehal_crash::AbortScope::enter(content.aborts);
             if matches!(
                 content.kept.op(),
                 QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. }

@@ -49,7 +49,6 @@ pub use self::delays::WorkerDelays;
 use self::issue::Issue;
 use self::role::WorkersId;
 use self::semaphore::TaskSemaphore;
-use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
 use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
 use crate::profile::Profiled;
@@ -113,7 +112,7 @@ impl Workers {
         let confinement = if is_placed { Confinement::to_new_workers() } else { Confinement::default() };
         let id = WorkersId::new();
         let prepare = move |index: usize| {
-            guard::arm_thread();
+            rehal_crash::arm_thread();
             id.enter(index);
             confinement.enter();
             // A worker whose CPU is offline or not allowed for this process stays unpinned.
@@ -176,7 +175,7 @@ impl TaskExecutor {
         profile: Option<ProfiledSubmission>,
     ) -> Result<()> {
         if let Some(permit) = self.inline(&submission.op, &LiveNames) {
-            let _abort = guard::AbortScope::enter(self.aborts);
+            let _abort = rehal_crash::AbortScope::enter(self.aborts);
             let promise = Promise::new(submission.signals);
             let outcome =
                 run_and_settle(&submission.op, &LiveNames, promise, self.profiled(profile.as_ref()), permit);
@@ -199,8 +198,8 @@ impl TaskExecutor {
     pub(crate) fn execute_kept(&self, kept: KeptSubmission) {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
         if let Some(permit) = self.inline(kept.op(), &names) {
-            let _record = guard::RecordScope::enter(kept.note());
-            let _abort = guard::AbortScope::enter(self.aborts);
+            let _record = rehal_crash::RecordScope::enter(kept.note());
+            let _abort = rehal_crash::AbortScope::enter(self.aborts);
             let outcome =
                 run_and_settle(kept.op(), &names, kept.promise(), self.profiled(kept.profile()), permit);
             // Waiters get a failure from the signals; there is no other receiver.
@@ -248,7 +247,7 @@ impl TaskExecutor {
 
     fn abort_if_asked(&self, error: &Error) {
         if self.aborts {
-            abort(error, guard::record());
+            abort(error, rehal_crash::record());
         }
     }
 
@@ -275,15 +274,15 @@ impl Spares {
     }
 }
 
-/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see [`guard::record`].
+/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see [`rehal_crash::record`].
 fn abort(error: &Error, record: [u64; 2]) -> ! {
-    let error = match guard::describe_record(record) {
+    let error = match rehal_crash::describe_record(record) {
         Some(record) => error.clone().context(record),
         None => error.clone(),
     };
     // Nothing can be done if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", error.report());
     // The message above says why.
-    guard::clear_context();
+    rehal_crash::clear_context();
     std::process::abort();
 }

@@ -4,8 +4,9 @@ use std::io::{self, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rehal_base::{BackgroundWriter, Error, Result};
+use rehal_base::{Error, Result};
 use rehal_capture::{Sink, WriteBuffer};
+use rehal_crash::BackgroundWriter;
 
 use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};

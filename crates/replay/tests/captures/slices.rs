@@ -221,7 +221,7 @@ fn cut_all(replay: &Replay, sites: &[(u32, u64)], watch: Option<WatchBuffer>) ->
 
 /// Slices with the pages that dispatches access are no larger than those with all that is bound, and read the same.
 pub fn touched_pages_are_enough(set: &Path) {
-    rehal_local::executable::guard::install();
+    rehal_crash::install();
     let (mut count, mut gains) = (0, Vec::new());
     for (name, replay) in replays(set) {
         let mut dispatches = Dispatches::default();

@@ -21,7 +21,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rehal_base::{BackgroundWriter, Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_crash::BackgroundWriter;
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
 use rehal_hal::{Device, DeviceGroup, DeviceInfo};
 use rehal_replay::Observer;

@@ -7,7 +7,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ash::vk;
-use rehal_base::{Context, CrashNote, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_crash::CrashNote;
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
 use super::format::{

@@ -49,7 +49,8 @@ use std::time::Duration;
 
 use ash::vk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rehal_base::{DriverWork, Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
+use rehal_crash::DriverWork;
 use rehal_hal::{KeptSubmission, MemoryCounters, SemaphoreBackend, Timeline, defer_callbacks};
 
 pub(crate) use frontier::{Frontier, LANES};

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use ash::vk;
-use rehal_base::{DriverWork, Error, StatusCode};
+use rehal_base::{Error, StatusCode};
+use rehal_crash::DriverWork;
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
     ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
+use rehal_crash::RemovedOnCrash;
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
-    RemovedOnCrash, Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+    Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
 };
 use serde_json::{Value, json};
 

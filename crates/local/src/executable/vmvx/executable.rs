@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use rehal_base::{Context as _, CrashNote, Error, FileKind, Remedy, Result, StatusCode};
+use rehal_base::{Context as _, Error, FileKind, Remedy, Result, StatusCode};
+use rehal_crash::{CrashNote, Timed};
 use rehal_hal::{ExecutableParams, FunctionInfo};
 use rehal_vm::module_file::{ModuleFile, Signature};
 use rehal_vm::{Budget, Buffer, Context, Function, Invocation, List, Module, Ref, Step, Value};
@@ -9,7 +10,6 @@ use smallvec::SmallVec;
 use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
 use crate::executable::dispatch::{Share, WorkgroupFailure, Workgroups, check_arguments, number_of};
-use crate::executable::guard;
 use crate::executable::local_executable::{DispatchArguments, check_local_memory};
 use crate::execute::Place;
 use crate::platform;
@@ -115,7 +115,7 @@ impl VmvxExecutable {
         let local_memory_bytes = entry.local_memory_bytes + u64::from(arguments.dynamic_local_memory);
         check_local_memory(function, local_memory_bytes, local_memory_limit)?;
         let what = ["running function '", &function.name, "' of executable '", &self.name, "'"];
-        let _timed = guard::Timed::begin();
+        let _timed = Timed::begin();
         let _note = CrashNote::new(&what, "bytecode is checked before it runs: report an error of this tool");
         let mut call = None;
         while let Some(range) = (share.next)() {

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 
+use rehal_crash::{arm_thread, handles_faults};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-use super::fault::{arm_thread, handles_faults};
 use super::memory::PAGE_BYTES;
 
 /// Reserved below a stack: a function with large arrays may access memory far below it first. Reserved pages take no memory.
@@ -107,7 +107,7 @@ unsafe extern "C" fn switch(argument: *mut c_void, function: extern "C" fn(*mut 
 
 /// Whether the calling thread runs on a stack of kernels, and a fault at `address`, with this stack pointer, is below it.
 /// Async-signal-safe.
-pub(super) fn is_overflow(address: usize, stack_pointer: usize) -> bool {
+pub(crate) fn is_overflow(address: usize, stack_pointer: usize) -> bool {
     let (low, guard) = IN_USE.get();
     let is_below = |it: usize| it < low && it >= low - guard;
     // A frame that is larger than what is reserved begins below that.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rehal_base::HostMemory;
+use rehal_crash::{allow_accesses, handles_faults};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use super::fault::handles_faults;
 use super::memory::PAGE_BYTES;
 
 /// Bytes on each side that are not protected: a kernel that accesses a few bytes outside of its buffer does so elsewhere, too.
@@ -41,7 +41,7 @@ static HANDLING: AtomicUsize = AtomicUsize::new(0);
 
 /// Allows accesses to the page of an address, if it is watched, and notes it. Runs in a signal handler: it only uses atomics and
 /// mprotect(2).
-pub(super) fn allow(address: usize) -> bool {
+fn allow(address: usize) -> bool {
     // A slot that is found is not freed before this returns, see `WatchedPages::release`.
     HANDLING.fetch_add(1, Ordering::SeqCst);
     let is_watched = SLOTS.iter().any(|slot| slot.allow(address));
@@ -98,6 +98,8 @@ impl WatchedPages {
         if !handles_faults() {
             return None;
         }
+        // SAFETY: it uses atomics and mprotect(2) only.
+        unsafe { allow_accesses(allow) };
         let slot = SLOTS.iter().find(|slot| !slot.is_taken.swap(true, Ordering::SeqCst))?;
         let free = || slot.is_taken.store(false, Ordering::SeqCst);
         let access = ProtFlags::READ | ProtFlags::WRITE;

@@ -11,21 +11,18 @@ type Report = fn(usize);
 
 static REPORT: OnceLock<Report> = OnceLock::new();
 
-/// Installs the handler of the signal for the process, once. False if that fails.
-pub(crate) fn install_interrupt_handler(report: Report) -> bool {
-    static IS_INSTALLED: OnceLock<bool> = OnceLock::new();
+/// Installs the handler of the signal for the process.
+pub(super) fn install(report: Report) {
     REPORT.get_or_init(|| report);
-    *IS_INSTALLED.get_or_init(|| {
-        // SAFETY: the handler only makes async-signal-safe calls. It runs on the stack that the thread runs on, as the signal stacks of
-        // `std`, which threads have that are not armed, may be too small for it. System calls that it interrupts are restarted.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handle as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            libc::sigemptyset(&mut action.sa_mask);
-            libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) == 0
-        }
-    })
+    // SAFETY: the handler only makes async-signal-safe calls. It runs on the stack that the thread runs on, as the signal stacks of
+    // `std`, which threads have that are not armed, may be too small for it. System calls that it interrupts are restarted.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigemptyset(&mut action.sa_mask);
+        libc::sigaction(SIGNAL, &action, std::ptr::null_mut());
+    }
 }
 
 extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

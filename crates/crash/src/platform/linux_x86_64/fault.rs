@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use crate::platform::linux_x86_64::{PAGE_BYTES, kernel_stack, temporary_files, watched_pages};
+use super::{interrupt, temporary_files};
 use crate::platform::{EXIT, Fault};
 
 pub(super) const SIGNALS: [(c_int, &str); 6] = [
@@ -20,6 +20,8 @@ pub(super) const SIGNALS: [(c_int, &str); 6] = [
     (libc::SIGTRAP, "SIGTRAP"),
 ];
 
+/// Size of a page in bytes.
+const PAGE_BYTES: usize = 4096;
 /// Size of the handlers' stack. With AVX-512 and AMX, the kernel's signal frame alone takes 11 KiB.
 const STACK_BYTES: usize = 64 << 10;
 /// `si_code` of a general protection fault, which has no address.
@@ -43,8 +45,8 @@ unsafe impl Sync for Installed {}
 static INSTALLED: Installed = Installed(UnsafeCell::new(MaybeUninit::uninit()));
 static ONCE: Once = Once::new();
 
-/// Installs the handlers for the process, once, and a signal stack for the calling thread.
-pub(crate) fn install_fault_handler(report: Report) {
+/// Installs the handlers for the process, once: of faults, and of signals that ask a thread what it runs.
+pub(crate) fn install_handlers(report: Report, interrupted: fn(usize)) {
     ONCE.call_once(|| {
         // SAFETY: a zeroed `sigaction` is a valid value of the struct; each call only fills it in.
         let mut previous: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
@@ -72,11 +74,28 @@ pub(crate) fn install_fault_handler(report: Report) {
                 libc::atexit(handle_exit);
             }
         }
+        interrupt::install(interrupted);
     });
-    arm_thread();
 }
 
-/// Whether the handler of SIGSEGV is that of [`install_fault_handler`].
+/// What handles a fault of an access to an address; true if the access is now allowed, and to be repeated.
+static ALLOW: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets what is asked about each access to memory that is protected, before it is a fault.
+///
+/// # Safety
+/// The function is called in a signal handler: it only makes async-signal-safe calls.
+pub(crate) unsafe fn allow_accesses(allow: fn(usize) -> bool) {
+    ALLOW.store(allow as *mut (), Ordering::Release);
+}
+
+fn is_allowed(address: usize) -> bool {
+    let allow = ALLOW.load(Ordering::Acquire);
+    // SAFETY: a pointer that is not null is to a function of this type.
+    !allow.is_null() && unsafe { std::mem::transmute::<*mut (), fn(usize) -> bool>(allow) }(address)
+}
+
+/// Whether the handler of SIGSEGV is that of [`install_handlers`].
 pub(crate) fn handles_faults() -> bool {
     // SAFETY: a zeroed `sigaction` is a valid value of the struct; the call only fills it in.
     unsafe {
@@ -145,7 +164,14 @@ impl Drop for AlternateStack {
 extern "C" fn handle_exit() {
     // SAFETY: `INSTALLED` was written before this was registered.
     let (_, report) = unsafe { (*INSTALLED.0.get()).assume_init_ref() };
-    report(&Fault { name: EXIT, address: None, instruction: None, code: &[], is_stack_overflow: false });
+    report(&Fault {
+        name: EXIT,
+        address: None,
+        instruction: None,
+        code: &[],
+        accessed: None,
+        stack_pointer: 0,
+    });
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -167,17 +193,16 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
             let instruction = (registers[libc::REG_RIP as usize] as usize).wrapping_sub(behind);
             let address = (*info).si_addr() as usize;
             // To fetch an instruction from there stays a fault.
-            if signal == libc::SIGSEGV && address != instruction && watched_pages::allow(address) {
+            if signal == libc::SIGSEGV && address != instruction && is_allowed(address) {
                 return;
             }
-            let stack_pointer = registers[libc::REG_RSP as usize] as usize;
-            let is_access = is_fault && (signal == libc::SIGSEGV || signal == libc::SIGBUS);
             report(&Fault {
                 name: SIGNALS[index].1,
                 address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
                 instruction: Some(instruction),
                 code: code_at(instruction, signal),
-                is_stack_overflow: is_access && kernel_stack::is_overflow(address, stack_pointer),
+                accessed: is_fault.then_some(address),
+                stack_pointer: registers[libc::REG_RSP as usize] as usize,
             });
         }
         // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program continues after its

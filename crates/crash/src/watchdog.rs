@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 
-use super::report::{self, Interruption};
-use crate::platform;
+use crate::report::{self, Interruption};
+use crate::{guard, platform};
 
 /// How long a dispatch may run on a thread in nanoseconds; 0 for any time.
 static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
@@ -32,14 +32,19 @@ struct Slot {
 }
 
 /// Ends the process, after a message that names the dispatch and once captures and profiles are written, when a dispatch runs for longer
-/// than this on a thread, as a kernel that never ends does. Of several limits, the least counts. Fails if no thread can be started.
+/// than this on a thread, as a kernel that never ends does. Of several limits, the least counts. Fails if the program has not
+/// [installed](crate::install) the guard, or no thread can be started.
 pub fn end_after(limit: Duration) -> Result<()> {
+    if !guard::is_installed() {
+        let message = "a timeout of dispatches ends the process, which this program has not allowed";
+        let advice = "install crash reports before creating the device, or create it without a timeout";
+        return Err(Error::new(StatusCode::FailedPrecondition, message).advise(advice));
+    }
     static IS_WATCHED: Mutex<bool> = Mutex::new(false);
     let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1);
     let lower = |now: u64| (now == 0 || limit_ns < now).then_some(limit_ns);
     let mut is_watched = IS_WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*is_watched {
-        platform::install_interrupt_handler(handle);
         let spawned = thread::Builder::new().name("rehal-watchdog".into()).spawn(watch);
         spawned.map_err(|error| {
             Error::io("starting the thread that ends the process after a timeout", &error)
@@ -57,7 +62,7 @@ fn now_ns() -> u64 {
 }
 
 /// While it lives, the calling thread runs workgroups of a dispatch, or code of an executable that is loaded.
-pub(crate) struct Timed {
+pub struct Timed {
     previous_ns: u64,
 }
 
@@ -84,7 +89,7 @@ impl Drop for Registered {
 impl Timed {
     /// Returns `None` without a limit.
     #[inline]
-    pub(crate) fn begin() -> Option<Self> {
+    pub fn begin() -> Option<Self> {
         if LIMIT_NS.load(Ordering::Relaxed) == 0 { None } else { Self::begin_now() }
     }
 
@@ -147,8 +152,9 @@ fn end(slot: &Slot, limit: Duration) {
 }
 
 /// Says on standard error what the threads of this process run, as far as they run kernels: for a program that is about to end.
+/// Without effect if it has not [installed](crate::install) the guard.
 pub fn describe_running() {
-    if !platform::install_interrupt_handler(handle) {
+    if !guard::is_installed() {
         return;
     }
     let own = platform::thread_id();
@@ -165,7 +171,7 @@ pub fn describe_running() {
 }
 
 /// In the handler of a signal to this thread: see [`report`].
-fn handle(instruction: usize) {
+pub(crate) fn handle(instruction: usize) {
     if ENDS.load(Ordering::Acquire) {
         let limit = Duration::from_nanos(LIMIT_NS.load(Ordering::Relaxed));
         report::end_interrupted(&Interruption::Timeout(limit), instruction);
@@ -176,4 +182,18 @@ fn handle(instruction: usize) {
         platform::write_stderr(text.bytes());
     }
     HANDLED.fetch_add(1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_has_not_installed_the_guard_cannot_have_a_timeout() {
+        // No test of this crate installs it.
+        let error = end_after(Duration::from_secs(1)).unwrap_err();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition);
+        assert!(error.report().contains("install crash reports"), "{}", error.report());
+        assert_eq!(LIMIT_NS.load(Ordering::Relaxed), 0);
+    }
 }

@@ -1,0 +1,73 @@
+//! The guard of the process: what it is asked to do, and the exit statuses that it ends the process with.
+
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{platform, report, watchdog};
+
+/// Exit status of a process whose kernel crashed, or code that was called with a [`CrashNote`](crate::CrashNote).
+pub const EXIT_STATUS: i32 = 86;
+
+/// Exit status if the kernel uses an instruction that this CPU lacks: the executable is for another machine,
+/// which is invalid input.
+pub const WRONG_MACHINE_STATUS: i32 = 1;
+
+/// Exit status if a mapped file was truncated before the accessed page: that of errors.
+pub const TRUNCATED_STATUS: i32 = 1;
+
+/// Exit status if a dispatch runs for longer than [`end_after`](crate::end_after) allows: that of errors.
+pub const TIMEOUT_STATUS: i32 = 1;
+
+/// Names of the options of a program, for reports.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionNames {
+    /// The size of the stack of kernels.
+    pub stack: &'static str,
+    /// The time that a dispatch may take.
+    pub timeout: &'static str,
+}
+
+pub(crate) static OPTIONS: OnceLock<OptionNames> = OnceLock::new();
+
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Sets the names of the options, once.
+pub fn name_options(names: OptionNames) {
+    let _ = OPTIONS.set(names);
+}
+
+/// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte. A process that a kernel
+/// ends does not.
+pub fn announce_exits(to: OwnedFd) {
+    platform::announce_exits(to);
+}
+
+/// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the latter.
+///
+/// This is the opt-in of a program: it replaces the process's actions for SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGABRT, SIGTRAP and
+/// SIGURG, and registers a function with atexit(3). Faults that are not the guard's are passed to the previous actions; a SIGURG of
+/// another sender is not.
+pub fn install() {
+    platform::install_handlers(report::report, watchdog::handle);
+    IS_INSTALLED.store(true, Ordering::Release);
+    arm_thread();
+}
+
+/// Whether the program has called [`install`].
+pub fn is_installed() -> bool {
+    IS_INSTALLED.load(Ordering::Acquire)
+}
+
+/// Whether faults of this process reach the guard: it is installed, and its handler has not been replaced since.
+pub fn handles_faults() -> bool {
+    platform::handles_faults()
+}
+
+/// Installs a signal stack for the calling thread, so that a stack overflow of a kernel can be reported too; without effect if the
+/// guard is not installed. For threads that run kernels, except the one that installed the guard.
+pub fn arm_thread() {
+    if is_installed() {
+        platform::arm_thread();
+    }
+}

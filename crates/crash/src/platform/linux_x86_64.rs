@@ -1,0 +1,14 @@
+//! Linux on x86-64.
+
+mod c_stdio;
+mod fault;
+mod interrupt;
+mod temporary_files;
+
+pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
+pub(crate) use fault::{
+    abort_now, allow_accesses, announce_exits, arm_thread, exit_now, handles_faults, install_handlers,
+    thread_name, write_stderr,
+};
+pub(crate) use interrupt::{interrupt_thread, thread_id};
+pub(crate) use temporary_files::RemovedFile;

@@ -1,0 +1,35 @@
+//! Code that depends on the operating system and the CPU, one module per platform.
+//!
+//! All modules have the same items; the rest of the crate compiles for any target.
+
+#![allow(unsafe_code, reason = "handles signals; see docs/unsafe.md")]
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod linux_x86_64;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use linux_x86_64::*;
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+mod unsupported;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub(crate) use unsupported::*;
+
+/// [`Fault::name`] of a call of exit(3), not a signal.
+pub(crate) const EXIT: &str = "exit";
+
+/// A fault reported by the operating system, as its handler receives it.
+pub(crate) struct Fault<'a> {
+    /// The signal's name, such as `SIGSEGV`, or [`EXIT`].
+    pub(crate) name: &'static str,
+    /// The faulting address, of data or of the instruction, if the processor provides one (it does not for
+    /// non-canonical addresses), and if it is a fault of the processor (SIGABRT is not).
+    pub(crate) address: Option<usize>,
+    /// The same as the system reports it: some address if the processor provides none.
+    pub(crate) accessed: Option<usize>,
+    /// The stack pointer at the fault.
+    pub(crate) stack_pointer: usize,
+    /// Address of the instruction; `None` for [`EXIT`].
+    pub(crate) instruction: Option<usize>,
+    /// Bytes of the instruction, if they can be read safely; at most 15.
+    pub(crate) code: &'a [u8],
+}
