@@ -1,18 +1,16 @@
-//! Processes of their own for work that runs kernels, which may end their process in any way.
+//! Copies of this process for work that runs kernels, which may end their process in any way.
 //!
 //! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right.
 
-use std::env;
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::{CommandExt, parent_id};
-use std::process::{self, Command};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::parent_id;
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rehal_base::{Error, Result, StatusCode};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rehal_session::Worker;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
@@ -22,43 +20,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::{advice, interrupts, output};
 
-/// Set in a process of its own, to the id of the process that started it: it may reach others, such as compilers.
-const PARENT: &str = "REHAL_PARENT";
-
-/// Where a process of [`command`] is to say with which status it is about to end: it does not if a kernel ends it.
-pub(crate) const STATUS: &str = "REHAL_CHILD_STATUS";
-
-/// Whether this process is one that [`command`] describes. It still is one after its parent has ended, for which [`end_with_parent`] fails.
-pub(crate) fn is_child() -> bool {
-    env::var(PARENT).is_ok_and(|parent| is_parent(&parent) || has_ended(&parent))
-}
-
-fn is_parent(process: &str) -> bool {
-    process == parent_id().to_string()
-}
-
-/// Whether a process has ended: nothing is known of it, except perhaps its status.
-fn has_ended(process: &str) -> bool {
-    let state = fs::read_to_string(format!("/proc/{process}/stat"));
-    match state {
-        // The state follows the name, which may contain anything.
-        Ok(text) => text.rsplit(')').next().is_some_and(|it| it.trim_start().starts_with(['Z', 'X'])),
-        Err(error) => error.kind() == io::ErrorKind::NotFound && fs::exists("/proc/self").unwrap_or(false),
-    }
-}
-
-/// The command of a process with the flags of this one. It is to call [`end_with_parent`].
-pub(crate) fn command(program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> io::Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
-    command.arg0(program).args(arguments).env(PARENT, process::id().to_string());
-    Ok(command)
-}
-
-/// Ends this process by SIGTERM when the thread ends that started it, so that temporary files are removed.
-pub(crate) fn end_with_parent() -> Result<()> {
-    end_with(|| env::var(PARENT).is_ok_and(|parent| is_parent(&parent)))
-}
-
+/// Ends this process by SIGTERM when its parent ends, so that temporary files are removed.
 fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("asking for the signal of the parent's end", &error.into()))?;
@@ -96,12 +58,10 @@ pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     }
 }
 
-/// Does the work of a tool in a process that another one has started by [`command`]: says with which status it is about to end, if that
-/// one has given it a file for it.
-pub(crate) fn announced(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
-    let Some(path) = passed(STATUS) else { return work() };
-    let opened = OpenOptions::new().append(true).open(path);
-    say(opened.map_err(|error| Error::io("opening the file of an exit status", &error))?, work)
+/// Does the work of a tool in a worker's process: says with which status it is about to end.
+pub(crate) fn announced(worker: &Worker, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+    let status = worker.exit_status();
+    say(File::from(status.map_err(|error| Error::io("passing an exit status", &error))?), work)
 }
 
 fn say(mut to: File, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
@@ -182,31 +142,4 @@ fn ended_early(ended: &WaitIdStatus) -> Error {
             early(format!("by signal {signal}"))
         }
     }
-}
-
-/// A file in memory that processes inherit.
-pub(crate) struct PassedFile(File);
-
-impl PassedFile {
-    pub(crate) fn new(bytes: &[u8]) -> io::Result<Self> {
-        let mut file = File::from(memfd_create("rehal-passed", MemfdFlags::empty())?);
-        file.write_all(bytes)?;
-        Ok(Self(file))
-    }
-
-    /// Its name in the environment, for [`passed`].
-    pub(crate) fn name(&self) -> String {
-        self.0.as_raw_fd().to_string()
-    }
-
-    /// Whether a process has written to it.
-    pub(crate) fn has_bytes(&self) -> bool {
-        self.0.metadata().is_ok_and(|it| it.len() != 0)
-    }
-}
-
-/// The path of the file that this process inherited, and that a variable of the environment names.
-pub(crate) fn passed(variable: &str) -> Option<String> {
-    let file: RawFd = env::var(variable).ok()?.parse().ok()?;
-    is_child().then(|| format!("/proc/self/fd/{file}"))
 }

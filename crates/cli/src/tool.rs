@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rehal_base::{Align, Error, Result, nearest};
-use rehal_session::CrashReports;
+use rehal_session::{CrashReports, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
@@ -85,6 +85,8 @@ pub struct Invocation {
     word: Option<String>,
     /// The files that [`Tool::operands`] has.
     files: Vec<PathBuf>,
+    /// What another process asks of this one, if it is a worker.
+    pub(crate) worker: Option<Worker>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,
 }
@@ -95,7 +97,7 @@ pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
     finish(match tool_of_name(&called) {
-        Some(tool) => start(tool, tool.name.to_string(), called, arguments),
+        Some(tool) => start(tool, tool.name.to_string(), called, arguments, None),
         None => start_verb(PROGRAM, called, tools::ALL, arguments.peekable()),
     })
 }
@@ -109,7 +111,7 @@ fn tool_of_name(called: &OsStr) -> Option<&'static Tool> {
 /// Runs a tool on these arguments, for tests within the crate.
 #[cfg(test)]
 pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
-    start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from)).map(drop)
+    start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from), None).map(drop)
 }
 
 /// Prints the error, if any; returns the exit status, 1 for an error.
@@ -128,6 +130,7 @@ fn start(
     name: String,
     program: OsString,
     arguments: impl Iterator<Item = OsString>,
+    worker: Option<Worker>,
 ) -> Result<u8> {
     let flags = Flags::parse(&tool.all_groups(), arguments)?;
     if let Some((query, value)) = flags.query() {
@@ -144,24 +147,25 @@ fn start(
     }
     let (word, files) = tool.operands.check(&name, flags.operands())?;
     named_files::check(&flags, &files)?;
-    if !own_process::is_child() {
+    // Of a worker, the process that started it has said them.
+    if worker.is_none() {
         flags.warnings().iter().for_each(|warning| output::note(warning));
     }
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
-    let invocation = Invocation { name, program, flags, word, files, status: Cell::new(0) };
+    let invocation = Invocation { name, program, flags, word, files, worker, status: Cell::new(0) };
     let run = || {
         if tool.runs_kernels {
             interrupts::handle();
         }
         (tool.run)(&invocation).map(|()| invocation.status.get())
     };
-    match own_process::is_child() {
-        true => own_process::announced(run),
+    match &invocation.worker {
+        Some(worker) => own_process::announced(worker, run),
         // Tests run in threads.
-        false if tool.runs_kernels && !cfg!(test) => own_process::supervise(run),
-        false => run(),
+        None if tool.runs_kernels && !cfg!(test) => own_process::supervise(run),
+        None => run(),
     }
 }
 
@@ -171,16 +175,26 @@ fn start_verb(
     tools: &[&Tool],
     mut arguments: Peekable<impl Iterator<Item = OsString>>,
 ) -> Result<u8> {
-    let first = arguments.next().unwrap_or_default();
+    let mut first = arguments.next().unwrap_or_default();
+    let mut worker = None;
+    if first == Worker::VERB {
+        let taken = Worker::from_stdin();
+        worker = Some(
+            taken
+                .map_err(|error| Error::io("taking the request of a worker", &error).advise(verbs(tools)))?,
+        );
+        first = arguments.next().unwrap_or_default();
+    }
     if let Some(tool) = take_verb(tools, &first, &mut arguments) {
-        return start(tool, format!("{program} {}", tool.verb), called, arguments);
+        return start(tool, format!("{program} {}", tool.verb), called, arguments, worker);
     }
     match &*first.to_string_lossy() {
         "help" | "--help" | "-h" => match arguments.next() {
             None => output::print(&verbs_help(program, tools)).map(|()| 0),
             Some(verb) => match take_verb(tools, &verb, &mut arguments) {
                 Some(tool) => {
-                    start(tool, format!("{program} {}", tool.verb), called, ["--help".into()].into_iter())
+                    let help = ["--help".into()].into_iter();
+                    start(tool, format!("{program} {}", tool.verb), called, help, None)
                 }
                 None => help_of_group(program, &verb, arguments.next(), tools),
             },

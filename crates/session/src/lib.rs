@@ -123,8 +123,8 @@ pub use rehal_replay::{
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
-    CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, Interval,
-    KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
+    Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
 };
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
@@ -137,7 +137,7 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    ProcessGroup, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
+    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
 };
 pub use rehal_tune::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions,
@@ -148,6 +148,10 @@ pub use rehal_tune::{
     HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
     OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Verification, VerifyOptions,
     VerifySides, type_in_name, verify_against, verify_elements, verify_lockstep, watch_memory,
+};
+pub use rehal_tune::{
+    Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
+    Worker,
 };
 pub use rehal_tune::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,

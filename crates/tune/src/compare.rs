@@ -81,8 +81,6 @@ pub struct CompareOptions {
     pub changes_inputs: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
-    /// Is called once it is known what a replacement computes, before it is timed.
-    pub on_timing: Option<fn()>,
 }
 
 impl Default for CompareOptions {
@@ -96,7 +94,6 @@ impl Default for CompareOptions {
             allows_atomics: false,
             changes_inputs: true,
             times_wrong: false,
-            on_timing: None,
         }
     }
 }
@@ -135,6 +132,34 @@ pub struct KernelComparer {
     subject: CompareSubject,
     captured: Replay,
     slices: OnceCell<Vec<ShapeSlice>>,
+}
+
+/// A replacement of which it is known what it computes.
+pub struct CheckedKernel<'c> {
+    comparer: &'c KernelComparer,
+    replaying: ReplayOptions,
+    options: CompareOptions,
+    comparison: Comparison,
+}
+
+impl CheckedKernel<'_> {
+    /// Times it, unless it is wrong.
+    pub fn time(self, observers: &mut [&mut dyn Observer]) -> Result<Comparison> {
+        let Self { comparer, replaying, options, mut comparison } = self;
+        if !comparison.is_right() && !options.times_wrong {
+            return Ok(comparison);
+        }
+        let slices = comparer.slices()?;
+        if let Some(slice) = slices.first() {
+            slice.locate(observers)?;
+        }
+        timing::time(&comparer.subject, slices, &replaying, &options, &mut comparison)?;
+        if comparison.is_right() {
+            comparison.after_timing =
+                Some(comparer.verify_slices(slices, &replaying, &options.verify, observers)?);
+        }
+        Ok(comparison)
+    }
 }
 
 /// How a replacement compares with the captured kernel.
@@ -228,10 +253,20 @@ impl KernelComparer {
         options: &CompareOptions,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Comparison> {
+        self.check(replacement, options, observers)?.time(observers)
+    }
+
+    /// The same without the time, which [`CheckedKernel::time`] adds.
+    pub fn check(
+        &self,
+        replacement: &Replacement,
+        options: &CompareOptions,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<CheckedKernel<'_>> {
         let selector = Selector::Name(self.subject.function.clone());
         let substitutions = vec![Substitution::new(selector, replacement.clone())];
         let replaying = ReplayOptions { substitutions, ..self.subject.replay.clone() };
-        self.compare_replaying(replaying, options, observers)
+        self.check_replaying(replaying, options, observers)
     }
 
     /// The same with the replacements that a program returns for each executable: of the capture, and of the captures that are
@@ -243,15 +278,15 @@ impl KernelComparer {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Comparison> {
         let replaying = ReplayOptions { substitute: Some(substitute.clone()), ..self.subject.replay.clone() };
-        self.compare_replaying(replaying, options, observers)
+        self.check_replaying(replaying, options, observers)?.time(observers)
     }
 
-    fn compare_replaying(
+    fn check_replaying(
         &self,
         replaying: ReplayOptions,
         options: &CompareOptions,
         observers: &mut [&mut dyn Observer],
-    ) -> Result<Comparison> {
+    ) -> Result<CheckedKernel<'_>> {
         let subject = &self.subject;
         // What the replacement writes beyond a buffer would be in the memory of this process.
         let guarded = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };
@@ -283,22 +318,8 @@ impl KernelComparer {
             if comparison.is_right() && options.changes_inputs {
                 comparison.unread = unread::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
-            if !comparison.is_right() && !options.times_wrong {
-                return Ok(comparison);
-            }
-            if let Some(slice) = slices.first() {
-                slice.locate(observers)?;
-            }
-            if let Some(on_timing) = options.on_timing {
-                on_timing();
-            }
-            timing::time(subject, slices, &replaying, options, &mut comparison)?;
-            if comparison.is_right() {
-                comparison.after_timing =
-                    Some(self.verify_slices(slices, &replaying, &options.verify, observers)?);
-            }
         }
-        Ok(comparison)
+        Ok(CheckedKernel { comparer: self, replaying, options: options.clone(), comparison })
     }
 
     /// Verifies a replay of the whole capture with the replacement.

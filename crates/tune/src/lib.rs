@@ -31,13 +31,14 @@ mod number_summary;
 mod parallel;
 mod redact;
 mod reduce;
+mod runner;
 mod tolerance;
 mod verify;
 mod written;
 
 pub use compare::{
-    CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions, DispatchSpans,
-    Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
+    DispatchSpans, Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,
@@ -47,7 +48,7 @@ pub use diff::{
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    ProcessGroup, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
+    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, substitute_sources,
 };
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,
@@ -65,6 +66,10 @@ pub use redact::{
 pub use reduce::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,
     WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
+};
+pub use runner::{
+    Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
+    Worker,
 };
 pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
 pub use verify::{

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_replay::CaptureBytes;
+use serde::{Deserialize, Serialize};
 
 pub use self::wrong::{WrongDispatch, WrongResult, has_wrong_result, wrong_result};
 
@@ -47,7 +48,7 @@ pub trait ReduceHost: Sync {
 }
 
 /// A dispatch of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlicedDispatch {
     /// The ordinal of its record.
     pub record: u32,

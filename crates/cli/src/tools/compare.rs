@@ -7,14 +7,13 @@ mod workers;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
     CacheState, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelLanguage,
-    KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution,
+    KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution, Worker,
 };
 
 use self::candidates::Candidate;
@@ -27,7 +26,7 @@ use crate::flags::{
 };
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output, own_process};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
 pub const COMPARE: Tool = Tool {
@@ -195,19 +194,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let (options, format) = (options(flags), flags.get(&FORMAT));
     let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
     let mut session = Session { invocation, function, with, options, base, library: None, format };
-    if let Some(path) = workers::candidate() {
-        let baseline_library = workers::baseline()?;
-        own_process::end_with_parent()?;
-        rehal_base::keep_freed_memory();
-        let candidate = Candidate { path };
-        session.options.on_timing = Some(workers::announce_timing);
-        session.options.changes_inputs = workers::changes_inputs();
-        let library = workers::library()?;
-        let compared = baseline(flags, &session.function, baseline_library)
-            .and_then(|it| comparer(invocation, &session.function, it))
-            .and_then(|it| session.one(&it, &candidate, library));
-        let report = compared.unwrap_or_else(|error| Report::failed(&candidate, &error));
-        return output::print(&report.to_line());
+    if let Some(worker) = &invocation.worker {
+        let report = session.perform(worker)?;
+        return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
     }
     // A wrong path is found before the capture is read, and a wrong function before anything is compared.
     let candidates = candidates::find(&session.with)?;
@@ -282,10 +271,10 @@ fn baseline(flags: &Flags, function: &str, library: Option<Vec<u8>>) -> Result<O
 }
 
 /// The library into which a source was compiled.
-fn compiled(replacement: &Replacement) -> Option<Arc<[u8]>> {
+fn compiled(replacement: &Replacement) -> Option<Vec<u8>> {
     let is_source = replacement.name.as_ref().is_some_and(|name| KernelLanguage::of(name.as_ref()).is_some());
     match &replacement.code {
-        Code::Bytes(bytes) if is_source => Some(bytes.clone()),
+        Code::Bytes(bytes) if is_source => Some(bytes.to_vec()),
         _ => None,
     }
 }
@@ -335,25 +324,42 @@ struct Session<'i> {
     /// What the replacements are compared with.
     base: &'static str,
     /// The library into which the baseline was compiled, if it is a source.
-    library: Option<Arc<[u8]>>,
+    library: Option<Vec<u8>>,
     format: Format,
 }
 
 impl Session<'_> {
+    /// Compares what a worker is asked to.
+    fn perform(&mut self, worker: &Worker) -> Result<Report> {
+        let request = workers::Request::from_worker(worker)?;
+        rehal_base::keep_freed_memory();
+        self.options.changes_inputs = request.changes_inputs;
+        let (candidate, libraries) = (request.candidate(), request.libraries);
+        let flags = &self.invocation.flags;
+        let compared = baseline(flags, &self.function, libraries.baseline)
+            .and_then(|it| comparer(self.invocation, &self.function, it))
+            .and_then(|it| self.one(&it, &candidate, libraries.replacement, worker));
+        Ok(compared.unwrap_or_else(|error| Report::failed(&candidate, &error)))
+    }
+
     /// `library` is what a source was compiled into, if it was.
     fn one(
         &self,
         comparer: &KernelComparer,
         candidate: &Candidate,
         library: Option<Vec<u8>>,
+        worker: &Worker,
     ) -> Result<Report> {
         let replacement = match library {
             Some(library) => candidate.with_library(&self.function, library)?,
             None => candidate.build(&self.function)?,
         };
         let mut reports = CrashReports::install();
-        let comparison = comparer.compare(&replacement, &self.options, &mut [&mut reports]);
-        let comparison = comparison.map_err(in_own_words)?;
+        let checked =
+            comparer.check(&replacement, &self.options, &mut [&mut reports]).map_err(in_own_words)?;
+        // If it cannot be said, the limit of the checks applies to the timing too.
+        let _ = worker.reach_milestone();
+        let comparison = checked.time(&mut [&mut reports]).map_err(in_own_words)?;
         verify::note_unused_tolerances(&comparison.verification);
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
         Ok(Report::compared(candidate, &comparison, text))
@@ -379,7 +385,7 @@ impl Session<'_> {
         &self,
         candidates: &[Candidate],
         limits: &Limits,
-        mut first: Option<Arc<[u8]>>,
+        mut first: Option<Vec<u8>>,
     ) -> Result<Vec<Report>> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
@@ -391,7 +397,7 @@ impl Session<'_> {
                 ));
             }
             let libraries = Libraries { baseline: self.library.clone(), replacement: first.take() };
-            let report = workers::compare(self.invocation, candidate, &libraries, limits)?;
+            let report = workers::compare(self.invocation, candidate, libraries, limits)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }

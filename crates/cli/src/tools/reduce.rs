@@ -2,7 +2,7 @@
 
 mod checks;
 mod child;
-mod process;
+mod command;
 mod report;
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use rehal_base::{Error, Result};
 use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
 
 use self::checks::{Check, Checks};
-use self::process::CheckCommand;
+use self::command::CheckCommand;
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{
@@ -175,8 +175,8 @@ fn optional<T>(
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    if let Some((request, capture)) = child::request() {
-        return child::run(invocation, request, &capture);
+    if let Some(worker) = &invocation.worker {
+        return child::run(invocation, worker);
     }
     kernel_recording::warn_that_nothing_is_recorded(
         "candidates run in processes of their own, which do not record; record the result with `rehal kernel record`",

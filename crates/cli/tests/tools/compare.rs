@@ -143,27 +143,6 @@ fn only_the_named_function_of_a_file_is_replaced() {
     }
 }
 
-/// The limit of the checks ends a process that does not announce that it times.
-#[test]
-fn a_process_announces_that_it_times_a_right_kernel() {
-    let scratch = Scratch::new();
-    let source = scratch.path("kernel.c");
-    let (function, path) = (format!("--function={ADD}"), capture("add4.add.local-sync"));
-    let with = with(&source);
-    let flags = ["--cache=warm", "--max_time=1ms", &function, &with, &path];
-    let words = words(&flags);
-    let announced = |body: &str| {
-        kernel(&source, body);
-        let mut command = command(words[0]);
-        command.args(&words[1..]);
-        command.env("REHAL_PARENT", std::process::id().to_string()).env("REHAL_COMPARE_CANDIDATE", &source);
-        let ran = command.output().unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-        String::from_utf8(ran.stdout).unwrap().matches("\nrehal compare: timing\n").count()
-    };
-    assert_eq!((announced(SUM), announced(WRONG)), (1, 0));
-}
-
 #[test]
 fn a_kernel_that_takes_most_of_the_time_is_recognized_or_has_status_1() {
     let scratch = Scratch::new();

@@ -39,6 +39,11 @@ fn children(parent: u32) -> Vec<String> {
     lists.flat_map(|it| it.split_whitespace().map(str::to_string).collect::<Vec<_>>()).collect()
 }
 
+/// Whether a process is one of the tool, and not of another program such as a compiler.
+fn is_tool(process: &str) -> bool {
+    fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|it| it.ends_with("rehal"))
+}
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
@@ -129,12 +134,9 @@ fn no_process_for_kernels_and_no_part_of_a_result_remains() {
         tool.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
         let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let id = tool.id();
-        let is_work = |process: &String| {
-            fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|it| it.ends_with("rehal"))
-        };
         until(&format!("{words:?}"), &mut tool, || match has_process {
             // Not the compiler, which is another program.
-            true => children(id).iter().any(is_work),
+            true => children(id).iter().any(|it| is_tool(it)),
             false => !is_empty(&output),
         });
         let processes = children(id);
@@ -148,6 +150,39 @@ fn no_process_for_kernels_and_no_part_of_a_result_remains() {
         wait_for_the_end(&format!("{words:?}"), &processes);
         let left = [temporary.path(""), output].map(|it| names(&it));
         assert!(left.iter().all(Vec::is_empty), "{words:?} leaves {left:?}");
+    }
+}
+
+/// Nothing of the tool runs any more that could end them.
+#[test]
+fn no_process_remains_after_a_kill() {
+    let add = capture("add4.add.local-sync");
+    let function = format!("--function={ADD}");
+    let lines: [&[&str]; 3] = [
+        &["kernel", "build", "kernel.c", "-o", "kernel.so"],
+        &["compare", &function, "--with=kernel.c", &add],
+        &["reduce", "--check=sh compiler {}", &add, "-o", "reduced"],
+    ];
+    for words in lines {
+        let scratch = Scratch::new();
+        scratch.file("kernel.c", "");
+        let (started, inner) = (scratch.path("started"), scratch.path("inner"));
+        let script =
+            format!("sleep 600 &\necho $! > {}\necho $$ > {}\nwait\n", inner.display(), started.display());
+        let compiler = format!("sh {}", scratch.file("compiler", script));
+        let mut tool = command("rehal");
+        tool.args(words).env("CC", &compiler).env("TMPDIR", scratch.path("")).current_dir(scratch.path(""));
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        until(&format!("{words:?}"), &mut tool, || read(&started).ends_with('\n'));
+        let processes = [read(&started), read(&inner)];
+        // Of a tool that works in a copy of its process, both.
+        let copies: Vec<_> = children(tool.id()).into_iter().filter(|it| is_tool(it)).collect();
+        for process in copies.iter().map(String::as_str).chain([tool.id().to_string().as_str()]) {
+            assert!(Command::new("kill").args(["-9", process]).status().unwrap().success());
+        }
+        tool.wait().unwrap();
+        wait_for_the_end(&format!("{words:?}"), &processes);
     }
 }
 

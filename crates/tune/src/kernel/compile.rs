@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::ExitStatus;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_replay::{Code, Substitution};
 
 use super::KernelLanguage;
-use super::compiler_run::CompilerRun;
 use super::temporary::{TemporaryDirectory, full_directory};
+use crate::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner};
 
 /// How kernels are compiled.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,9 @@ pub struct KernelLibrary {
     /// What the compiler printed, such as warnings.
     pub messages: String,
 }
+
+/// Maximum number of bytes of messages that are kept.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// For C. Results do not depend on whether the CPU can fuse multiplications and additions, unless a flag permits it.
 const C_FLAGS: [&str; 8] = [
@@ -67,25 +72,30 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     }
     let directory = TemporaryDirectory::in_temp("rehal-kernel-")?;
     let library = directory.path().join("kernel.so");
-    let (mut command, name) = command(language, options)?;
+    let (mut job, name) = compiler(language, options)?;
     // Not read as a flag.
     let path = if source.is_absolute() { source.to_owned() } else { Path::new(".").join(source) };
     match language {
-        KernelLanguage::C => command.args(C_FLAGS),
+        KernelLanguage::C => job.arguments.extend(C_FLAGS.map(OsString::from)),
         KernelLanguage::Rust => {
-            command.args(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}"))).args(RUST_CODEGEN)
+            job.arguments.extend(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}").into()));
+            job.arguments.extend(RUST_CODEGEN.map(OsString::from));
         }
-    };
-    command.arg(&path).arg("-o").arg(&library).args(&options.flags);
-    // Its own temporary files remain if it is killed.
-    command.env("TMPDIR", directory.path());
-    if language == KernelLanguage::C {
-        command.arg("-lm");
     }
-    let CompilerRun { status, messages } =
-        CompilerRun::of(command).map_err(|error| no_compiler(language, &name, &error))?;
-    if !status.success() {
-        let mut message = format!("'{}' does not compile: {name} ended with {status}", source.display());
+    job.arguments.extend([path.into(), "-o".into(), library.clone().into()]);
+    job.arguments.extend(options.flags.iter().cloned());
+    if language == KernelLanguage::C {
+        job.arguments.push("-lm".into());
+    }
+    // Its own temporary files remain if it is killed.
+    job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
+    let outcome = LocalRunner
+        .run(&job, &mut |_| ControlFlow::Continue(()))
+        .map_err(|error| no_compiler(language, &name, &error))?;
+    let messages = messages(&outcome.stdout);
+    if !outcome.is_success() {
+        let how = how(outcome.end);
+        let mut message = format!("'{}' does not compile: {name} ended with {how}", source.display());
         if !messages.trim().is_empty() {
             message.push('\n');
             message.push_str(messages.trim_end());
@@ -183,8 +193,27 @@ fn system_format() -> String {
     format!("system-elf-{architecture}")
 }
 
+/// What a compiler printed, whose first messages say the most.
+fn messages(printed: &Printed) -> String {
+    let mut text = String::from_utf8_lossy(&printed.bytes).into_owned();
+    if printed.dropped != 0 {
+        text.push_str(&format!("\n({} more bytes of messages)\n", printed.dropped));
+    }
+    text
+}
+
+/// In the system's words.
+fn how(end: JobEnd) -> String {
+    match end {
+        JobEnd::Exited(code) => ExitStatus::from_raw(code << 8).to_string(),
+        JobEnd::Signaled(signal) => ExitStatus::from_raw(signal).to_string(),
+        JobEnd::TimedOut { .. } => "its time".into(),
+        JobEnd::Interrupted => "an interruption".into(),
+    }
+}
+
 /// The compiler, and its name in messages.
-fn command(language: KernelLanguage, options: &CompilerOptions) -> Result<(Command, String)> {
+fn compiler(language: KernelLanguage, options: &CompilerOptions) -> Result<(Job, String)> {
     let (variable, default) = variable_of(language);
     let given = options.compiler.clone().or_else(|| std::env::var_os(variable));
     let given = given.unwrap_or_else(|| default.into());
@@ -195,9 +224,10 @@ fn command(language: KernelLanguage, options: &CompilerOptions) -> Result<(Comma
         return Err(Error::invalid_argument(format!("{variable} names no compiler"))
             .advise(format!("unset {variable}, or set it to a compiler")));
     };
-    let mut command = Command::new(program);
-    command.args(words);
-    Ok((command, program.to_string()))
+    let mut job = Job::for_program(program);
+    job.arguments = words.map(OsString::from).collect();
+    (job.kept, job.joins_streams) = (KeptOutput::First(MAX_MESSAGE_BYTES), true);
+    Ok((job, program.to_string()))
 }
 
 fn variable_of(language: KernelLanguage) -> (&'static str, &'static str) {

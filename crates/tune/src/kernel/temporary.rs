@@ -3,9 +3,7 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -43,6 +41,11 @@ pub(super) fn full_directory(error: Error, directory: &Path) -> Error {
     error
         .context(place)
         .replace_advice("make room for temporary files, or name another directory: TMPDIR=PATH")
+}
+
+/// Changes the list of groups of processes: no signal finds a group that is not in it.
+pub(crate) fn with_groups<T>(change: impl FnOnce(&mut Vec<Pid>) -> T) -> T {
+    change(&mut PATHS.lock().groups)
 }
 
 /// A directory that only this user can access: another could replace what is in it. It is removed when this is dropped, or by
@@ -89,8 +92,8 @@ impl TemporaryDirectory {
         self.0.path()
     }
 
-    /// Ends processes of [`ProcessGroup`], and removes all directories that exist, and results that are not complete, for a process that is about to end: from then on, threads that create
-    /// or drop one wait forever. Must not be called from a signal handler.
+    /// Ends the processes of all jobs, and removes all directories that exist, and results that are not complete, for a process that is
+    /// about to end: from then on, threads that create or drop one wait forever. Must not be called from a signal handler.
     pub fn remove_all() {
         let mut paths = PATHS.lock();
         // First: they may write to the directories.
@@ -118,49 +121,6 @@ impl Drop for TemporaryDirectory {
         // Removed while it is locked: until then, it is in the list.
         let _ = std::fs::remove_dir_all(self.0.path());
         paths.temporary.retain(|path| path != self.0.path());
-    }
-}
-
-/// A process with all that it starts, in a group of its own. It is ended when this is dropped, or by
-/// [`TemporaryDirectory::remove_all`].
-#[derive(Debug)]
-pub struct ProcessGroup {
-    child: Child,
-    group: Option<Pid>,
-}
-
-impl ProcessGroup {
-    /// Starts a process.
-    pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        // No signal finds one that is not in the list.
-        let mut paths = PATHS.lock();
-        let child = command.process_group(0).spawn()?;
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        paths.groups.extend(group);
-        Ok(Self { child, group })
-    }
-
-    /// The process.
-    pub fn child(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
-    /// Ends the processes of the group.
-    pub fn kill(&self) {
-        if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            self.kill();
-            let _ = self.child.wait();
-        }
-        let mut paths = PATHS.lock();
-        paths.groups.retain(|it| Some(*it) != self.group);
     }
 }
 

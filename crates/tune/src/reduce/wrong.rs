@@ -9,18 +9,20 @@ use std::ops::ControlFlow;
 use rehal_base::{Range, Result};
 use rehal_hal::transfer;
 use rehal_replay::{AccessedRange, HostRead, Observer, Operation, Replay};
+use serde::{Deserialize, Serialize};
 
 use super::SlicedDispatch;
 use crate::Verification;
 use crate::written::Written;
 
 /// The wrong bytes that a dispatch writes, or that a host read sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WrongResult {
     /// The dispatch; `None` for a host read.
     pub dispatch: Option<WrongDispatch>,
     /// The ranges of the binding, or of the bytes that are read, that have the bytes.
+    #[serde(with = "pairs")]
     pub ranges: Vec<Range>,
     /// The length of all that is read; 0 for a dispatch.
     pub read_length: u64,
@@ -29,7 +31,7 @@ pub struct WrongResult {
 }
 
 /// A dispatch that writes wrong bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WrongDispatch {
     /// The name of the function.
@@ -38,6 +40,21 @@ pub struct WrongDispatch {
     pub binding: u32,
     /// Where it is in the whole capture.
     pub place: SlicedDispatch,
+}
+
+/// Ranges as pairs of an offset and a length.
+mod pairs {
+    use rehal_base::Range;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ranges: &[Range], to: S) -> Result<S::Ok, S::Error> {
+        ranges.iter().map(|it| [it.offset, it.length]).collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Range>, D::Error> {
+        let pairs = Vec::<[u64; 2]>::deserialize(from)?;
+        Ok(pairs.into_iter().map(|[offset, length]| Range { offset, length }).collect())
+    }
 }
 
 impl WrongResult {

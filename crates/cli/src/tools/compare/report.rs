@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rehal_base::Error;
 use rehal_session::Comparison;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::candidates::Candidate;
@@ -12,7 +13,7 @@ use super::print;
 use crate::advice;
 
 /// What a comparison found; the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Outcome {
     Right,
     Wrong,
@@ -25,8 +26,6 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [Self::Right, Self::Wrong, Self::Crashed, Self::TimedOut, Self::Failed];
-
     fn name(self) -> &'static str {
         match self {
             Self::Right => "right",
@@ -39,7 +38,7 @@ impl Outcome {
 }
 
 /// What is said of a replacement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
     pub outcome: Outcome,
     /// `None` if that cannot be told.
@@ -109,35 +108,6 @@ impl Report {
         let ratio = |it: &Self| it.ratio.filter(|_| it.outcome == Outcome::Right).unwrap_or(f64::INFINITY);
         self.outcome.cmp(&other.outcome).then(ratio(self).total_cmp(&ratio(other)))
     }
-
-    /// A line from which [`Report::from_line`] makes it again.
-    pub(super) fn to_line(&self) -> String {
-        let Self { outcome, is_slower, ratio, name, summary, text, object } = self;
-        let line = json!({
-            "outcome": outcome.name(),
-            "is_slower": is_slower,
-            "ratio": ratio,
-            "name": name,
-            "summary": summary,
-            "text": text,
-            "object": object,
-        });
-        format!("{line}\n")
-    }
-
-    pub(super) fn from_line(line: &[u8]) -> Option<Self> {
-        let mut value: Value = serde_json::from_slice(line).ok()?;
-        let text = |name: &str| Some(value[name].as_str()?.to_owned());
-        Some(Self {
-            outcome: Outcome::ALL.into_iter().find(|it| value["outcome"] == it.name())?,
-            is_slower: value.get("is_slower")?.as_bool(),
-            ratio: value["ratio"].as_f64(),
-            name: text("name")?,
-            summary: text("summary")?,
-            text: text("text")?,
-            object: value["object"].take(),
-        })
-    }
 }
 
 /// The exit status for several replacements.
@@ -172,17 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_again() {
+    fn reports_are_messages() {
         for ratio in [Some(0.1 + 0.2), None] {
-            for outcome in Outcome::ALL {
-                let report = report(outcome, ratio.map(|_| outcome == Outcome::Right), ratio);
-                let line = report.to_line();
-                assert_eq!(line.lines().count(), 1);
-                assert_eq!(Report::from_line(line.as_bytes()), Some(report));
-            }
-        }
-        for line in ["", "{}", "what a kernel printed", "{\"outcome\":\"right\"}"] {
-            assert_eq!(Report::from_line(line.as_bytes()), None, "{line}");
+            let report = report(Outcome::TimedOut, ratio.map(|_| true), ratio);
+            let message = serde_json::to_value(&report).unwrap();
+            assert_eq!(serde_json::from_value::<Report>(message).unwrap(), report);
         }
     }
 

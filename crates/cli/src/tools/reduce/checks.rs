@@ -2,21 +2,23 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use rehal_bench::stats;
-use rehal_session::{CrashReports, ReduceHost, ReduceProgress, SlicedDispatch, WrongResult};
+use rehal_session::{
+    CrashReports, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, LocalRunner, ReduceHost, ReduceProgress,
+    Runner, SlicedDispatch, WrongResult,
+};
+use serde::Deserialize;
 
-use super::child::{self, INTERESTING, NOT_INTERESTING, Request};
-use super::process::{self, CheckCommand, End, Ended};
+use super::child::{self, Answer, Libraries, Request, Work};
+use super::command::CheckCommand;
 use super::report;
-use crate::own_process::{self, PassedFile};
 use crate::tools::ledger_flags;
 use crate::{Invocation, output};
 
@@ -26,6 +28,8 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(300);
 const TIMEOUT_FACTOR: u32 = 10;
 /// By default, a check may take at least this long.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of what a process prints is kept: its end.
+const KEPT_BYTES: usize = 16 << 10;
 
 /// What is looked for.
 pub(super) enum Check {
@@ -90,8 +94,8 @@ pub(super) struct Checks {
     /// `argv[0]`.
     program: OsString,
     arguments: Vec<OsString>,
-    /// The libraries of kernels, for processes.
-    kernels: String,
+    /// The libraries of kernels, for workers.
+    kernels: Libraries,
     subject: Subject,
     /// The flag.
     timeout: Option<Duration>,
@@ -119,7 +123,7 @@ impl Checks {
             program: invocation.program.clone(),
             arguments: invocation.arguments(),
             kernels: match check {
-                Check::Command(_) => String::new(),
+                Check::Command(_) => Libraries::new(),
                 Check::Crash | Check::Wrong | Check::Slow(_) => {
                     child::compile_kernels(&invocation.flags, directory)?
                 }
@@ -185,22 +189,25 @@ impl Checks {
         })
     }
 
-    fn child(&self, request: &Request, capture: &Path) -> Result<Ended> {
-        let mut command = child::command(&self.program, &self.arguments, request, capture, &self.kernels)?;
-        let status =
-            PassedFile::new(&[]).map_err(|error| Error::io("starting a process for a check", &error))?;
-        command.env(own_process::STATUS, status.name());
-        let ended = self.process(command, "rehal")?;
-        Ok(Ended { is_announced: status.has_bytes(), ..ended })
+    fn child(&self, work: Work, capture: &Path) -> Result<JobOutcome> {
+        let request = Request { work, capture: capture.into(), kernels: self.kernels.clone() };
+        let job = Job::for_worker(self.program.clone(), self.arguments.clone(), &request);
+        let job = job.map_err(|error| Error::io("starting a process for a check", &error))?;
+        self.process(job, "rehal")
     }
 
-    fn process(&self, command: Command, program: &str) -> Result<Ended> {
+    fn process(&self, mut job: Job, program: &str) -> Result<JobOutcome> {
         let limit = match (self.timeout, self.first.get()) {
             (Some(timeout), _) => timeout,
             (None, Some(first)) => (*first * TIMEOUT_FACTOR).max(SHORTEST_TIMEOUT),
             (None, None) => FIRST_TIMEOUT,
         };
-        let ended = process::run(command, limit, &self.interrupted).map_err(|error| {
+        (job.limits, job.kept) = (JobLimits::for_time(limit), KeptOutput::Last(KEPT_BYTES));
+        let mut watch = |_| match self.is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let ended = LocalRunner.run(&job, &mut watch).map_err(|error| {
             let is_limit = error.kind() == std::io::ErrorKind::WouldBlock;
             let error = Error::io(format!("starting '{}' for a check", output::escaped(program)), &error);
             error.advise(match is_limit {
@@ -208,45 +215,44 @@ impl Checks {
                 false => "name a program that exists and can be executed: --check='PROGRAM {}'",
             })
         })?;
-        if ended.end == End::TimedOut {
+        if is_timed_out(&ended) {
             self.timeout_count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(ended)
     }
 
     fn find_crash(&self, capture: &Path, directory: &Path) -> Result<(Subject, Option<SlicedDispatch>)> {
-        let ended = self.child(&Request::Replay, capture)?;
+        let ended = self.child(Work::Replay, capture)?;
         let Some(crash) = crash_of(&ended) else {
             return Err(self.no_subject("a replay of the capture does not crash", &ended));
         };
         let place = directory.join("place");
         // It may crash elsewhere if operations are performed one by one.
-        let again = self.child(&Request::Locate(place.clone()), capture)?;
+        let again = self.child(Work::Locate(place.clone().into()), capture)?;
         let suspect = if crash_of(&again).as_ref() == Some(&crash) { child::located(&place) } else { None };
         Ok((Subject::Crash(crash), suspect))
     }
 
     fn find_wrong(&self, capture: &Path, expected: &str) -> Result<(Subject, Option<SlicedDispatch>)> {
-        let ended = self.child(&Request::FindWrong, capture)?;
-        let answer = child::answer(&ended.stdout);
-        let wrong = answer.as_ref().and_then(|answer| child::wrong_of(&answer["wrong"]));
+        let ended = self.child(Work::FindWrong, capture)?;
+        let (wrong, report, is_same) = match answer_of(&ended) {
+            Some(Answer::Wrong { wrong, report, is_same }) => (wrong, report, is_same),
+            _ => (None, String::new(), false),
+        };
         let Some(wrong) = wrong else {
-            let report = answer.as_ref().and_then(|answer| answer["report"].as_str()).unwrap_or_default();
-            return Err(
-                match (report.lines().next(), answer.as_ref().is_some_and(|it| it["same"] == true)) {
-                    (None, _) => {
-                        self.no_subject(&format!("the capture cannot be compared with {expected}"), &ended)
-                    }
-                    (Some(first), true) => {
-                        self.no_subject(&format!("no difference from {expected}: {first}"), &ended)
-                    }
-                    (Some(_), false) => Error::failed_precondition(format!(
-                        "no difference from {expected}, of which not all could be compared: {}",
-                        report.trim_end()
-                    ))
-                    .advise(ledger_flags::MAKE_LEDGER),
-                },
-            );
+            return Err(match (report.lines().next(), is_same) {
+                (None, _) => {
+                    self.no_subject(&format!("the capture cannot be compared with {expected}"), &ended)
+                }
+                (Some(first), true) => {
+                    self.no_subject(&format!("no difference from {expected}: {first}"), &ended)
+                }
+                (Some(_), false) => Error::failed_precondition(format!(
+                    "no difference from {expected}, of which not all could be compared: {}",
+                    report.trim_end()
+                ))
+                .advise(ledger_flags::MAKE_LEDGER),
+            });
         };
         let suspect = wrong.dispatch.as_ref().map(|it| it.place);
         Ok((Subject::Wrong(wrong), suspect))
@@ -256,9 +262,9 @@ impl Checks {
         if let Some(threshold) = threshold {
             return Ok(Subject::Slow(threshold));
         }
-        let ended = self.child(&Request::Time, capture)?;
-        match child::times_of(&ended.stdout) {
-            Some(times) if stats::median(&times) > 0.0 => {
+        let ended = self.child(Work::Time, capture)?;
+        match times_of(&ended) {
+            Some((times, _)) if stats::median(&times) > 0.0 => {
                 Ok(Subject::Slow(child::duration(stats::median(&times) / 2.0)))
             }
             Some(_) => Err(Error::not_found("the capture has no dispatch of such a function")
@@ -268,22 +274,22 @@ impl Checks {
     }
 
     /// The error for a capture that does not show what is looked for.
-    fn no_subject(&self, what: &str, ended: &Ended) -> Error {
-        let printed = String::from_utf8_lossy(&ended.stderr);
+    fn no_subject(&self, what: &str, ended: &JobOutcome) -> Error {
+        let printed = String::from_utf8_lossy(&ended.stderr.bytes);
         // An error of the process has its own advice, which is the one to follow.
         let (printed, advice) = match printed.trim_end().rsplit_once("\n  try: ") {
             Some((printed, advice)) if !advice.contains('\n') => (printed, Some(advice)),
             _ => (printed.trim_end(), None),
         };
         let mut message = what.to_string();
-        if ended.end == End::TimedOut {
+        if is_timed_out(ended) {
             message.push_str(" within the time of a check");
         }
         if !printed.is_empty() {
             message.push_str(&format!("\n{printed}"));
         }
         Error::failed_precondition(message).advise(match (ended.end, advice) {
-            (End::TimedOut, _) => "give it more time: --check_timeout=10m",
+            (JobEnd::TimedOut { .. }, _) => "give it more time: --check_timeout=10m",
             (_, Some(advice)) => advice,
             (_, None) => "name what the capture shows: --check=crash, wrong or slow, or --check='COMMAND {}'",
         })
@@ -292,9 +298,9 @@ impl Checks {
     fn is_command_interesting(&self, command: &CheckCommand, capture: &Path) -> Result<bool> {
         let begun = Instant::now();
         let ended = self.process(command.on(capture)?, command.program())?;
-        let is_interesting = matches!(ended.end, End::Exited(status) if status.success());
+        let is_interesting = ended.is_success();
         if self.first.get().is_none() {
-            let mut printed = [ended.stdout, ended.stderr].concat();
+            let mut printed = [ended.stdout.bytes, ended.stderr.bytes].concat();
             let tail = printed.split_off(printed.len().saturating_sub(1000));
             let how = how(ended.end);
             let printed = format!("it {how}\n{}", String::from_utf8_lossy(&tail));
@@ -313,21 +319,20 @@ impl ReduceHost for Checks {
         let begun = Instant::now();
         let is_interesting = match &self.subject {
             Subject::Command(_) => false,
-            Subject::Crash(crash) => {
-                crash_of(&self.child(&Request::Replay, capture)?).as_ref() == Some(crash)
-            }
+            Subject::Crash(crash) => crash_of(&self.child(Work::Replay, capture)?).as_ref() == Some(crash),
             Subject::Wrong(wrong) => {
-                let ended = self.child(&Request::HasWrong(wrong.clone()), capture)?;
-                status_of(&ended) == Some(INTERESTING)
+                let ended = self.child(Work::HasWrong(wrong.clone()), capture)?;
+                matches!(answer_of(&ended), Some(Answer::HasWrong(true)))
             }
             Subject::Slow(threshold) => {
-                let ended = self.child(&Request::Time, capture)?;
-                let times = child::times_of(&ended.stdout).filter(|times| !times.is_empty());
-                let interval = times.map(|times| stats::bootstrap(&times, stats::median));
+                let ended = self.child(Work::Time, capture)?;
+                let times = times_of(&ended).filter(|(times, _)| !times.is_empty());
+                let is_of_host = times.as_ref().is_some_and(|(_, is_of_host)| *is_of_host);
+                let interval = times.map(|(times, _)| stats::bootstrap(&times, stats::median));
                 let low = interval.map(|it| child::duration(it.low));
                 let measured = interval
                     .map(|it| Measured { low: child::duration(it.low), high: child::duration(it.high) });
-                if self.measured.set(measured).is_ok() && child::is_of_host(&ended.stdout) {
+                if self.measured.set(measured).is_ok() && is_of_host {
                     output::note(
                         "note: the device reports no times of dispatches: those of the host contain their submission",
                     );
@@ -340,8 +345,8 @@ impl ReduceHost for Checks {
     }
 
     fn slice(&self, capture: &Path, dispatch: SlicedDispatch, output: &Path) -> Result<bool> {
-        let ended = self.child(&Request::Slice(dispatch, PathBuf::from(output)), capture)?;
-        let is_written = status_of(&ended) == Some(NOT_INTERESTING);
+        let ended = self.child(Work::Slice(dispatch, output.into()), capture)?;
+        let is_written = matches!(answer_of(&ended), Some(Answer::Done));
         if !is_written {
             let _ = fs::remove_file(output);
         }
@@ -357,20 +362,31 @@ impl ReduceHost for Checks {
     }
 }
 
-/// The exit status of a ready check that ran to its end.
-fn status_of(ended: &Ended) -> Option<u8> {
-    let End::Exited(status) = ended.end else { return None };
-    let status = u8::try_from(status.code()?).ok()?;
-    (ended.is_announced && [INTERESTING, NOT_INTERESTING].contains(&status)).then_some(status)
+fn is_timed_out(ended: &JobOutcome) -> bool {
+    matches!(ended.end, JobEnd::TimedOut { .. })
+}
+
+/// The answer of a worker that ran to its end.
+fn answer_of(ended: &JobOutcome) -> Option<Answer> {
+    let is_announced = ended.announced == Some(0) && ended.is_success();
+    let answer = ended.answer.as_ref().filter(|_| is_announced)?;
+    Answer::deserialize(answer).ok()
+}
+
+/// The times that a worker measured, in nanoseconds, and whether they are those of the host.
+fn times_of(ended: &JobOutcome) -> Option<(Vec<f64>, bool)> {
+    match answer_of(ended)? {
+        Answer::Times { times, is_of_host } => Some((times, is_of_host)),
+        _ => None,
+    }
 }
 
 /// The crash of a process, if it ended by one.
-fn crash_of(ended: &Ended) -> Option<Crash> {
-    let End::Exited(status) = ended.end else { return None };
-    let printed = String::from_utf8_lossy(&ended.stderr);
+fn crash_of(ended: &JobOutcome) -> Option<Crash> {
+    let printed = String::from_utf8_lossy(&ended.stderr.bytes);
     let report =
         printed.lines().rev().find_map(|line| line.split_once("; a kernel crashed with ").map(|it| it.1));
-    if let (Some(CrashReports::EXIT_STATUS), Some(report)) = (status.code(), report) {
+    if let (JobEnd::Exited(CrashReports::EXIT_STATUS), Some(report)) = (ended.end, report) {
         let signal = report.split([' ', ':']).next().unwrap_or_default().to_string();
         let name = report.split_once("function '").map(|it| it.1);
         let function = name.and_then(|name| name.rsplit_once("' (")).map(|it| it.0);
@@ -378,27 +394,25 @@ fn crash_of(ended: &Ended) -> Option<Crash> {
         let function = function.map(|text| text.split("' (").next().unwrap_or(text).to_string());
         return Some(Crash { signal, function });
     }
-    if let (Some(code), false) = (status.code(), ended.is_announced) {
-        return Some(Crash { signal: format!("exit status {code}"), function: None });
+    match ended.end {
+        JobEnd::Exited(code) if ended.announced.is_none() => {
+            Some(Crash { signal: format!("exit status {code}"), function: None })
+        }
+        JobEnd::Signaled(signal) => {
+            // Not those by which others end a process.
+            const ENDED: [i32; 5] = [1, 2, 9, 13, 15];
+            (!ENDED.contains(&signal)).then(|| Crash { signal: format!("signal {signal}"), function: None })
+        }
+        _ => None,
     }
-    let signal = status.signal()?;
-    // Not those by which others end a process.
-    const ENDED: [i32; 5] = [1, 2, 9, 13, 15];
-    (!ENDED.contains(&signal)).then(|| Crash { signal: format!("signal {signal}"), function: None })
 }
 
-fn how(end: End) -> String {
+fn how(end: JobEnd) -> String {
     match end {
-        End::TimedOut => "took longer than --check_timeout allows".into(),
-        End::Interrupted => "was interrupted".into(),
-        End::Exited(status) => exited(status),
-    }
-}
-
-fn exited(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (_, signal) => format!("was ended by signal {}", signal.unwrap_or_default()),
+        JobEnd::TimedOut { .. } => "took longer than --check_timeout allows".into(),
+        JobEnd::Interrupted => "was interrupted".into(),
+        JobEnd::Exited(code) => format!("exited with status {code}"),
+        JobEnd::Signaled(signal) => format!("was ended by signal {signal}"),
     }
 }
 

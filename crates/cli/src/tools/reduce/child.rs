@@ -1,39 +1,26 @@
-//! Ready checks in processes of their own, which have the flags of the tool: a crash ends only them.
+//! Ready checks in workers, which have the flags of the tool: a crash ends only them.
 
 use std::cell::{Cell, RefCell};
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Context, Error, Result, StatusCode, glob};
 use rehal_session::{
     CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
-    KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Range, Replay, SliceOptions, SlicedDispatch,
-    Substitution, Verification, VerifyOptions, WrongResult, build_kernel, has_wrong_result,
+    KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions, SlicedDispatch,
+    Substitution, Verification, VerifyOptions, Worker, WrongResult, build_kernel, has_wrong_result,
     substitute_sources, verify_against, verify_lockstep, wrong_result,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::{AGAINST, FUNCTION};
 use crate::flags::Flags;
 use crate::tools::{ledger_flags, replay_flags, verify};
-use crate::{Invocation, output, own_process};
-
-/// The request to a process, as JSON; its flags are those of the tool that started it.
-const REQUEST: &str = "REHAL_REDUCE_REQUEST";
-
-/// The libraries of kernels, as JSON.
-const KERNELS: &str = "REHAL_REDUCE_KERNELS";
-
-/// Exit status of a process: the capture shows what is looked for. Not 0, which a kernel that ends the process may have.
-pub(super) const INTERESTING: u8 = 0xe1;
-/// It does not.
-pub(super) const NOT_INTERESTING: u8 = 0xe0;
+use crate::{Invocation, output};
 
 /// Number of replays of which the time is measured, at least and at most.
 const SAMPLES: usize = 9;
@@ -41,14 +28,28 @@ const MAX_SAMPLES: usize = 99;
 /// More than the least number are measured within this time: those of short work depend on chance.
 const SAMPLING: Duration = Duration::from_millis(50);
 
-/// What a process does with a capture.
-pub(super) enum Request {
+/// What a worker does with a capture.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Request {
+    pub work: Work,
+    /// The path of the capture. Any path is a message as an [`OsString`].
+    pub capture: OsString,
+    /// The libraries of kernels, by their sources: of [`compile_kernels`].
+    pub kernels: Libraries,
+}
+
+/// Files, by the source that they were compiled from.
+pub(super) type Libraries = Vec<(OsString, OsString)>;
+
+/// What is done.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Work {
     /// Replays it; a crash ends the process.
     Replay,
     /// Replays it, and keeps the current dispatch in a file.
-    Locate(PathBuf),
+    Locate(OsString),
     /// Cuts a dispatch out, without performing it.
-    Slice(SlicedDispatch, PathBuf),
+    Slice(SlicedDispatch, OsString),
     /// Finds the first wrong result.
     FindWrong,
     /// Looks for a wrong result.
@@ -57,20 +58,34 @@ pub(super) enum Request {
     Time,
 }
 
-/// The request to this process, with the capture.
-pub(super) fn request() -> Option<(Request, PathBuf)> {
-    let text = env::var(REQUEST).ok().filter(|_| own_process::is_child())?;
-    parse(&serde_json::from_str(&text).ok()?)
+/// What a worker found.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// It did it.
+    Done,
+    /// What [`Work::FindWrong`] found.
+    Wrong {
+        wrong: Option<WrongResult>,
+        /// What a verification shows.
+        report: String,
+        is_same: bool,
+    },
+    /// Whether the capture has the wrong result.
+    HasWrong(bool),
+    /// Times in nanoseconds.
+    Times {
+        times: Vec<f64>,
+        /// Whether the times of dispatches are those of the host.
+        is_of_host: bool,
+    },
 }
 
-/// The libraries of kernels that substitutions name by source, in `directory`, as JSON for [`command`]: by source. Each is compiled
-/// once, not by each process.
-pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<String> {
-    let mut libraries = serde_json::Map::new();
+/// The libraries of kernels that substitutions name by source, in `directory`. Each is compiled once, not by each worker.
+pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<Libraries> {
+    let mut libraries = Libraries::new();
     for Substitution { selector, replacement, .. } in flags.list(&replay_flags::SUBSTITUTION) {
         let Code::File(source) = replacement.code else { continue };
-        let Some(name) = source.to_str().filter(|it| !libraries.contains_key(*it)) else { continue };
-        if KernelLanguage::of(&source).is_none() {
+        if KernelLanguage::of(&source).is_none() || libraries.iter().any(|(it, _)| *it == *source) {
             continue;
         }
         let built = build_kernel(&source, &CompilerOptions::default());
@@ -81,89 +96,75 @@ pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<String>
         }
         let file = directory.join(format!("kernel-{}.so", libraries.len()));
         fs::write(&file, bytes).map_err(|error| Error::io("writing a compiled kernel", &error))?;
-        if let Some(file) = file.to_str() {
-            libraries.insert(name.to_owned(), file.into());
-        }
+        libraries.push((source.into(), file.into()));
     }
-    Ok(Value::Object(libraries).to_string())
+    Ok(libraries)
 }
 
 /// Uses the libraries that have been compiled.
-fn substitute_compiled(substitutions: &mut [Substitution]) -> Result<()> {
-    let libraries: Value = match env::var(KERNELS) {
-        Ok(text) => serde_json::from_str(&text).unwrap_or_default(),
-        Err(_) => return Ok(()),
-    };
+fn substitute_compiled(substitutions: &mut [Substitution], libraries: &Libraries) -> Result<()> {
     substitute_sources(substitutions, |source| {
-        let file = source.to_str().and_then(|source| libraries[source].as_str());
-        let read = file.map(fs::read).transpose();
+        let library = libraries.iter().find(|(it, _)| *it == *source);
+        let read = library.map(|(_, file)| fs::read(file)).transpose();
         read.map_err(|error| Error::io("reading a compiled kernel", &error))
     })
 }
 
-/// The process for a request, with the libraries of [`compile_kernels`].
-pub(super) fn command(
-    called: &OsStr,
-    arguments: &[OsString],
-    request: &Request,
-    capture: &Path,
-    kernels: &str,
-) -> Result<Command> {
-    let command = own_process::command(called, arguments);
-    let mut command = command.map_err(|error| Error::io("starting a process for a check", &error))?;
-    command.env(REQUEST, text(request, capture)?).env(KERNELS, kernels);
-    Ok(command)
+/// Performs the request of a worker.
+pub(super) fn run(invocation: &Invocation, worker: &Worker) -> Result<()> {
+    let cannot = |error| Error::io("reading the request of a worker", &error);
+    let Request { work, capture, kernels } = worker.request().map_err(cannot)?;
+    let answer = perform(invocation, work, Path::new(&capture), &kernels)?;
+    worker.answer(&answer).map_err(|error| Error::io("answering a request", &error))
 }
 
-/// Does what is requested; the exit status tells the outcome of a check.
-pub(super) fn run(invocation: &Invocation, request: Request, capture: &Path) -> Result<()> {
+fn perform(invocation: &Invocation, work: Work, capture: &Path, kernels: &Libraries) -> Result<Answer> {
     // The capture itself may be truncated; candidates are not.
     let recover = capture == invocation.operand() && invocation.flags.get(&replay_flags::RECOVER);
     let capture = crate::captures::open(capture, &crate::captures::options(recover))?;
-    let (replay, mut reports) = prepare(invocation, &capture)?;
+    let (replay, mut reports) = prepare(invocation, &capture, kernels)?;
     let observers: &mut [&mut dyn Observer] = &mut [&mut reports];
-    let set = |is_interesting: bool| {
-        invocation.set_status(if is_interesting { INTERESTING } else { NOT_INTERESTING });
-    };
-    match request {
-        Request::Replay => {
+    Ok(match work {
+        Work::Replay => {
             replay.run(observers)?;
-            set(false);
+            Answer::Done
         }
-        Request::Locate(path) => {
+        Work::Locate(path) => {
             let cannot = |error: std::io::Error| Error::io("creating a file", &error);
             let file = File::create(path).map_err(cannot)?;
             replay.run(&mut [&mut reports, &mut Locator { file }])?;
+            Answer::Done
         }
-        Request::Slice(dispatch, path) => {
+        Work::Slice(dispatch, path) => {
             let file = File::create(path).map_err(|error| Error::io("creating a file", &error))?;
             let mut options = SliceOptions::default();
             options.unperformed = true;
             let SlicedDispatch { record, occurrence } = dispatch;
             replay.slice(&Cut::Dispatch { record, occurrence }, &options, file, observers)?;
-            set(false);
+            Answer::Done
         }
-        Request::FindWrong => {
+        Work::FindWrong => {
             let found = verification(invocation, &replay, observers)?;
             let wrong = wrong_result(&replay, &found, observers)?;
-            let (shown, is_same) = (verify::report(&found), found.outcome() == Outcome::Same);
-            let found = json!({ "wrong": wrong.as_ref().map(wrong_json), "report": shown, "same": is_same });
-            output::print(&format!("\n{found}\n"))?;
+            Answer::Wrong { wrong, report: verify::report(&found), is_same: found.outcome() == Outcome::Same }
         }
-        Request::HasWrong(wrong) => set(has_wrong_result(&replay, &wrong, observers)?),
-        Request::Time => {
+        Work::HasWrong(wrong) => Answer::HasWrong(has_wrong_result(&replay, &wrong, observers)?),
+        Work::Time => {
             rehal_base::keep_freed_memory();
-            let (times, of_host) = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
-            output::print(&format!("\n{}\n", json!({ "times": times, "of_host": of_host })))?;
+            let (times, is_of_host) = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
+            Answer::Times { times, is_of_host }
         }
-    }
-    Ok(())
+    })
 }
 
-fn prepare(invocation: &Invocation, capture: &CaptureFile) -> Result<(Replay, CrashReports)> {
+fn prepare(
+    invocation: &Invocation,
+    capture: &CaptureFile,
+    kernels: &Libraries,
+) -> Result<(Replay, CrashReports)> {
     let mut options = replay_flags::Options::of(invocation)?;
     options.path = invocation.operand();
-    substitute_compiled(&mut options.replay.substitutions)?;
+    substitute_compiled(&mut options.replay.substitutions, kernels)?;
     replay_flags::prepare(&options, capture.plan()?)
 }
 
@@ -228,7 +229,7 @@ impl Observer for Locator {
     }
 }
 
-/// The dispatch that a file of [`Request::Locate`] has.
+/// The dispatch that a file of [`Work::Locate`] has.
 pub(super) fn located(path: &Path) -> Option<SlicedDispatch> {
     let place: [u8; 12] = fs::read(path).ok()?.try_into().ok()?;
     let (record, occurrence) = place.split_at(4);
@@ -264,92 +265,6 @@ fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) 
         times.push(once()?);
     }
     Ok((times, is_of_host.get()))
-}
-
-/// What a process printed in its last line.
-pub(super) fn answer(stdout: &[u8]) -> Option<Value> {
-    let text = std::str::from_utf8(stdout).ok()?;
-    serde_json::from_str(text.lines().last()?).ok()
-}
-
-fn text(request: &Request, capture: &Path) -> Result<String> {
-    let path = |path: &Path| {
-        path.to_str().map(str::to_owned).ok_or_else(|| {
-            Error::invalid_argument(format!("the path '{}' is not UTF-8", path.display()))
-                .advise("set TMPDIR to a directory whose path is, and rename the capture")
-        })
-    };
-    let request = match request {
-        Request::Replay => json!({ "do": "replay" }),
-        Request::Locate(to) => json!({ "do": "locate", "to": path(to)? }),
-        Request::Slice(SlicedDispatch { record, occurrence }, to) => {
-            json!({ "do": "slice", "record": record, "occurrence": occurrence, "to": path(to)? })
-        }
-        Request::FindWrong => json!({ "do": "find_wrong" }),
-        Request::HasWrong(wrong) => json!({ "do": "has_wrong", "wrong": wrong_json(wrong) }),
-        Request::Time => json!({ "do": "time" }),
-    };
-    Ok(json!({ "request": request, "capture": path(capture)? }).to_string())
-}
-
-fn parse(text: &Value) -> Option<(Request, PathBuf)> {
-    let request = &text["request"];
-    let to = || request["to"].as_str().map(PathBuf::from);
-    let parsed = match request["do"].as_str()? {
-        "replay" => Request::Replay,
-        "locate" => Request::Locate(to()?),
-        "slice" => {
-            let record = u32::try_from(request["record"].as_u64()?).ok()?;
-            Request::Slice(SlicedDispatch { record, occurrence: request["occurrence"].as_u64()? }, to()?)
-        }
-        "find_wrong" => Request::FindWrong,
-        "has_wrong" => Request::HasWrong(wrong_of(&request["wrong"])?),
-        "time" => Request::Time,
-        _ => return None,
-    };
-    Some((parsed, PathBuf::from(text["capture"].as_str()?)))
-}
-
-fn wrong_json(wrong: &WrongResult) -> Value {
-    let digest: String = wrong.digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let ranges: Vec<_> = wrong.ranges.iter().map(|range| [range.offset, range.length]).collect();
-    let dispatch = wrong.dispatch.as_ref().map(|it| {
-        json!({
-            "function": it.function,
-            "binding": it.binding,
-            "record": it.place.record,
-            "occurrence": it.place.occurrence,
-        })
-    });
-    json!({ "dispatch": dispatch, "ranges": ranges, "read_length": wrong.read_length, "digest": digest })
-}
-
-pub(super) fn wrong_of(value: &Value) -> Option<WrongResult> {
-    let text = value["digest"].as_str()?;
-    let mut digest = [0; 32];
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    let dispatch = &value["dispatch"];
-    if dispatch.is_null() {
-        return Some(WrongResult::of_read(value["read_length"].as_u64()?, digest));
-    }
-    let range = |it: &Value| Some(Range { offset: it[0].as_u64()?, length: it[1].as_u64()? });
-    let ranges = value["ranges"].as_array()?.iter().map(range).collect::<Option<Vec<_>>>()?;
-    let record = u32::try_from(dispatch["record"].as_u64()?).ok()?;
-    let place = SlicedDispatch { record, occurrence: dispatch["occurrence"].as_u64()? };
-    let binding = u32::try_from(dispatch["binding"].as_u64()?).ok()?;
-    Some(WrongResult::of_dispatch(dispatch["function"].as_str()?.into(), binding, place, ranges, digest))
-}
-
-/// The times that a process measured, in nanoseconds.
-pub(super) fn times_of(stdout: &[u8]) -> Option<Vec<f64>> {
-    answer(stdout)?["times"].as_array()?.iter().map(Value::as_f64).collect()
-}
-
-/// Whether the times of dispatches are those of the host.
-pub(super) fn is_of_host(stdout: &[u8]) -> bool {
-    answer(stdout).is_some_and(|answer| answer["of_host"] == true)
 }
 
 /// A time in nanoseconds.

@@ -1,0 +1,214 @@
+//! Runs jobs in processes of their own: compilers, commands of the user, and workers, which are this program again.
+//!
+//! A [`Job`] and its [`Outcome`] are messages. They hold no descriptors, and only paths that name the same file for every process, so
+//! that another [`Runner`] can perform a job on a machine that shares these files. [`LocalRunner`] performs it on this one.
+//!
+//! A worker's standard input is a socket. It receives the request of its job, and sends [`Worker::reach_milestone`] and
+//! [`Worker::answer`], so that its standard output and standard error belong to the kernels that it runs. Last, it sends the exit
+//! status with which it is about to end: a status that was not announced is that of a kernel that ended the process.
+
+mod group;
+mod local;
+mod worker;
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use local::LocalRunner;
+pub use worker::Worker;
+
+/// Performs jobs.
+pub trait Runner: Send + Sync {
+    /// Performs a job to its end. The error is that of starting it, or of communicating with it. `watch` is asked every few
+    /// milliseconds whether to end it early.
+    fn run(&self, job: &Job, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>)
+    -> io::Result<JobOutcome>;
+}
+
+/// Work for a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Job {
+    /// What runs.
+    pub program: JobProgram,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables of the environment that are set, or removed. It inherits the others.
+    pub environment: Vec<(OsString, Option<OsString>)>,
+    /// When it is ended.
+    pub limits: JobLimits,
+    /// How much of its output is kept, of each stream.
+    pub kept: KeptOutput,
+    /// Whether standard error is a part of standard output, in the order in which they are written.
+    pub joins_streams: bool,
+}
+
+/// The program of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum JobProgram {
+    /// A program that is found as a shell finds it.
+    Named(OsString),
+    /// This program, as a [`Worker`].
+    Worker {
+        /// Its `argv[0]`.
+        called: OsString,
+        /// What it is asked for.
+        request: Value,
+    },
+}
+
+/// When a job is ended.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct JobLimits {
+    /// Time until a worker says that it has [reached its milestone](Worker::reach_milestone).
+    pub milestone: Option<Duration>,
+    /// Time as a whole.
+    pub time: Option<Duration>,
+}
+
+/// Which part of a stream is kept.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum KeptOutput {
+    /// The first bytes.
+    First(usize),
+    /// The last bytes.
+    Last(usize),
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct JobProgress {
+    /// Time since it was started.
+    pub elapsed: Duration,
+    /// Whether it has reached its milestone.
+    pub is_past_milestone: bool,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct JobOutcome {
+    /// Its end.
+    pub end: JobEnd,
+    /// The exit status that a worker announced before it ended.
+    pub announced: Option<u8>,
+    /// The answer of a worker.
+    pub answer: Option<Value>,
+    /// What it printed on standard output.
+    pub stdout: Printed,
+    /// What it printed on standard error.
+    pub stderr: Printed,
+}
+
+/// The end of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobEnd {
+    /// It exited with a status.
+    Exited(i32),
+    /// A signal ended it.
+    Signaled(i32),
+    /// It exceeded its limits.
+    TimedOut {
+        /// Whether it had reached its milestone.
+        is_past_milestone: bool,
+    },
+    /// The caller ended it.
+    Interrupted,
+}
+
+/// What a process printed on a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Printed {
+    /// The part that is kept.
+    pub bytes: Vec<u8>,
+    /// Number of bytes that are not kept.
+    pub dropped: u64,
+}
+
+impl Job {
+    /// A job for a program.
+    pub fn for_program(program: impl Into<OsString>) -> Self {
+        Self::for_kind(JobProgram::Named(program.into()))
+    }
+
+    /// A job for a worker, which is called as `called`, with its arguments and what it is asked for.
+    pub fn for_worker(
+        called: impl Into<OsString>,
+        arguments: Vec<OsString>,
+        request: &impl Serialize,
+    ) -> io::Result<Self> {
+        let request = serde_json::to_value(request)?;
+        Ok(Self { arguments, ..Self::for_kind(JobProgram::Worker { called: called.into(), request }) })
+    }
+
+    fn for_kind(program: JobProgram) -> Self {
+        Self {
+            program,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            limits: JobLimits::default(),
+            kept: KeptOutput::Last(64 << 10),
+            joins_streams: false,
+        }
+    }
+}
+
+impl JobLimits {
+    /// A limit of the whole time.
+    pub fn for_time(time: Duration) -> Self {
+        Self { milestone: None, time: Some(time) }
+    }
+
+    /// Whether a job has exceeded them.
+    fn are_exceeded(&self, progress: JobProgress) -> bool {
+        let is_over = |limit: Option<Duration>| limit.is_some_and(|limit| progress.elapsed >= limit);
+        is_over(self.time) || (!progress.is_past_milestone && is_over(self.milestone))
+    }
+}
+
+impl JobOutcome {
+    /// Whether it exited with status 0.
+    pub fn is_success(&self) -> bool {
+        self.end == JobEnd::Exited(0)
+    }
+}
+
+impl Printed {
+    /// Adds bytes.
+    fn add(&mut self, bytes: &[u8], kept: KeptOutput) {
+        match kept {
+            KeptOutput::First(limit) => {
+                let count = bytes.len().min(limit.saturating_sub(self.bytes.len()));
+                self.bytes.extend_from_slice(&bytes[..count]);
+                self.dropped += (bytes.len() - count) as u64;
+            }
+            KeptOutput::Last(limit) => {
+                self.bytes.extend_from_slice(bytes);
+                if self.bytes.len() > 2 * limit {
+                    self.keep_last(limit);
+                }
+            }
+        }
+    }
+
+    fn keep_last(&mut self, limit: usize) {
+        let count = self.bytes.len().saturating_sub(limit);
+        self.bytes.drain(..count);
+        self.dropped += count as u64;
+    }
+
+    /// Applies the limit once nothing is added any more.
+    fn finish(mut self, kept: KeptOutput) -> Self {
+        if let KeptOutput::Last(limit) = kept {
+            self.keep_last(limit);
+        }
+        self
+    }
+}

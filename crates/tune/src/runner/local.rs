@@ -1,0 +1,332 @@
+//! Jobs as processes of this machine.
+
+use std::env;
+use std::io::{self, PipeReader, Read, Write};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::group::ProcessGroup;
+use super::worker::{Message, Worker};
+use super::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed, Runner};
+
+/// How long output is awaited after a process has ended: a process that left its group may keep a pipe open.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// The shortest and the longest time between two looks at a process.
+const PAUSES: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
+
+/// Runs jobs as processes of this machine, each in a group that ends with this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalRunner;
+
+impl Runner for LocalRunner {
+    fn run(
+        &self,
+        job: &Job,
+        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+    ) -> io::Result<JobOutcome> {
+        let mut running = Running::start(job)?;
+        let end = running.wait(watch);
+        // Whatever it has started ends with it.
+        running.group.kill();
+        let end = end?;
+        running.read_last()?;
+        Ok(running.outcome(end))
+    }
+}
+
+struct Running<'j> {
+    job: &'j Job,
+    group: ProcessGroup,
+    begun: Instant,
+    stdout: Stream<PipeReader>,
+    stderr: Stream<PipeReader>,
+    channel: Stream<UnixStream>,
+    is_past_milestone: bool,
+    answer: Option<serde_json::Value>,
+}
+
+impl<'j> Running<'j> {
+    fn start(job: &'j Job) -> io::Result<Self> {
+        let (mut command, channel) = match &job.program {
+            JobProgram::Named(program) => {
+                let mut command = Command::new(program);
+                command.stdin(Stdio::null());
+                (command, None)
+            }
+            JobProgram::Worker { called, request } => {
+                let (own, other) = UnixStream::pair()?;
+                let mut command = Command::new(env::current_exe()?);
+                command.arg0(called).arg(Worker::VERB).stdin(OwnedFd::from(other));
+                (command, Some((own, request)))
+            }
+        };
+        command.args(&job.arguments);
+        for (name, value) in &job.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let (stdout, writer) = io::pipe()?;
+        let stderr = match job.joins_streams {
+            true => {
+                command.stderr(writer.try_clone()?);
+                None
+            }
+            false => {
+                let (stderr, writer) = io::pipe()?;
+                command.stderr(writer);
+                Some(stderr)
+            }
+        };
+        command.stdout(writer);
+        let begun = Instant::now();
+        let group = ProcessGroup::spawn(&mut command)?;
+        // Its ends of the pipes, which would keep them open.
+        drop(command);
+        let mut this = Self {
+            job,
+            group,
+            begun,
+            stdout: Stream::new(Some(stdout)),
+            stderr: Stream::new(stderr),
+            channel: Stream::new(None),
+            is_past_milestone: false,
+            answer: None,
+        };
+        if let Some((channel, request)) = channel {
+            this.send(&channel, request)?;
+            this.channel = Stream::new(Some(channel));
+        }
+        Ok(this)
+    }
+
+    /// Sends a request. How a process ends that does not read it is its outcome.
+    fn send(&self, mut channel: &UnixStream, request: &serde_json::Value) -> io::Result<()> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        channel.set_write_timeout(self.job.limits.time.filter(|it| !it.is_zero()))?;
+        match channel.write_all(&line) {
+            Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn wait(&mut self, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>) -> io::Result<JobEnd> {
+        let [mut pause, longest] = PAUSES;
+        loop {
+            if let Some(status) = self.group.child().try_wait()? {
+                return Ok(end_of(status));
+            }
+            let (elapsed, is_past_milestone) = (self.begun.elapsed(), self.is_past_milestone);
+            let progress = JobProgress { elapsed, is_past_milestone };
+            if self.job.limits.are_exceeded(progress) {
+                return Ok(JobEnd::TimedOut { is_past_milestone });
+            }
+            if watch(progress).is_break() {
+                return Ok(JobEnd::Interrupted);
+            }
+            if !self.read(pause)? {
+                pause = (pause * 2).min(longest);
+            }
+        }
+    }
+
+    /// Reads the output of a process that has ended.
+    fn read_last(&mut self) -> io::Result<()> {
+        let begun = Instant::now();
+        while self.stdout.is_open() || self.stderr.is_open() || self.channel.is_open() {
+            let Some(left) = LAST_OUTPUT.checked_sub(begun.elapsed()) else { break };
+            self.read(left)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the streams, for which it waits up to some time. Returns whether there was something.
+    fn read(&mut self, timeout: Duration) -> io::Result<bool> {
+        let kept = self.job.kept;
+        let [stdout, stderr, channel] =
+            ready([self.stdout.fd(), self.stderr.fd(), self.channel.fd()], timeout)?;
+        if stdout {
+            self.stdout.read(|printed, bytes| printed.add(bytes, kept))?;
+        }
+        if stderr {
+            self.stderr.read(|printed, bytes| printed.add(bytes, kept))?;
+        }
+        if channel {
+            self.channel.read(|printed, bytes| printed.bytes.extend_from_slice(bytes))?;
+            self.take_messages();
+        }
+        Ok(stdout || stderr || channel)
+    }
+
+    /// Takes complete lines. A line that is not a message is ignored: a kernel may have found the socket.
+    fn take_messages(&mut self) {
+        let bytes = &mut self.channel.printed.bytes;
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
+        for line in bytes[..end].split(|byte| *byte == b'\n') {
+            match serde_json::from_slice(line) {
+                Ok(Message::Milestone) => self.is_past_milestone = true,
+                Ok(Message::Answer(answer)) => self.answer = Some(answer),
+                Err(_) => {}
+            }
+        }
+        bytes.drain(..=end);
+    }
+
+    fn outcome(self, end: JobEnd) -> JobOutcome {
+        let kept = self.job.kept;
+        let announced = match self.channel.printed.bytes[..] {
+            [status] => Some(status),
+            _ => None,
+        };
+        JobOutcome {
+            end,
+            announced,
+            answer: self.answer,
+            stdout: self.stdout.printed.finish(kept),
+            stderr: self.stderr.printed.finish(kept),
+        }
+    }
+}
+
+/// What is read of a process, and what was read.
+struct Stream<R> {
+    reader: Option<R>,
+    printed: Printed,
+}
+
+impl<R: Read + AsFd> Stream<R> {
+    fn new(reader: Option<R>) -> Self {
+        Self { reader, printed: Printed::default() }
+    }
+
+    fn is_open(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    fn fd(&self) -> Option<PollFd<'_>> {
+        Some(PollFd::new(self.reader.as_ref()?, PollFlags::IN))
+    }
+
+    fn read(&mut self, add: impl FnOnce(&mut Printed, &[u8])) -> io::Result<()> {
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let mut chunk = [0; 16 << 10];
+        match reader.read(&mut chunk) {
+            Ok(0) => self.reader = None,
+            Ok(count) => add(&mut self.printed, &chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A socket whose other end was closed before it had read everything.
+            Err(error) if is_gone(&error) => self.reader = None,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Which of the streams can be read, once some can or the time is up.
+fn ready(streams: [Option<PollFd<'_>>; 3], timeout: Duration) -> io::Result<[bool; 3]> {
+    let open = streams.each_ref().map(Option::is_some);
+    let mut polled: Vec<_> = streams.into_iter().flatten().collect();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok([false; 3]),
+        Err(error) => return Err(error.into()),
+    }
+    let mut polled = polled.iter().map(|it| !it.revents().is_empty());
+    Ok(open.map(|is_open| is_open && polled.next() == Some(true)))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+fn end_of(status: ExitStatus) -> JobEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => JobEnd::Exited(code),
+        (None, signal) => JobEnd::Signaled(signal.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{JobLimits, KeptOutput};
+    use super::*;
+
+    fn shell(script: &str) -> Job {
+        let mut job = Job::for_program("sh");
+        job.arguments = vec!["-c".into(), script.into()];
+        job
+    }
+
+    fn run(job: &Job) -> JobOutcome {
+        LocalRunner.run(job, &mut |_| ControlFlow::Continue(())).unwrap()
+    }
+
+    #[test]
+    fn a_process_ends_with_all_that_it_has_started() {
+        let begun = Instant::now();
+        let mut job = shell("echo before; sleep 600 & sleep 600");
+        job.limits = JobLimits::for_time(Duration::from_millis(500));
+        let ended = run(&job);
+        assert_eq!(ended.end, JobEnd::TimedOut { is_past_milestone: false });
+        assert_eq!(ended.stdout.bytes, b"before\n");
+        let ended = run(&shell("sleep 600 & echo out; echo err >&2; exit 3"));
+        assert_eq!(ended.end, JobEnd::Exited(3));
+        assert_eq!((&*ended.stdout.bytes, &*ended.stderr.bytes), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(run(&shell("kill -9 $$")).end, JobEnd::Signaled(9));
+        let ended = LocalRunner.run(&shell("sleep 600"), &mut |_| ControlFlow::Break(())).unwrap();
+        assert_eq!(ended.end, JobEnd::Interrupted);
+        assert!(begun.elapsed() < Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_milestone_ends_its_limit_only() {
+        let of = |milestone, time, is_past_milestone| {
+            let limits = JobLimits { milestone, time };
+            limits.are_exceeded(JobProgress { elapsed: Duration::from_secs(2), is_past_milestone })
+        };
+        let [short, long] = [1, 3].map(|it| Some(Duration::from_secs(it)));
+        assert!(of(short, long, false) && !of(short, long, true) && of(long, short, true));
+        assert!(!of(None, None, false));
+    }
+
+    #[test]
+    fn streams_are_joined_in_order_and_kept_up_to_a_limit() {
+        let mut job = shell("for i in 1 2 3; do echo $i; echo e$i >&2; done");
+        job.joins_streams = true;
+        assert_eq!(run(&job).stdout.bytes, b"1\ne1\n2\ne2\n3\ne3\n");
+        job = shell("seq 100000");
+        for (kept, expected) in [(KeptOutput::First(4), &b"1\n2\n"[..]), (KeptOutput::Last(7), b"100000\n")] {
+            job.kept = kept;
+            let Printed { bytes, dropped } = run(&job).stdout;
+            assert_eq!((&*bytes, bytes.len() as u64 + dropped), (expected, 588_895));
+        }
+    }
+
+    #[test]
+    fn environment_is_set_and_removed() {
+        let mut job = shell("echo $ADDED ${HOME-none}");
+        job.environment = vec![("ADDED".into(), Some("1".into())), ("HOME".into(), None)];
+        assert_eq!(run(&job).stdout.bytes, b"1 none\n");
+    }
+
+    #[test]
+    fn jobs_and_outcomes_are_messages() {
+        let mut job = Job::for_worker("rehal", vec!["a".into()], &[1, 2]).unwrap();
+        job.limits = JobLimits::for_time(Duration::from_millis(1500));
+        let text = serde_json::to_string(&job).unwrap();
+        let again: Job = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+        let outcome = run(&shell("echo x"));
+        let again: JobOutcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
+        assert_eq!((again.end, again.stdout), (outcome.end, outcome.stdout));
+    }
+}

@@ -1,0 +1,65 @@
+//! The other end of a job: the process that performs it.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a worker says, as a line. After all lines, it says its exit status, as a byte.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    Milestone,
+    Answer(Value),
+}
+
+/// A process that performs a job of this program.
+#[derive(Debug)]
+pub struct Worker {
+    request: Value,
+    channel: UnixStream,
+}
+
+impl Worker {
+    /// The first argument of a worker's process.
+    pub const VERB: &'static str = "worker";
+
+    /// Takes the request of this process from its standard input, which is empty afterwards. Fails if this is not a worker's process.
+    pub fn from_stdin() -> io::Result<Self> {
+        let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let mut line = String::new();
+        BufReader::new(&channel).read_line(&mut line)?;
+        let request = serde_json::from_str(&line)?;
+        // A kernel must not find it.
+        rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+        Ok(Self { request, channel })
+    }
+
+    /// What it is asked for.
+    pub fn request<T: DeserializeOwned>(&self) -> io::Result<T> {
+        Ok(T::deserialize(&self.request)?)
+    }
+
+    /// Says that the limit until the milestone no longer applies.
+    pub fn reach_milestone(&self) -> io::Result<()> {
+        self.say(&Message::Milestone)
+    }
+
+    /// Says its answer, of which the last one counts.
+    pub fn answer(&self, answer: &impl Serialize) -> io::Result<()> {
+        self.say(&Message::Answer(serde_json::to_value(answer)?))
+    }
+
+    /// Where it writes the exit status with which it is about to end, as a byte, after its answer.
+    pub fn exit_status(&self) -> io::Result<OwnedFd> {
+        self.channel.as_fd().try_clone_to_owned()
+    }
+
+    fn say(&self, message: &Message) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        (&self.channel).write_all(&line)
+    }
+}
