@@ -20,6 +20,8 @@ pub struct PlannedTransfer {
     pub kind: QueueOpKind,
     /// The bytes that a copy reads.
     pub source: Option<PlannedBinding>,
+    /// The record that imports the file that a read reads, and the first byte in the file.
+    pub file: Option<(u32, u64)>,
     /// The bytes that it writes.
     pub target: PlannedBinding,
 }
@@ -81,6 +83,12 @@ fn visit_transfer(
     // A reference to an empty slot fails a run.
     if let Some(target) = range(target, AccessKind::Writes) {
         let source = source.and_then(|it| range(it, AccessKind::Reads));
-        visit(&PlannedTransfer { location, kind: op.kind(), source, target });
+        let file = match op {
+            QueueOp::Read { file, file_offset, .. } => {
+                Some((plan.files[*file as usize].location.ordinal, *file_offset))
+            }
+            _ => None,
+        };
+        visit(&PlannedTransfer { location, kind: op.kind(), source, file, target });
     }
 }

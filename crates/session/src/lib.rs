@@ -132,8 +132,9 @@ pub use rehal_tune::{
     ScopePath,
 };
 pub use rehal_tune::{
-    ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,
-    WorkgroupCounts, check_redacted, redact,
+    ChangedCount, DataRange, DataSelector, KeptData, RedactDecision, RedactOptions, RedactRule,
+    RedactedContent, RedactedData, RedactedNames, RedactedRange, Redaction, UnknownType, WorkgroupCounts,
+    check_redacted, redact, workgroup_count_functions,
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,

@@ -3,14 +3,14 @@
 
 use std::io::Cursor;
 
-use rehal_base::Result;
+use rehal_base::{ElementType, Numerical, Result};
 use rehal_capture::CaptureBytes;
 use rehal_replay::{FileContents, Plan, PlanOptions};
 
 use crate::ledger::layout::{EntryHeader, Header};
 use crate::{
-    CaptureDiff, DiffOptions, KernelDescriptor, Ledger, RedactOptions, RedactedNames, check_redacted,
-    diff_captures, redact,
+    CaptureDiff, DataSelector, DiffOptions, KernelDescriptor, Ledger, RedactDecision, RedactOptions,
+    RedactRule, RedactedNames, check_redacted, diff_captures, redact,
 };
 
 /// Reads `bytes` as a ledger and checks the invariants of its entries.
@@ -113,13 +113,15 @@ pub fn exercise_redact(bytes: &[u8]) -> Result<u64> {
     if plan.files().any(|file| matches!(file.source.contents, FileContents::External { .. })) {
         return Ok(0);
     }
-    let options = RedactOptions { names: RedactedNames::Hash, ..RedactOptions::default() };
+    let elements = RedactDecision::Elements(ElementType::of(Numerical::INTEGER, 8));
+    let rules = vec![RedactRule { selector: DataSelector::All, decision: elements }];
+    let options = RedactOptions { names: RedactedNames::Hash, rules, ..RedactOptions::default() };
     let mut sink = Vec::new();
     let redaction =
         redact(&plan, Cursor::new(&mut sink), &options).expect("what can be planned can be redacted");
     let redacted = compile(sink).expect("what was redacted can be planned");
     check_redacted(&plan, &redacted).expect("the dispatches are the same");
-    Ok(redaction.replaced.values().map(|data| data.bytes).sum())
+    Ok(redaction.data.values().map(|data| data.bytes).sum())
 }
 
 #[cfg(test)]

@@ -60,8 +60,9 @@ pub use ledger::{
 };
 pub use number_summary::NumberSummary;
 pub use redact::{
-    ChangedCount, CountSource, KeptData, RedactOptions, RedactedData, RedactedNames, Redaction,
-    WorkgroupCounts, check_redacted, redact,
+    ChangedCount, DataRange, DataSelector, KeptData, RedactDecision, RedactOptions, RedactRule,
+    RedactedContent, RedactedData, RedactedNames, RedactedRange, Redaction, UnknownType, WorkgroupCounts,
+    check_redacted, redact, workgroup_count_functions,
 };
 pub use reduce::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,

@@ -1,43 +1,36 @@
-//! Captures without the data of the program: weights and inputs become random numbers of the same type, within the same range and with
-//! as many special values.
+//! Captures without the data of the program: weights and inputs become random numbers of the same type and
+//! within the same range.
 //!
 //! `Redactor` is a `Rewriter` (`replay/src/rewrite.rs`): an operation is decoded, its names and data are
 //! replaced, and it is encoded again. The matches are exhaustive, so that an operation with new data does not
 //! slip through. What has no operation is left out unless it consists of numbers. External files are stored
 //! as captured ranges, or whole if they are written.
 //!
-//! `segments.rs` divides data into segments of one type with a dynamic program over units of 16 bytes, whose
-//! costs (`kinds.rs`) are the lengths of a code for the numbers that programs have; `hints.rs` has the types
-//! in names of functions. `kept.rs` has what stays: where workgroup counts are read from, what is copied
-//! there, and the data of functions that the user names. `counts.rs` compares the counts of two replays, and
-//! follows one that differs back to its kernel by replays up to it. `values.rs` draws numbers from a
-//! histogram of signs and exponents within the range; of special values and subnormals there are exactly as
-//! many.
+//! `uses.rs` divides the data of each record by the functions that use it, also after copies. The decision
+//! about a part follows from rules of the user (`rules.rs`) or from the element type that the names of all
+//! these functions end with. The bytes tell no type: a part without a decision is listed. `values.rs` draws
+//! elements between the minimum and the maximum. `counts.rs` compares the workgroup counts of two replays.
 
 mod counts;
-mod hints;
-mod kept;
-mod kinds;
-mod segments;
+mod rules;
+mod uses;
 mod values;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, Write};
-use std::ops::Range;
+use std::ops::Range as Part;
 
-use fastrand::Rng;
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{ElementType, Error, Range, Result, StatusCode};
 use rehal_replay::{
     DataKind, DataPlace, FileRemap, NameKind, Plan, RewriteOptions, Rewriter, Rewritten, rewrite,
 };
 
-use self::hints::Hints;
-use self::kept::{Kept, Places};
-use self::kinds::Kind;
-use crate::ElementTypeRule;
+use self::uses::{Segment, Store, Uses};
+use self::values::Elements;
 use crate::ledger::digest;
 
-pub use self::counts::{ChangedCount, CountSource, WorkgroupCounts};
+pub use self::counts::{ChangedCount, WorkgroupCounts, workgroup_count_functions};
+pub use self::rules::{DataRange, DataSelector, RedactDecision, RedactRule};
 
 /// What becomes of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +50,9 @@ pub struct RedactOptions {
     pub seed: u64,
     /// What becomes of the names of scopes, files and executable caches.
     pub names: RedactedNames,
-    /// The types of what functions access, and of all data; the last rule that matches counts. The type of other
-    /// data is inferred from the names of functions and from its bytes.
-    pub element_types: Vec<ElementTypeRule>,
-    /// Functions whose data stays, by patterns with `*` and `?`: what the capture writes to the bindings of their dispatches, such as
-    /// the numbers from which a kernel computes workgroup counts.
-    pub keep: Vec<String>,
+    /// What becomes of data. A rule for a range precedes one for functions, which precedes the types in
+    /// names, which precede one for all data. Two rules of the same precedence must not say different things.
+    pub rules: Vec<RedactRule>,
     /// Where external files are.
     pub file_remaps: Vec<FileRemap>,
 }
@@ -71,12 +61,14 @@ pub struct RedactOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Redaction {
-    /// Records with data, and its bytes, which were replaced unless they are among the [kept](KeptData) ones.
-    pub replaced: BTreeMap<DataKind, RedactedData>,
-    /// The bytes of all data, by the name of the type that they were taken for.
-    pub types: BTreeMap<String, u64>,
-    /// Bytes of numbers other than zero that are what they were, since their range has no other number, or by chance. Kept ones are
-    /// not counted.
+    /// Records with data, and its bytes.
+    pub data: BTreeMap<DataKind, RedactedData>,
+    /// The parts of the data, in order.
+    pub ranges: Vec<RedactedRange>,
+    /// Bytes of data that were replaced by others, or by zero.
+    pub replaced_bytes: u64,
+    /// Bytes of other numbers than zero that are what they were, since they are infinite or NaN, since their
+    /// range has no other number, or by chance. Kept ones are not counted.
     pub unchanged_bytes: u64,
     /// Distinct names that were hashed.
     pub hashed_names: BTreeMap<NameKind, u64>,
@@ -86,17 +78,34 @@ pub struct Redaction {
     pub kept: KeptData,
     /// Number of dispatches that read their workgroup count from a buffer, each performed one.
     pub indirect_dispatch_count: u64,
-    /// Whether their counts may depend on data that was replaced, since kernels may write them or they are read from a file:
-    /// [`WorkgroupCounts`] tells by replays.
+    /// Whether their counts may depend on data that was replaced, since kernels may write them or they are
+    /// read from a file: [`WorkgroupCounts`] tells by replays.
     pub counts_may_change: bool,
 }
 
 impl Redaction {
-    /// Bytes of data that were replaced. Zeros are replaced by zeros at other places.
-    pub fn replaced_bytes(&self) -> u64 {
-        let total: u64 = self.replaced.values().map(|data| data.bytes).sum();
-        let kept = self.kept.workgroup_count_bytes + self.kept.stated_bytes;
-        total.saturating_sub(kept + self.unchanged_bytes)
+    /// The ranges without a decision. If there are any, the written capture has zeros in their place.
+    pub fn undecided(&self) -> impl Iterator<Item = (&RedactedRange, &UnknownType)> {
+        self.ranges.iter().filter_map(|it| match &it.content {
+            RedactedContent::Undecided(reason) => Some((it, reason)),
+            _ => None,
+        })
+    }
+
+    /// The bytes of replaced elements, by their type.
+    pub fn types(&self) -> BTreeMap<String, u64> {
+        let mut types = BTreeMap::new();
+        for it in &self.ranges {
+            if let RedactedContent::Elements(element_type) = it.content {
+                *types.entry(element_type.to_string()).or_default() += it.place.range.length;
+            }
+        }
+        types
+    }
+
+    fn total(&self, content: &RedactedContent) -> u64 {
+        let ranges = self.ranges.iter().filter(|it| it.content == *content);
+        ranges.map(|it| it.place.range.length).sum()
     }
 }
 
@@ -107,6 +116,55 @@ pub struct RedactedData {
     pub record_count: u64,
     /// Number of bytes.
     pub bytes: u64,
+}
+
+/// A part of the data of a record.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RedactedRange {
+    /// Where it is.
+    pub place: DataRange,
+    /// Where its record has it from.
+    pub kind: DataKind,
+    /// The name of a function that uses it.
+    pub function: Option<String>,
+    /// Number of functions that use it.
+    pub function_count: usize,
+    /// What became of it.
+    pub content: RedactedContent,
+}
+
+/// What became of a part of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedactedContent {
+    /// Elements of this type were replaced.
+    Elements(ElementType),
+    /// All bytes are zero, and stay so whatever they are.
+    Zeros,
+    /// A rule made it zero.
+    Zeroed,
+    /// A rule kept it.
+    Kept,
+    /// It has workgroup counts, which stay.
+    WorkgroupCounts,
+    /// The pattern of a fill, which stays: it is one element.
+    Pattern,
+    /// Its type is unknown.
+    Undecided(UnknownType),
+}
+
+/// Why the type of data is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownType {
+    /// No function uses it.
+    Unused,
+    /// The name of a function ends with no element type, or with several.
+    Unnamed,
+    /// The names of functions end with different types.
+    Different(Vec<ElementType>),
+    /// Its size is not a multiple of that of elements of this type, with which the names of all functions
+    /// end.
+    NotMultiple(ElementType),
 }
 
 /// What a redacted capture has as it was.
@@ -125,47 +183,72 @@ pub struct KeptData {
     pub constant_bytes: u64,
     /// The bytes of data that dispatches read workgroup counts from, also after copies.
     pub workgroup_count_bytes: u64,
-    /// The other bytes of data of the functions of [`RedactOptions::keep`].
+    /// The bytes of the patterns of fills.
+    pub pattern_bytes: u64,
+    /// The bytes of data that rules keep.
     pub stated_bytes: u64,
     /// Distinct names of scopes, files and executable caches, unless they are hashed.
     pub name_count: u64,
 }
 
-/// Writes the capture of `plan` with other data: the same operations, with the same shapes, arguments and code.
+/// Writes the capture of `plan` with other data: the same operations, with the same shapes, arguments and
+/// code.
 ///
-/// Data is divided into segments of numbers of one type. Their replacements are of the same type, with exactly as many zeros,
-/// subnormals, infinities and NaN of each sign, at other places, and about as many other numbers of each sign and exponent; negative and
-/// positive ones stay between the smallest and the largest of the segment, so that indices stay valid, and integers that do not decrease
-/// still do not. Data that is equal stays equal. What numbers
-/// are is derived from the names of functions that access them, and from the bytes.
+/// The data of each record is divided by the functions that use it. Elements of a known type are replaced by
+/// others of the same type between the minimum and the maximum of their range, so that indices stay valid;
+/// zeros, infinities and NaN stay where they are. Ranges that are equal stay equal. Data whose type is
+/// unknown needs a rule: see [`Redaction::undecided`].
 ///
-/// The bytes of external files that are read become part of the capture. Workgroup counts that the capture writes to buffers stay,
-/// also if they are copied; those that kernels compute from data may change ([`Redaction::counts_may_change`]).
-/// Memory does not grow with the data of an operation. Fails if an external file is missing or is not the captured one, or if no
-/// dispatched function matches a pattern of [`RedactOptions::keep`].
+/// The bytes of external files that are read become part of the capture. Workgroup counts that the capture
+/// writes to buffers stay, also if they are copied; those that kernels compute from data may change
+/// ([`Redaction::counts_may_change`]). Memory does not grow with the data of an operation. Fails if an
+/// external file is missing or is not the captured one, if a rule selects nothing, if two rules contradict
+/// each other, or if data has no whole number of elements of the type that a rule states.
 pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) -> Result<Redaction> {
-    let data = Kept::of(plan, &options.keep)?;
+    let uses = Uses::from_plan(plan, &options.rules)?;
+    for (index, rule) in options.rules.iter().enumerate() {
+        if let DataSelector::Functions(pattern) = &rule.selector
+            && uses.selects_none(index)
+        {
+            let error =
+                Error::invalid_argument(format!("no function that is dispatched matches '{pattern}'"));
+            return Err(error.advise("name a function of the catalog of kernels, or `all`"));
+        }
+    }
     let mut redactor = Redactor {
         options,
-        hints: Hints::of(plan, &options.element_types)?,
+        outcome: Redaction {
+            kept: kept(plan)?,
+            indirect_dispatch_count: uses.indirect_dispatch_count,
+            counts_may_change: uses.counts_may_change,
+            ..Redaction::default()
+        },
+        uses,
         contents: HashMap::new(),
         content_count: 0,
         names: HashMap::new(),
-        window: Window::default(),
-        outcome: Redaction {
-            kept: kept(plan)?,
-            indirect_dispatch_count: data.indirect_dispatch_count,
-            counts_may_change: data.counts_may_change,
-            ..Redaction::default()
-        },
-        data,
+        parts: Vec::new(),
+        used: vec![false; options.rules.len()],
+        failure: None,
     };
     let mut rewriting = RewriteOptions::default();
     rewriting.file_remaps = options.file_remaps.clone();
     rewriting.renumber_threads = options.names == RedactedNames::Hash;
     let rewritten = rewrite(plan, sink, &rewriting, &mut redactor)?;
+    if let Some(error) = redactor.failure {
+        return Err(error);
+    }
+    for (rule, _) in options.rules.iter().zip(&redactor.used).filter(|(_, used)| !**used) {
+        if let DataSelector::Range(range) = &rule.selector {
+            let error = Error::invalid_argument(format!("the capture has no data at {range}"));
+            return Err(error.advise("copy the range from the list of ranges"));
+        }
+    }
     let mut outcome = redactor.outcome;
     outcome.rewritten = rewritten;
+    outcome.kept.workgroup_count_bytes = outcome.total(&RedactedContent::WorkgroupCounts);
+    outcome.kept.pattern_bytes = outcome.total(&RedactedContent::Pattern);
+    outcome.kept.stated_bytes = outcome.total(&RedactedContent::Kept);
     for (kind, _) in redactor.names.keys() {
         match options.names {
             RedactedNames::Keep => outcome.kept.name_count += 1,
@@ -175,8 +258,8 @@ pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) ->
     Ok(outcome)
 }
 
-/// Fails unless the plans perform the same dispatches: functions, workgroups, constants and bindings, and where workgroup counts are
-/// read from. What these counts are, [`WorkgroupCounts`] compares.
+/// Fails unless the plans perform the same dispatches: functions, workgroups, constants and bindings, and
+/// where workgroup counts are read from. What these counts are, [`WorkgroupCounts`] compares.
 pub fn check_redacted(original: &Plan, redacted: &Plan) -> Result<()> {
     match dispatches(original)? == dispatches(redacted)? {
         true => Ok(()),
@@ -222,32 +305,29 @@ fn kept(plan: &Plan) -> Result<KeptData> {
     Ok(kept)
 }
 
-/// Bytes that are replaced at once: segments end with it.
-const WINDOW_BYTES: usize = 1 << 20;
-
 /// Contents that are remembered, so that equal ones stay equal.
 const MAX_CONTENTS: usize = 1 << 20;
 
 struct Redactor<'o> {
     options: &'o RedactOptions,
-    hints: Hints,
-    data: Kept,
+    uses: Uses,
     /// The numbers of contents, by digest and length.
     contents: HashMap<([u8; 16], u64), u64>,
     content_count: u64,
     names: HashMap<(NameKind, Vec<u8>), Vec<u8>>,
-    window: Window,
+    /// The data of the record that is being written, in order.
+    parts: Vec<(Part<usize>, Replacement)>,
+    /// Which rules for ranges select data.
+    used: Vec<bool>,
+    failure: Option<Error>,
     outcome: Redaction,
 }
 
-/// The part of the data of a record that is being written.
-#[derive(Default)]
-struct Window {
-    place: Option<DataPlace>,
-    content: u64,
-    /// Which window of the data it is.
-    index: Option<u64>,
-    bytes: Vec<u8>,
+/// What a part of the data of a record becomes.
+enum Replacement {
+    Copied,
+    Zero,
+    Elements { elements: Elements, key: u64 },
 }
 
 impl Rewriter for Redactor<'_> {
@@ -257,131 +337,204 @@ impl Rewriter for Redactor<'_> {
     }
 
     fn begin(&mut self, place: &DataPlace, data: &[u8]) {
-        let counted = self.outcome.replaced.entry(place.kind).or_default();
+        let counted = self.outcome.data.entry(place.kind).or_default();
         counted.record_count += 1;
         counted.bytes += data.len() as u64;
-        let Self { contents, content_count, window, .. } = self;
-        let mut next = || {
-            *content_count += 1;
-            *content_count
-        };
-        let key = (digest(data), data.len() as u64);
-        window.content = match contents.get(&key) {
-            Some(content) => *content,
-            None if contents.len() == MAX_CONTENTS => next(),
-            None => *contents.entry(key).or_insert_with(next),
-        };
-        (window.place, window.index) = (Some(*place), None);
+        self.parts.clear();
+        if let Err(error) = self.divide(place, data) {
+            self.failure.get_or_insert(error);
+        }
     }
 
     fn fill(&mut self, data: &[u8], at: u64, target: &mut [u8]) {
-        let mut done = 0;
-        while done < target.len() {
-            let at = at as usize + done;
-            let index = at / WINDOW_BYTES;
-            if self.window.index != Some(index as u64) {
-                let source = data.chunks(WINDOW_BYTES).nth(index).unwrap_or_default();
-                self.replace(index as u64, source);
+        // An error is returned in the end.
+        target.fill(0);
+        let piece = at as usize..at as usize + target.len();
+        let first = self.parts.partition_point(|(part, _)| part.end <= piece.start);
+        for (part, replacement) in &self.parts[first..] {
+            let (start, end) = (part.start.max(piece.start), part.end.min(piece.end));
+            if start >= end {
+                break;
             }
-            let ready = &self.window.bytes[at % WINDOW_BYTES..];
-            let length = ready.len().min(target.len() - done);
-            target[done..][..length].copy_from_slice(&ready[..length]);
-            done += length;
+            let target = &mut target[start - piece.start..end - piece.start];
+            match replacement {
+                Replacement::Copied => target.copy_from_slice(&data[start..end]),
+                Replacement::Zero => self.outcome.replaced_bytes += target.len() as u64,
+                Replacement::Elements { elements, key } => {
+                    let filled = elements.fill(*key, &data[part.clone()], start - part.start, target);
+                    self.outcome.replaced_bytes += filled.changed_bytes;
+                    self.outcome.unchanged_bytes += filled.unchanged_bytes;
+                }
+            }
         }
     }
 }
 
 impl Redactor<'_> {
-    /// Replaces a window of data.
-    fn replace(&mut self, index: u64, source: &[u8]) {
-        let Self { options, hints, data, window, outcome, .. } = self;
-        window.index = Some(index);
-        window.bytes.clear();
-        window.bytes.resize(source.len(), 0);
-        let mut random = generator(options.seed, window.content, index);
-        let at = index * WINDOW_BYTES as u64;
-        let target = window.place.and_then(|place| place.target);
-        let choices = target
-            .map_or_else(Vec::new, |(buffer, offset)| hints.choices((buffer, offset + at), source.len()));
-        let kept =
-            |it: &Places| window.place.map_or_else(Vec::new, |place| it.parts(&place, at, source.len()));
-        let (counts, stated) = (kept(&data.counts), kept(&data.stated));
-        let kept = union(&counts, &stated);
-        for (range, kind) in segments::segments(source, &hints.kinds, &choices, hints.otherwise) {
-            *outcome.types.entry(kind.element_type.to_string()).or_default() += range.len() as u64;
-            let target = &mut window.bytes[range.clone()];
-            let unchanged = values::replace(kind, &source[range.clone()], &mut random, target);
-            let in_kept = unchanged_in(&kept, range, kind, source, &window.bytes);
-            outcome.unchanged_bytes += unchanged.saturating_sub(in_kept);
-        }
-        let counted = bytes_of(&counts);
-        outcome.kept.workgroup_count_bytes += counted;
-        outcome.kept.stated_bytes += bytes_of(&kept) - counted;
-        for range in kept {
-            window.bytes[range.clone()].copy_from_slice(&source[range]);
-        }
-    }
-}
-
-/// The ranges that two lists have, in order and without overlap, as each of them.
-fn union(first: &[Range<usize>], second: &[Range<usize>]) -> Vec<Range<usize>> {
-    let mut all: Vec<_> = first.iter().chain(second).cloned().collect();
-    all.sort_by_key(|range| range.start);
-    let mut joined: Vec<Range<usize>> = Vec::new();
-    for range in all {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
-
-fn bytes_of(ranges: &[Range<usize>]) -> u64 {
-    ranges.iter().map(|range| range.len() as u64).sum()
-}
-
-/// How many of the bytes that are unchanged in a segment of a kind are in some ranges, which are in order.
-fn unchanged_in(
-    ranges: &[Range<usize>],
-    segment: Range<usize>,
-    kind: Kind,
-    source: &[u8],
-    target: &[u8],
-) -> u64 {
-    let numbers_end = segment.end - segment.len() % kind.size;
-    let mut count = 0;
-    for range in &ranges[ranges.partition_point(|range| range.end <= segment.start)..] {
-        let (mut at, end) = (range.start.max(segment.start), range.end.min(segment.end));
-        while at < end {
-            // A number may begin before the range, and end after it; the part of one at the end is replaced byte by byte.
-            let number = match at < numbers_end {
-                true => {
-                    let start = at - (at - segment.start) % kind.size;
-                    start..start + kind.size
-                }
-                false => at..at + 1,
-            };
-            let next = number.end.min(end);
-            let is_unchanged = source[number.clone()] == target[number.clone()];
-            if is_unchanged && source[number].iter().any(|byte| *byte != 0) {
-                count += (next - at) as u64;
+    /// Divides the data of a record, and decides what becomes of each part.
+    fn divide(&mut self, place: &DataPlace, data: &[u8]) -> Result<()> {
+        let whole = Range { offset: 0, length: data.len() as u64 };
+        let (store, offset) = match (place.kind, place.target) {
+            (DataKind::HostWrite | DataKind::Import, Some((buffer, offset))) => {
+                (Store::Buffer(buffer), offset)
             }
-            at = next;
+            _ => (Store::Record(place.record), 0),
+        };
+        let mut stated = Vec::new();
+        for (rule, used) in self.options.rules.iter().zip(&mut self.used) {
+            if let Some(it) = rule.range().filter(|it| it.record == place.record) {
+                stated.push(it.range);
+                *used = true;
+            }
+        }
+        if let Some(range) = stated.iter().find(|range| !whole.covers(**range)) {
+            let range = DataRange { record: place.record, range: *range };
+            let length = data.len();
+            let error =
+                format!("the data of record #{} has {length} bytes: {range} is not in it", place.record);
+            return Err(Error::invalid_argument(error).advise("copy the range from the list of ranges"));
+        }
+        let mut divided: Vec<RedactedRange> = Vec::new();
+        for (part, segment) in self.uses.parts(store, Range { offset, length: whole.length }) {
+            let mut cuts: Vec<u64> = stated.iter().flat_map(|it| [it.offset, it.end()]).collect();
+            cuts.extend([part.start, part.end]);
+            cuts.retain(|cut| part.start <= *cut && *cut <= part.end);
+            cuts.sort_unstable();
+            cuts.dedup();
+            for cut in cuts.windows(2) {
+                let range = Range { offset: cut[0], length: cut[1] - cut[0] };
+                let place_of = DataRange { record: place.record, range };
+                let bytes = &data[cut[0] as usize..cut[1] as usize];
+                let content = self.content(place.kind, place_of, segment, bytes)?;
+                match divided.last_mut() {
+                    Some(last)
+                        if last.content == content && !matches!(content, RedactedContent::Undecided(_)) =>
+                    {
+                        last.place.range.length += range.length;
+                    }
+                    _ => {
+                        let (function, function_count) =
+                            segment.map_or((None, 0), |it| self.uses.function(it));
+                        let kind = place.kind;
+                        divided.push(RedactedRange {
+                            place: place_of,
+                            kind,
+                            function,
+                            function_count,
+                            content,
+                        });
+                    }
+                }
+            }
+        }
+        for it in &divided {
+            let range = it.place.range;
+            let part = range.offset as usize..range.end() as usize;
+            let replacement = match it.content {
+                RedactedContent::Elements(element_type) => {
+                    let bytes = &data[part.clone()];
+                    let elements = Elements::from_bytes(element_type, bytes);
+                    Replacement::Elements { elements, key: self.key(bytes) }
+                }
+                RedactedContent::Zeroed => Replacement::Zero,
+                RedactedContent::Undecided(_) => continue,
+                _ => Replacement::Copied,
+            };
+            self.parts.push((part, replacement));
+        }
+        self.outcome.ranges.append(&mut divided);
+        Ok(())
+    }
+
+    /// Decides what becomes of a part.
+    fn content(
+        &self,
+        kind: DataKind,
+        place: DataRange,
+        segment: Option<&Segment>,
+        bytes: &[u8],
+    ) -> Result<RedactedContent> {
+        if kind == DataKind::Pattern {
+            return Ok(RedactedContent::Pattern);
+        }
+        if segment.is_some_and(|it| self.uses.is_workgroup_count(it)) {
+            return Ok(RedactedContent::WorkgroupCounts);
+        }
+        let rules = &self.options.rules;
+        let covers = |it: &DataRange| it.record == place.record && it.range.covers(place.range);
+        let stated = rules.iter().filter(|rule| rule.range().as_ref().is_some_and(covers));
+        let of_functions = segment.into_iter().flat_map(|it| self.uses.rules(it)).map(|rule| &rules[rule]);
+        let decided = match rules::decision(place, stated)? {
+            None => rules::decision(place, of_functions)?,
+            decided => decided,
+        };
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(RedactedContent::Zeros);
+        }
+        let unknown = match (decided, self.named_type(segment, place.range)) {
+            (Some(decision), _) => return applied(decision, place),
+            (None, Ok(element_type)) => return Ok(RedactedContent::Elements(element_type)),
+            (None, Err(unknown)) => unknown,
+        };
+        let of_all = rules.iter().filter(|it| it.selector == DataSelector::All);
+        match rules::decision(place, of_all)? {
+            Some(decision) => applied(decision, place),
+            None => Ok(RedactedContent::Undecided(unknown)),
         }
     }
-    count
+
+    /// The element type with which the names of all functions that use a part end.
+    fn named_type(&self, segment: Option<&Segment>, range: Range) -> Result<ElementType, UnknownType> {
+        let Some(segment) = segment else { return Err(UnknownType::Unused) };
+        let types: Option<Vec<_>> = self.uses.types(segment).collect();
+        let mut types = types.ok_or(UnknownType::Unnamed)?;
+        types.dedup();
+        match types[..] {
+            [element_type] if is_multiple(range, element_type) => Ok(element_type),
+            [element_type] => Err(UnknownType::NotMultiple(element_type)),
+            _ => Err(UnknownType::Different(types)),
+        }
+    }
+
+    /// What the random numbers of a content depend on, apart from their place in it: not on the data.
+    fn key(&mut self, data: &[u8]) -> u64 {
+        let Self { contents, content_count, options, .. } = self;
+        let mut next = || {
+            *content_count += 1;
+            *content_count
+        };
+        let found = (digest(data), data.len() as u64);
+        let content = match contents.get(&found) {
+            Some(content) => *content,
+            None if contents.len() == MAX_CONTENTS => next(),
+            None => *contents.entry(found).or_insert_with(next),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&options.seed.to_le_bytes()).update(&content.to_le_bytes());
+        let mut word = [0; 8];
+        hasher.finalize_xof().fill(&mut word);
+        u64::from_le_bytes(word)
+    }
 }
 
-/// The random numbers of a window of a content. They do not depend on the data.
-fn generator(seed: u64, content: u64, window: u64) -> Rng {
-    let mut hasher = blake3::Hasher::new();
-    for word in [seed, content, window] {
-        hasher.update(&word.to_le_bytes());
+fn applied(decision: RedactDecision, place: DataRange) -> Result<RedactedContent> {
+    match decision {
+        RedactDecision::Zero => Ok(RedactedContent::Zeroed),
+        RedactDecision::Keep => Ok(RedactedContent::Kept),
+        RedactDecision::Elements(element_type) if is_multiple(place.range, element_type) => {
+            Ok(RedactedContent::Elements(element_type))
+        }
+        RedactDecision::Elements(element_type) => {
+            let length = place.range.length;
+            let error =
+                format!("{place} has {length} bytes, which is not a multiple of the size of {element_type}");
+            Err(Error::invalid_argument(error).advise("state a type for the part that has elements of it"))
+        }
     }
-    let mut word = [0; 8];
-    hasher.finalize_xof().fill(&mut word);
-    Rng::with_seed(u64::from_le_bytes(word))
+}
+
+fn is_multiple(range: Range, element_type: ElementType) -> bool {
+    element_type.whole_bytes().is_some_and(|bytes| range.length.is_multiple_of(bytes))
 }
 
 /// The name in place of another.

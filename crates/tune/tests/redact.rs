@@ -3,6 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use rehal_base::StatusCode;
 use rehal_capture::layout::{AllocateBuffer, BufferRangeData, BufferRef};
 use rehal_capture::payload::{self, View};
 use rehal_capture::{
@@ -10,7 +11,10 @@ use rehal_capture::{
     layout,
 };
 use rehal_replay::{DataKind, Plan, PlanOptions};
-use rehal_tune::{ElementTypeRule, RedactOptions, RedactedNames, Redaction, check_redacted, redact};
+use rehal_tune::{
+    RedactDecision, RedactOptions, RedactRule, RedactedContent, RedactedNames, Redaction, UnknownType,
+    check_redacted, redact,
+};
 use zerocopy::little_endian::{U32, U64};
 
 fn bytes(name: &str) -> Vec<u8> {
@@ -155,18 +159,119 @@ fn what_is_not_understood_is_left_out() {
     assert_eq!(failed(&result), failed(&original));
 }
 
+/// `SELECTOR=zero`, `SELECTOR=keep` or `SELECTOR=TYPE`.
+fn rule(text: &str) -> RedactRule {
+    let (selector, decision) = text.split_once('=').unwrap();
+    let decision = match decision {
+        "zero" => RedactDecision::Zero,
+        "keep" => RedactDecision::Keep,
+        element_type => RedactDecision::Elements(element_type.parse().unwrap()),
+    };
+    RedactRule::parse(selector, decision).unwrap()
+}
+
+fn with_rules(original: &[u8], rules: &[&str]) -> rehal_base::Result<(Vec<u8>, Redaction)> {
+    let mut options = RedactOptions::default();
+    options.rules = rules.iter().map(|it| rule(it)).collect();
+    let mut sink = Vec::new();
+    let redaction = redact(&plan(original), Cursor::new(&mut sink), &options)?;
+    Ok((sink, redaction))
+}
+
 #[test]
-fn stated_types_are_used() {
+fn rules_precede_types_in_names() {
     let original = bytes("mlp.mlp.local-sync");
     let types = |rules: &[&str]| {
-        let rules = rules.iter().map(|rule| ElementTypeRule::parse(rule).unwrap()).collect();
-        let types = redacted(&original, |it| it.element_types = rules).1.types;
+        let types = with_rules(&original, rules).unwrap().1.types();
         types.into_keys().collect::<Vec<_>>().join(" ")
     };
+    let record = with_rules(&original, &[]).unwrap().1.ranges[0].place;
     assert_eq!(types(&[]), "f32");
-    assert_eq!(types(&["f8E4M3FN"]), "f8E4M3FN");
-    assert_eq!(types(&["i8", "*:bf16"]), "bf16");
-    assert_eq!(types(&["nothing*:i64"]), "f32");
+    assert_eq!(types(&["all=i8"]), "f32");
+    assert_eq!(types(&["all=i8", "*=bf16"]), "bf16");
+    assert_eq!(types(&["*=bf16", &format!("{record}=f8E4M3FN")]), "bf16 f8E4M3FN");
+    assert_eq!(types(&["*=zero"]), "");
+}
+
+#[test]
+fn a_range_of_unknown_type_needs_a_decision() {
+    let original = bytes("simple_abs.abs.local-sync");
+    let (result, redaction) = with_rules(&original, &[]).unwrap();
+    let [(range, UnknownType::Unnamed)] = redaction.undecided().collect::<Vec<_>>()[..] else {
+        panic!("{:?}", redaction.ranges)
+    };
+    assert_eq!(range.function.as_deref(), Some("abs_dispatch_0_elementwise"));
+    let value = |bytes: &[u8]| {
+        let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
+        capture.records().find_map(|record| match record.unwrap().payload().unwrap() {
+            Payload::BufferRangeData(it) => Some(it.data.to_vec()),
+            _ => None,
+        })
+    };
+    let was = value(&original);
+    assert_eq!(value(&result), Some(vec![0; 4]), "nothing is written of it");
+    let exact = format!("{}=f32", range.place);
+    // A redacted capture is redacted like others; its records have other ordinals.
+    for (selector, again, content, is) in [
+        ("all=zero", "all=zero", RedactedContent::Zeroed, Some(vec![0; 4])),
+        ("abs*=keep", "abs*=keep", RedactedContent::Kept, was.clone()),
+        // Its range has no other number.
+        (&exact, "all=f32", RedactedContent::Elements("f32".parse().unwrap()), was.clone()),
+    ] {
+        let (result, redaction) = with_rules(&original, &[selector]).unwrap();
+        assert_eq!((redaction.undecided().count(), value(&result)), (0, is), "{selector}");
+        assert!(redaction.ranges.iter().any(|it| it.content == content));
+        assert!(with_rules(&result, &[again]).unwrap().0 == result, "{selector}");
+    }
+}
+
+#[test]
+fn rules_that_are_wrong_are_errors() {
+    let original = bytes("mlp.mlp.local-sync");
+    let place = with_rules(&original, &[]).unwrap().1.ranges[0].place;
+    let (record, length) = (place.record, place.range.length);
+    for (rules, reason) in [
+        (vec!["nothing*=zero".to_owned()], "'nothing*'"),
+        (vec!["#1@0+4=zero".to_owned()], "no data at #1@0+4"),
+        (vec![format!("#{record}@{length}+4=zero")], "is not in it"),
+        (vec![format!("#{record}@0+6=f32")], "not a multiple"),
+        (vec!["*=zero".to_owned(), "mlp*=keep".to_owned()], "different things"),
+        (vec![format!("#{record}@0+8=zero"), format!("#{record}@4+8=keep")], "#{record}@4+4"),
+    ] {
+        let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+        let error = with_rules(&original, &rules).unwrap_err();
+        let reason = reason.replace("{record}", &record.to_string());
+        assert_eq!(error.code(), StatusCode::InvalidArgument, "{rules:?}");
+        assert!(error.to_string().contains(&reason), "{rules:?}: {error}");
+    }
+    let part = format!("#{record}@4+8=keep");
+    let kept = with_rules(&original, &[&part]).unwrap().1.kept;
+    assert_eq!(kept.stated_bytes, 8);
+}
+
+/// The numbers of a slice of f32 once became i64.
+#[test]
+fn numbers_stay_within_their_limits() {
+    let original = bytes("mlp.mlp.local-sync");
+    let floats = |bytes: &[u8]| {
+        let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
+        let of = |payload: Payload<'_>| match payload {
+            Payload::BufferRangeData(it) => Some(it.data.to_vec()),
+            _ => None,
+        };
+        let data = capture.records().filter_map(|record| of(record.unwrap().payload().unwrap()));
+        data.map(|it| it.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it)).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let ((result, _), was) = (redacted(&original, |_| {}), floats(&original));
+    let limits =
+        |it: &[f32]| it.iter().fold((f32::MAX, f32::MIN), |(low, high), it| (low.min(*it), high.max(*it)));
+    assert!(!was.is_empty());
+    for (was, is) in was.iter().zip(floats(&result)) {
+        let ((low, high), (new_low, new_high)) = (limits(was), limits(&is));
+        assert!(low <= new_low && new_high <= high);
+        assert!(was.iter().zip(&is).all(|(was, is)| (*was == 0.0) == (*is == 0.0)));
+    }
 }
 
 /// Numbers among which counts would not stay by chance.
@@ -240,7 +345,7 @@ fn workgroup_counts_stay() {
         writer.append_view(&RecordFields::from(record.header), &view).unwrap();
         false
     });
-    let (result, redaction) = redacted(&original, |_| {});
+    let (result, redaction) = redacted(&original, |it| it.rules = vec![rule("all=ui32")]);
     assert_eq!(redaction.kept.workgroup_count_bytes, 12);
     let capture = Capture::open(&result, OpenOptions::default()).unwrap();
     let data = capture.records().find_map(|record| match record.unwrap().payload().unwrap() {
@@ -259,7 +364,7 @@ fn a_truncated_capture_is_redacted_up_to_there() {
     original[16..24].fill(0);
     original.truncate(original.len() - 500);
     let (result, redaction) = redacted(&original, |_| {});
-    assert!(redaction.replaced[&DataKind::HostWrite].bytes > 0);
+    assert!(redaction.data[&DataKind::HostWrite].bytes > 0);
     let capture = Capture::open(&result, OpenOptions { recover: true }).unwrap();
     assert!(!capture.is_closed());
 }
@@ -286,7 +391,7 @@ impl std::io::Seek for Counted {
 }
 
 #[test]
-fn data_of_several_windows_is_replaced_in_each() {
+fn data_of_megabytes_is_replaced() {
     let numbers: Vec<u8> = (0..800_000_u32).flat_map(|it| (0.5 + it as f32 / 3e6).to_le_bytes()).collect();
     let mut is_done = false;
     let original = edited(&bytes("add4.add.local-sync"), |writer, record| {
@@ -320,13 +425,13 @@ fn data_of_several_windows_is_replaced_in_each() {
         }
         true
     });
-    let (result, redaction) = redacted(&original, |_| {});
-    assert_eq!(redaction.replaced[&DataKind::Import].bytes, numbers.len() as u64);
+    let (result, redaction) = redacted(&original, |it| it.rules = vec![rule("all=f32")]);
+    assert_eq!(redaction.data[&DataKind::Import].bytes, numbers.len() as u64);
     let at = result.len() - original.len();
     assert!(at < 1 << 16, "checksums only");
     let floats = result.windows(4).filter(|it| it[..3] != [0; 3]).count();
     assert!(floats > numbers.len() / 2);
-    assert!(numbers.chunks(1 << 20).all(|window| !contains(&result, &window[..16])));
+    assert!(numbers.chunks(1 << 20).all(|part| !contains(&result, &part[..16])));
     let mut sink = Counted::default();
     redact(&Arc::new(plan(&original)), &mut sink, &RedactOptions::default()).unwrap();
     assert!(sink.0 >= result.len() as u64);

@@ -1,9 +1,10 @@
 use rehal_base::ElementType;
 
-use crate::narrow_float::f8_e8m0_fnu_to_f32;
+use crate::narrow_float::{f8_e8m0_fnu_from_f32, f8_e8m0_fnu_to_f32};
 use crate::representation::Representation;
 
-/// Reads floating-point elements as `f64`, which represents every value of every supported type exactly.
+/// Reads and writes floating-point elements as `f64`, which represents every value of every supported type
+/// exactly.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats(Representation);
 
@@ -34,6 +35,20 @@ impl Floats {
             _ => f64::from_le_bytes(part(bytes, index)?),
         })
     }
+
+    /// Writes the element nearest to `value` to `target`, which has the size of an element. Does not decrease
+    /// if `value` increases.
+    pub fn put(self, value: f64, target: &mut [u8]) {
+        let narrow = value as f32;
+        match self.0 {
+            Representation::Narrow { format, bytes } => {
+                target.copy_from_slice(&format.code_of(narrow).to_le_bytes()[..bytes]);
+            }
+            Representation::PowerOfTwo => target.copy_from_slice(&[f8_e8m0_fnu_from_f32(narrow)]),
+            Representation::F32 => target.copy_from_slice(&narrow.to_le_bytes()),
+            _ => target.copy_from_slice(&value.to_le_bytes()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -42,7 +57,7 @@ mod tests {
     use crate::parse_tensor;
 
     #[test]
-    fn every_float_is_read() {
+    fn every_float_is_read_and_written() {
         for (text, expected) in [
             ("2xf16=1.5 -0.25", [1.5, -0.25]),
             ("2xbf16=1.5 -0.25", [1.5, -0.25]),
@@ -58,6 +73,11 @@ mod tests {
             let floats = Floats::of(tensor_type.element_type).unwrap();
             assert_eq!([0, 1].map(|index| floats.at(&bytes, index).unwrap()), expected, "{text}");
             assert_eq!((floats.at(&bytes, 2), floats.at(&bytes, usize::MAX)), (None, None));
+            let mut written = vec![0; bytes.len()];
+            for (element, value) in written.chunks_mut(bytes.len() / 2).zip(expected) {
+                floats.put(value, element);
+            }
+            assert_eq!(written, bytes, "{text}");
         }
         for text in ["i8", "i1", "i4"] {
             assert!(Floats::of(text.parse().unwrap()).is_none());

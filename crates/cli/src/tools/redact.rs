@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureBytes, CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan,
-    RedactOptions, RedactedNames, Redaction, Replay, ReplayOptions, TemporaryFile, WorkgroupCounts,
-    check_redacted, redact,
+    RedactDecision, RedactOptions, RedactRule, RedactedNames, Redaction, Replay, ReplayOptions,
+    TemporaryFile, WorkgroupCounts, check_redacted, redact, workgroup_count_functions,
 };
 
 use self::report::Counts;
@@ -28,9 +28,12 @@ pub const REDACT: Tool = Tool {
     verb: "redact",
     summary: "writes a capture without weights and inputs, to hand to others",
     about: "Writes a capture with the same operations, shapes, arguments and code, in which all data of the program is replaced: \
-            weights and inputs become random numbers of the same type and within the same range, with exactly as many zeros, \
-            subnormals, infinities and NaN of each sign. The bytes of external files that are read become part of the capture, replaced as well. Digests and identities of files, \
-            digests of host reads, arguments of calls that failed, and optional records of unknown types are left out.\n\n\
+            the elements of weights and inputs become random ones of the same type between the same minimum and maximum; zeros, \
+            infinities and NaN stay where they are. The type is the one with which the names of all functions that use the data end, \
+            or that --element_type states. Data of unknown type is listed, and nothing is written until --element_type, --zero or \
+            --keep decides about it. The bytes of external files that are read become part of the capture, replaced as well. \
+            Digests and identities of files, digests of host reads, arguments of calls that failed, and optional records of unknown \
+            types are left out.\n\n\
             The result is replayed before it is written (--no_run leaves that out), and so is the original if kernels may compute workgroup \
             counts from its data: if the counts of a dispatch differ, nothing is written. A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
@@ -43,8 +46,8 @@ pub const REDACT: Tool = Tool {
             "{tool} --names=hash --seed=48151623 model.ireereplay -o redacted.ireereplay",
         ),
         (
-            "State the type of what a function accesses, and keep the report",
-            "{tool} --element_type='*lookup*:i64' --format=json model.ireereplay -o redacted.ireereplay > report.json",
+            "State the types of data that names of functions do not tell",
+            "{tool} --element_type='*lookup*:i64' --element_type='#12@0+4096:f32' --zero=all model.ireereplay -o redacted.ireereplay",
         ),
     ],
     guide: include_str!("../guides/redact.md"),
@@ -70,20 +73,35 @@ const NAMES: Flag<RedactedNames> = Flag::choice(
      name and seed, and threads are numbered. Names of functions are part of the code, and kept.",
 );
 
-const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
+const ELEMENT_TYPE: List<RedactRule> = List::parsed(
     "element_type",
-    "[GLOB:]TYPE",
-    "[GLOB:]TYPE, such as f32 or '*lookup*:i64'",
-    |value| Ok(ElementTypeRule::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
-    "The type of the numbers that functions whose name matches GLOB access; without GLOB, of all data. The last one that matches \
-     counts. The type of other data is inferred from the types that names of functions mention, and from its bytes.",
+    "[DATA:]TYPE",
+    "[DATA:]TYPE, such as f32, '*lookup*:i64' or '#12@0+4096:f16'",
+    |value| {
+        let rule = ElementTypeRule::parse(value.to_str().ok_or(Refusal::Unexpected)?)?;
+        let decision = RedactDecision::Elements(rule.element_type);
+        Ok(RedactRule::parse(rule.function.as_deref().unwrap_or("all"), decision)?)
+    },
+    "The type of the elements of DATA: a range such as '#12@0+4096' (4096 bytes from the first of the data of record 12), what \
+     functions use whose name matches a pattern with * and ?, or all, which is the default: all data of unknown type. A range \
+     precedes functions, which precede the types in names; flags must not contradict each other.",
 );
 
-const KEEP: List<String> = List::texts(
+const ZERO: List<RedactRule> = List::parsed(
+    "zero",
+    "DATA",
+    "a range such as '#12@0+4096', a pattern of names of functions, or all",
+    |value| Ok(RedactRule::parse(value.to_str().ok_or(Refusal::Unexpected)?, RedactDecision::Zero)?),
+    "Makes DATA (see --element_type) zero.",
+);
+
+const KEEP: List<RedactRule> = List::parsed(
     "keep",
-    "GLOB",
-    "Keeps what the capture writes to the bindings of functions whose name matches GLOB, which may reveal more: for kernels that compute \
-     workgroup counts from inputs.",
+    "DATA",
+    "a range such as '#12@0+4096', a pattern of names of functions, or all",
+    |value| Ok(RedactRule::parse(value.to_str().ok_or(Refusal::Unexpected)?, RedactDecision::Keep)?),
+    "Keeps DATA (see --element_type), which reveals it: for what can be handed out, and for kernels that compute workgroup counts \
+     from inputs.",
 );
 
 const NO_RUN: Flag<bool> = Flag::switch(
@@ -96,8 +114,10 @@ const NO_RUN: Flag<bool> = Flag::switch(
 const FORMAT: Flag<Format> =
     report_format::flag("How the report is printed. text: for people. json: an object.");
 
-const REDACTION: Group =
-    Group { title: "Redaction", flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &KEEP, &NO_RUN, &FORMAT] };
+const REDACTION: Group = Group {
+    title: "Redaction",
+    flags: &[&OUTPUT, &SEED, &NAMES, &ELEMENT_TYPE, &ZERO, &KEEP, &NO_RUN, &FORMAT],
+};
 
 const INPUTS: Group = Group {
     title: "Capture",
@@ -113,13 +133,24 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut options = RedactOptions::default();
     options.seed = flags.get(&SEED);
     options.names = flags.get(&NAMES);
-    options.element_types = flags.list(&ELEMENT_TYPE);
-    options.keep = flags.list(&KEEP);
+    options.rules = [&ELEMENT_TYPE, &ZERO, &KEEP].into_iter().flat_map(|list| flags.list(list)).collect();
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
     let kernels = Recording::of_run(flags, !flags.get(&NO_RUN))?;
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
     let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
+    let undecided = redaction.undecided().count();
+    if undecided != 0 {
+        show(&output, &report::undecided(&redaction, flags.get(&FORMAT)))?;
+        let message = format!(
+            "the type of {} is unknown: nothing is written",
+            output::plural(undecided as u64, "range")
+        );
+        return Err(Error::failed_precondition(message).advise(
+            "state types by --element_type=RANGE:TYPE, or decide by --zero=RANGE or --keep=RANGE; the name of a function, a \
+             pattern of names, or all in place of RANGE decides about several at once",
+        ));
+    }
     let mut file = file.file();
     // It has no path of its own, so that nothing is left behind if a kernel ends the process.
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -139,15 +170,21 @@ fn run(invocation: &Invocation) -> Result<()> {
         Format::Text => report::text(&redaction, counts),
         Format::Json => report::json(&redaction, counts),
     };
-    match output.is_stdout() {
-        true => output::note(report.trim_end()),
-        false => output::print(&report)?,
-    }
+    show(&output, &report)?;
     match replayed {
         // Those of the result, without the data of the original.
         Some(replay) => Recording::of_capture(kernels.as_ref(), None, || Ok(replay)),
         None => Ok(()),
     }
+}
+
+/// Prints a report; to stderr if the capture is written to stdout.
+fn show(output: &OutputFile, report: &str) -> Result<()> {
+    match output.is_stdout() {
+        true => output::note(report.trim_end()),
+        false => output::print(report)?,
+    }
+    Ok(())
 }
 
 /// The capture that is redacted.
@@ -172,30 +209,23 @@ impl Original<'_> {
 
     /// Why a result with another workgroup count is not written.
     fn refused(&self, changed: &ChangedCount) -> Error {
-        let source = self.replay(|replay, reports| changed.source(replay, &self.options.keep, reports));
         let [original, redacted] =
             [changed.original, changed.redacted].map(|[x, y, z]| format!("{x}x{y}x{z}"));
-        let by = match &source {
-            Ok(Some(it)) => match &it.function {
-                Some(function) => {
-                    format!(", since '{}' ({}) computes the count from data", escaped(function), it.location)
-                }
-                None => format!(", since {} writes the count", it.location),
-            },
-            Ok(None) | Err(_) => String::new(),
-        };
         let error = Error::failed_precondition(format!(
-            "'{}' is dispatched with {redacted} workgroups instead of {original} (execution {}){by}",
+            "'{}' is dispatched with {redacted} workgroups instead of {original} (execution {})",
             escaped(&changed.function),
             changed.occurrence + 1
         ));
         let error = error.context(changed.location.to_string());
-        match source {
-            Ok(Some(it)) if it.function.is_some() => error.advise(format!(
-                "--keep='{}' keeps the data that this function accesses; --no_run writes the capture with other workgroup counts",
-                escaped(&it.function.unwrap_or_default())
+        let functions = workgroup_count_functions(self.plan, &self.options.rules).unwrap_or_default();
+        let keep: Vec<_> = functions.iter().map(|it| format!("--keep='{}'", escaped(it))).collect();
+        match keep.is_empty() {
+            true => error.advise("--no_run writes the capture with other workgroup counts"),
+            false => error.advise(format!(
+                "these functions may compute the count, and each flag keeps the data that one uses: {}; --no_run writes the \
+                 capture with other workgroup counts",
+                keep.join(" ")
             )),
-            _ => error.advise("--no_run writes the capture with other workgroup counts"),
         }
     }
 }
@@ -231,8 +261,8 @@ fn check(
     };
     let outcome = Replay::new(plan, &devices, &ReplayOptions::default()).and_then(run);
     let (replay, changed) = outcome.context(place).advise(|| {
-        "does the original replay (rehal run)? If it does, data was taken for another type: see --element_type; --no_run writes the \
-         capture unchecked"
+        "does the original replay (rehal run)? If it does, data was taken for another type, or must stay: see --element_type and \
+         --keep; --no_run writes the capture unchecked"
     })?;
     match changed {
         Some(changed) => {

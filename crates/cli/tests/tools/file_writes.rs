@@ -58,7 +58,7 @@ const VERBS: [(&[&str], i32); 13] = [
         2,
     ),
     (&["rehal", "reduce", "--check=crash", "--output={}/reduced.ireereplay"], 1),
-    (&["rehal", "redact", "--output={}/redacted.ireereplay"], 0),
+    (&["rehal", "redact", "--zero=all", "--output={}/redacted.ireereplay"], 0),
     (&["rehal", "kernel", "stub", "--function=add_dispatch_0_elementwise_4_f32", "--output={}/stub.c"], 0),
     (&["rehal", "kernel", "record", "--directory={}/records"], 0),
 ];

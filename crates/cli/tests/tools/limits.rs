@@ -37,7 +37,7 @@ fn without_threads_tools_work_or_say_so() {
         (&["verify", "--against=ledger", &abs], 0),
         (&["verify", &substitution, &abs], 1),
         (&["diff", &abs, &abs], 0),
-        (&["redact", &abs, "-o", "redacted"], 0),
+        (&["redact", "--keep=all", &abs, "-o", "redacted"], 0),
         (&["profile", "report", &profile, "-o", "page.html"], 0),
         (&["profile", "timeline", &profile, "-o", "trace"], 0),
         (&["profile", "compare", &profile, &profile], 0),
@@ -65,7 +65,7 @@ fn with_temporary_files() -> Vec<Vec<String>> {
     let function = format!("--function={ABS}");
     [
         vec!["slice", &function, &abs, "-o", "output"],
-        vec!["redact", &abs, "-o", "output"],
+        vec!["redact", "--keep=all", &abs, "-o", "output"],
         vec!["reduce", "--check=true", &abs, "-o", "output"],
         vec!["run", "--print_device_statistics", &abs],
         vec!["kernel", "build", "kernel.c", "-o", "output"],

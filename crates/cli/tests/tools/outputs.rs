@@ -36,7 +36,7 @@ fn outputs() -> Vec<(Vec<String>, bool)> {
         (vec!["iree-create-parameters", "--data=a=4xf32=1", "--data=b=9xi8", "--output={}"], true),
         (vec!["iree-dump-parameters", &model, &key], true),
         (vec!["rehal", "slice", "--function=*", &abs, "-o", PLACE], false),
-        (vec!["rehal", "redact", &abs, "-o", PLACE], true),
+        (vec!["rehal", "redact", "--keep=all", &abs, "-o", PLACE], true),
         (vec!["rehal", "kernel", "stub", "--no_run", STUB, "--force", &abs, "-o", PLACE], false),
         (vec!["rehal", "reduce", "--check=true", &abs, "-o", PLACE], false),
     ];

@@ -22,7 +22,7 @@ fn a_redacted_capture_is_an_ordinary_one() {
     let output = output.to_str().unwrap();
     for name in ["mlp.mlp.local-sync", "dtypes.bf16.local-sync", "crash.gather-ok.local-sync"] {
         let path = capture(name);
-        let report = print(&redact(&[], &path, output));
+        let report = print(&redact(&["--element_type=i32"], &path, output));
         assert!(report.starts_with("replaced: ") && report.contains("kept, and may reveal"), "{report}");
         assert_eq!(operations(&path), operations(output));
         for words in [
@@ -38,12 +38,43 @@ fn a_redacted_capture_is_an_ordinary_one() {
     }
 }
 
+/// Values of unknown type are not guessed: each listed range is a flag.
+#[test]
+fn ranges_of_unknown_type_are_listed() {
+    let scratch = Scratch::new();
+    let output = scratch.path("redacted.ireereplay");
+    let output = output.to_str().unwrap();
+    let path = capture("crash.gather-ok.local-sync");
+    let ran = run(&redact(&[], &path, output));
+    assert!(ran.status == Some(1) && ran.stderr.contains("nothing is written"), "{ran:?}");
+    assert!(!std::path::Path::new(output).exists());
+    let lines: Vec<_> = ran.stdout.lines().skip(1).collect();
+    assert!(ran.stdout.starts_with("ranges of unknown type:\n") && !lines.is_empty(), "{ran:?}");
+    assert!(lines.iter().any(|it| it.contains("'gather_dispatch_0_elementwise_4_i64xf32'")), "{ran:?}");
+    let places: Vec<_> = lines.iter().map(|it| it.split_whitespace().next().unwrap()).collect();
+    let listed = run(&redact(&["--format=json"], &path, output));
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let of = |it: &Value| it["range"].as_str().unwrap().to_owned();
+    assert_eq!(listed["undecided"].as_array().unwrap().iter().map(of).collect::<Vec<_>>(), places);
+    let flags: Vec<_> = places.iter().map(|it| format!("--element_type={it}:i32")).collect();
+    let mut words: Vec<_> = flags.iter().map(String::as_str).collect();
+    print(&redact(&words, &path, output));
+    let once = std::fs::read(output).unwrap();
+    print(&redact(&words, &path, output));
+    assert!(std::fs::read(output).unwrap() == once);
+    // One of them alone is not enough if there are more.
+    words.pop();
+    let ran = run(&redact(&words, &path, output));
+    assert!(ran.status == Some(1) && ran.stdout.contains(places.last().unwrap()), "{ran:?}");
+}
+
 #[test]
 fn the_report_is_an_object_on_request() {
     let scratch = Scratch::new();
     let output = scratch.path("redacted.ireereplay");
     let path = capture("params.capture-all.digest.local-sync");
-    let report = print(&redact(&["--format=json", "--names=hash"], &path, output.to_str().unwrap()));
+    let words = ["--format=json", "--names=hash", "--zero=all"];
+    let report = print(&redact(&words, &path, output.to_str().unwrap()));
     let report: Value = serde_json::from_str(&report).unwrap();
     assert!(report["replaced"]["files"]["bytes"].as_u64().unwrap() > 1000, "{report}");
     assert!(report["hashed_names"]["scopes"].as_u64().unwrap() > 0, "{report}");
@@ -105,6 +136,10 @@ fn what_cannot_be_redacted_is_an_error_and_writes_nothing() {
         (&["--seed=-1"], &path, "--seed"),
         (&["--names=drop"], &path, "--names"),
         (&["--element_type=i4"], &path, "--element_type"),
+        (&["--element_type=#1@0:f32"], &path, "--element_type"),
+        (&["--zero=#1@0+4"], &path, "no data at #1@0+4"),
+        (&["--keep=nothing*"], &path, "'nothing*'"),
+        (&["--zero=add*", "--keep=add*"], &path, "different things"),
         (&["--device=nothing"], &path, "nothing"),
     ] {
         let stderr = fail(&redact(words, path, output));
@@ -117,10 +152,10 @@ fn what_cannot_be_redacted_is_an_error_and_writes_nothing() {
     assert!(std::fs::read(&path).unwrap() == before);
     assert_eq!(run(&redact(&[], &path, "/dev/full")).status, Some(1));
     // A kernel that crashes ends the replay of the result.
-    let ran = run(&redact(&[], &capture("crash.gather-outside.local-sync"), output));
+    let ran = run(&redact(&["--keep=all"], &capture("crash.gather-outside.local-sync"), output));
     assert_eq!(ran.status, Some(86));
     assert!(!std::path::Path::new(output).exists());
-    print(&redact(&["--no_run"], &capture("crash.gather-outside.local-sync"), output));
+    print(&redact(&["--no_run", "--zero=all"], &capture("crash.gather-outside.local-sync"), output));
 }
 
 #[test]

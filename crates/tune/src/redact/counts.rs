@@ -1,15 +1,12 @@
 //! The workgroup counts that dispatches read from buffers, which a replay knows and a plan does not.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
-use rehal_base::{Error, Result, StatusCode, glob};
-use rehal_hal::profile::QueueOpKind;
-use rehal_hal::{WORKGROUP_COUNT_BYTES, transfer};
-use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, Plan, RecordLocation, Replay};
+use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_replay::{AccessKind, Observer, Operation, Plan, PlannedBinding, RecordLocation, Replay};
 
-/// How many operations a count is followed back through.
-const MAX_SOURCES: usize = 64;
+use super::rules::{RedactDecision, RedactRule};
 
 /// The workgroup counts that the dispatches of a replay read from buffers, in the order of the run.
 pub struct WorkgroupCounts(Vec<IndirectDispatch>);
@@ -36,18 +33,6 @@ pub struct ChangedCount {
     pub original: [u32; 3],
     /// The count in the redacted capture.
     pub redacted: [u32; 3],
-    /// The buffer that it is read from, and the first byte.
-    place: (u64, u64),
-}
-
-/// What wrote the bytes that determine a workgroup count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CountSource {
-    /// Its record.
-    pub location: RecordLocation,
-    /// The name of its function, if it is a dispatch.
-    pub function: Option<String>,
 }
 
 impl WorkgroupCounts {
@@ -61,7 +46,8 @@ impl WorkgroupCounts {
         Ok(Self(watch.state))
     }
 
-    /// Replays the redacted capture up to the first dispatch with another count, which is not performed. `None` if there is none.
+    /// Replays the redacted capture up to the first dispatch with another count, which is not performed.
+    /// `None` if there is none.
     pub fn compare(&self, redacted: &Replay, reports: &mut dyn Observer) -> Result<Option<ChangedCount>> {
         let mut watch = Watch::of(redacted.plan(), |at: &mut usize, seen, operation| {
             let original = self.0.get(*at);
@@ -87,51 +73,45 @@ impl IndirectDispatch {
             function: operation.dispatch.map_or_else(String::new, |it| it.info.name.clone()),
             original: self.count,
             redacted: redacted.count,
-            // The workgroup count follows the bindings.
-            place: operation.ranges.last().map_or((0, 0), |it| (it.buffer_id, it.offset)),
         }
     }
 }
 
-impl ChangedCount {
-    /// Finds the last dispatch that determines the count, by replays of the original capture up to there: the one that changes the
-    /// bytes of the count, or what is copied there, or else, if the data of its function is kept (`keep`), what that one accesses.
-    pub fn source(
-        &self,
-        original: &Replay,
-        keep: &[String],
-        reports: &mut dyn Observer,
-    ) -> Result<Option<CountSource>> {
-        let mut search = Search {
-            end: (self.location.ordinal, self.occurrence),
-            ranges: vec![(self.place.0, self.place.1, WORKGROUP_COUNT_BYTES)],
-            before: Vec::new(),
-            found: None,
-            may_write: None,
+/// The names of the functions that may compute workgroup counts, by what dispatches are bound to: those that
+/// may write a count, and those that may write what such a function uses if a rule keeps the data of that
+/// one. Kept functions are left out.
+pub fn workgroup_count_functions(plan: &Plan, rules: &[RedactRule]) -> Result<Vec<String>> {
+    let keeps = |rule: &&RedactRule| rule.decision == RedactDecision::Keep;
+    let is_kept = |name: &[u8]| rules.iter().filter(keeps).any(|it| it.selects_function(name));
+    let (mut ranges, mut functions) = (HashSet::new(), BTreeSet::new());
+    let range = |it: &PlannedBinding| (it.buffer_id, Range { offset: it.offset, length: it.length });
+    plan.distinct_dispatches(|it, _| {
+        ranges.extend(it.workgroup_count_ref.as_ref().map(range));
+        Ok(())
+    })?;
+    let mut count = 0;
+    while count < ranges.len() {
+        count = ranges.len();
+        let is_needed = |ranges: &HashSet<(u64, Range)>, it: &PlannedBinding| {
+            let bound = range(it);
+            ranges.iter().any(|(buffer, range)| *buffer == bound.0 && range.overlaps(bound.1))
         };
-        for _ in 0..MAX_SOURCES {
-            original.run(&mut [&mut *reports, &mut search])?;
-            // Data of fills and updates stays: if such a command wrote the bytes last, a kernel wrote the same ones again.
-            let is_source = |it: &Found| it.source.function.is_some() || it.kind == QueueOpKind::Copy;
-            let found = search.found.take();
-            let found = found.filter(is_source).or(search.may_write.take());
-            let Some(found) = found else { return Ok(None) };
-            let is_kept = found.source.function.as_ref().map(|name| {
-                keep.iter().any(|pattern| glob::matches_bytes(pattern.as_bytes(), name.as_bytes()))
-            });
-            if !is_kept.unwrap_or(found.kind == QueueOpKind::Copy) {
-                return Ok(Some(found.source));
+        plan.distinct_transfers(|it| {
+            if let Some(source) = it.source.as_ref().filter(|_| is_needed(&ranges, &it.target)) {
+                ranges.insert(range(source));
             }
-            search = Search {
-                end: found.site,
-                ranges: found.inputs,
-                before: Vec::new(),
-                found: None,
-                may_write: None,
-            };
-        }
-        Ok(None)
+        });
+        plan.distinct_dispatches(|it, _| {
+            let writes = |it: &&PlannedBinding| it.access != AccessKind::Reads;
+            match it.bindings.iter().filter(writes).any(|it| is_needed(&ranges, it)) {
+                true if is_kept(it.name) => ranges.extend(it.bindings.iter().map(range)),
+                true => drop(functions.insert(String::from_utf8_lossy(it.name).into_owned())),
+                false => {}
+            }
+            Ok(())
+        })?;
     }
+    Ok(functions.into_iter().collect())
 }
 
 /// Calls a function with each dispatch whose workgroup count is in a buffer, until it returns a change.
@@ -191,90 +171,4 @@ where
             None => ControlFlow::Continue(()),
         })
     }
-}
-
-/// Finds the last operation that changes some bytes before a dispatch.
-struct Search {
-    /// The record of the dispatch, and how often it has been performed before.
-    end: (u32, u64),
-    /// Where the bytes are: buffer, offset and length.
-    ranges: Vec<(u64, u64, u64)>,
-    /// The bytes that the operation may write, before it.
-    before: Vec<u8>,
-    found: Option<Found>,
-    /// The last dispatch that may write them.
-    may_write: Option<Found>,
-}
-
-struct Found {
-    source: CountSource,
-    kind: QueueOpKind,
-    site: (u32, u64),
-    /// What it accesses.
-    inputs: Vec<(u64, u64, u64)>,
-}
-
-impl Search {
-    /// The bytes that an operation may write, as they are now.
-    fn bytes(&self, operation: &Operation<'_>) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for it in operation.ranges.iter().filter(|it| it.access != AccessKind::Reads) {
-            for (_, offset, length) in self.ranges.iter().filter(|(buffer, ..)| *buffer == it.buffer_id) {
-                let start = it.offset.max(*offset);
-                let end = (it.offset + it.length).min(offset + length);
-                if start < end {
-                    bytes.extend(transfer::to_vec(it.buffer, start, end - start)?);
-                }
-            }
-        }
-        Ok(bytes)
-    }
-}
-
-impl Observer for Search {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn wants_zeroed_memory(&self) -> bool {
-        true
-    }
-
-    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if (operation.location.ordinal, operation.occurrence) == self.end {
-            return Ok(ControlFlow::Break(()));
-        }
-        self.before = match writes(operation.kind) {
-            true => self.bytes(operation)?,
-            false => Vec::new(),
-        };
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        let is_changed = writes(operation.kind) && self.before != self.bytes(operation)?;
-        if is_changed || operation.dispatch.is_some() && !self.before.is_empty() {
-            let range = |it: &AccessedRange<'_>| (it.buffer_id, it.offset, it.length);
-            let inputs = operation.ranges.iter().filter(|it| it.access != AccessKind::Writes);
-            let found = Some(Found {
-                source: CountSource {
-                    location: operation.location,
-                    function: operation.dispatch.map(|it| it.info.name.clone()),
-                },
-                kind: operation.kind,
-                site: (operation.location.ordinal, operation.occurrence),
-                inputs: inputs.map(range).collect(),
-            });
-            match is_changed {
-                true => self.found = found,
-                false => self.may_write = found,
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-/// Whether an operation changes the bytes of buffers that exist before and after it.
-fn writes(kind: QueueOpKind) -> bool {
-    !matches!(kind, QueueOpKind::Alloca | QueueOpKind::Dealloca)
 }

@@ -156,7 +156,7 @@ fn redacts(capture: &Capture) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let redacted = path(&scratch.path().join("redacted.ireereplay"));
     let whole = path(&capture.path);
-    let ended = rehal(&["redact", "--device=vulkan", &whole, "-o", &redacted])?;
+    let ended = rehal(&["redact", "--device=vulkan", "--keep=all", &whole, "-o", &redacted])?;
     ensure(ended.succeeded(), || ended.summary())?;
     let replay = ["--device=vulkan".to_owned(), redacted.clone()];
     let theirs = tool::run(&Pair::find("iree-run-replay")?.theirs, &replay, scratch.path())?;

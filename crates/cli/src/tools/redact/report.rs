@@ -1,7 +1,10 @@
 //! What a redaction replaced, kept and left out, as text and as JSON.
 
-use rehal_session::{DataKind, NameKind, Redaction};
+use rehal_session::{DataKind, NameKind, RedactedContent, RedactedRange, Redaction, UnknownType};
 use serde_json::{Map, Value, json};
+
+use crate::output::escaped;
+use crate::tools::report_format::Format;
 
 /// What is known of workgroup counts in buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,10 +41,9 @@ fn name(kind: NameKind) -> (&'static str, &'static str) {
 /// The report for people.
 pub(super) fn text(it: &Redaction, counts: Counts) -> String {
     let mut lines = Vec::new();
-    let total: u64 = it.replaced.values().map(|data| data.bytes).sum();
-    // Zeros become zeros at other places.
-    lines.push(format!("replaced: {} of {total} bytes of data", it.replaced_bytes()));
-    for (kind, counted) in &it.replaced {
+    let total: u64 = it.data.values().map(|data| data.bytes).sum();
+    lines.push(format!("replaced: {} of {total} bytes of data", it.replaced_bytes));
+    for (kind, counted) in &it.data {
         lines.push(format!(
             "  {}: {} bytes in {} records",
             data(*kind).1,
@@ -49,9 +51,9 @@ pub(super) fn text(it: &Redaction, counts: Counts) -> String {
             counted.record_count
         ));
     }
-    let types: Vec<_> = it.types.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    let types: Vec<_> = it.types().iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
     if !types.is_empty() {
-        lines.push(format!("  bytes by the type that they were taken for: {}", types.join(", ")));
+        lines.push(format!("  bytes by the type of their elements: {}", types.join(", ")));
     }
     for (kind, count) in &it.hashed_names {
         lines.push(format!("  names of {}: {count}", name(*kind).1));
@@ -89,25 +91,23 @@ pub(super) fn text(it: &Redaction, counts: Counts) -> String {
         }
     ));
     if kept.stated_bytes != 0 {
-        lines.push(format!("  data of the functions of --keep: {} bytes", kept.stated_bytes));
+        lines.push(format!("  data that --keep names: {} bytes", kept.stated_bytes));
     }
+    lines.push(format!("  patterns of fills: {} bytes", kept.pattern_bytes));
     lines.push(format!(
-        "  numbers other than 0 of the data, as their range has no others or by chance: {} bytes",
+        "  infinities, NaN, and numbers whose range has no others: {} bytes",
         it.unchanged_bytes
     ));
     lines.push(format!("  names of scopes, files and caches: {}", kept.name_count));
     lines.push("  order, shapes and sizes of all operations; which data is equal".into());
-    lines.push(
-        "  of numbers: types, ranges, which integers are sorted, and how many have each sign and magnitude"
-            .into(),
-    );
+    lines.push("  of data: types, limits, and where zeros, infinities and NaN are".into());
     lines.join("\n") + "\n"
 }
 
 /// The report as an object.
 pub(super) fn json(it: &Redaction, counts: Counts) -> String {
     let replaced: Map<String, Value> = it
-        .replaced
+        .data
         .iter()
         .map(|(kind, it)| (data(*kind).0.into(), json!({ "records": it.record_count, "bytes": it.bytes })))
         .collect();
@@ -117,7 +117,9 @@ pub(super) fn json(it: &Redaction, counts: Counts) -> String {
     let object = json!({
         "records": rewritten.record_count,
         "replaced": replaced,
-        "types": it.types,
+        "replaced_bytes": it.replaced_bytes,
+        "types": it.types(),
+        "ranges": it.ranges.iter().map(range).collect::<Vec<_>>(),
         "hashed_names": names,
         "embedded_files": rewritten.embedded_count,
         "left_out": {
@@ -133,6 +135,7 @@ pub(super) fn json(it: &Redaction, counts: Counts) -> String {
             "dispatches": kept.dispatch_count,
             "constant_bytes": kept.constant_bytes,
             "workgroup_count_bytes": kept.workgroup_count_bytes,
+            "pattern_bytes": kept.pattern_bytes,
             "stated_bytes": kept.stated_bytes,
             "unchanged_bytes": it.unchanged_bytes,
             "names": kept.name_count,
@@ -145,4 +148,65 @@ pub(super) fn json(it: &Redaction, counts: Counts) -> String {
         },
     });
     format!("{object}\n")
+}
+
+/// The ranges whose type is unknown.
+pub(super) fn undecided(it: &Redaction, format: Format) -> String {
+    match format {
+        Format::Json => {
+            let ranges: Vec<_> = it.undecided().map(|(it, _)| range(it)).collect();
+            format!("{}\n", json!({ "undecided": ranges }))
+        }
+        Format::Text => {
+            let places: Vec<_> = it.undecided().map(|(it, _)| it.place.to_string()).collect();
+            let width = places.iter().map(String::len).max().unwrap_or_default();
+            let line = |(place, (range, reason)): (String, (&RedactedRange, &UnknownType))| {
+                format!("  {place:width$}  {}, {}\n", data(range.kind).1, self::reason(range, reason))
+            };
+            let lines: String = places.into_iter().zip(it.undecided()).map(line).collect();
+            format!("ranges of unknown type:\n{lines}")
+        }
+    }
+}
+
+/// A range as an object.
+fn range(it: &RedactedRange) -> Value {
+    let (content, element_type, reason) = match &it.content {
+        RedactedContent::Elements(element_type) => ("elements", Some(element_type.to_string()), None),
+        RedactedContent::Zeros => ("zeros", None, None),
+        RedactedContent::Zeroed => ("zeroed", None, None),
+        RedactedContent::Kept => ("kept", None, None),
+        RedactedContent::WorkgroupCounts => ("workgroup_counts", None, None),
+        RedactedContent::Pattern => ("pattern", None, None),
+        RedactedContent::Undecided(unknown) => ("undecided", None, Some(reason(it, unknown))),
+    };
+    json!({
+        "range": it.place.to_string(),
+        "data": data(it.kind).0,
+        "content": content,
+        "element_type": element_type,
+        "reason": reason,
+        "function": it.function,
+        "functions": it.function_count,
+    })
+}
+
+/// Why the type of a range is unknown.
+fn reason(it: &RedactedRange, unknown: &UnknownType) -> String {
+    let function = escaped(it.function.as_deref().unwrap_or_default());
+    let users = match it.function_count {
+        0 | 1 => format!("used by '{function}'"),
+        count => format!("used by '{function}' and {} more", count - 1),
+    };
+    match unknown {
+        UnknownType::Unused => "used by no function".into(),
+        UnknownType::Unnamed => format!("{users}: a name ends with no type, or with several"),
+        UnknownType::Different(types) => {
+            let types: Vec<_> = types.iter().map(ToString::to_string).collect();
+            format!("{users}: names end with {}", types.join(", "))
+        }
+        UnknownType::NotMultiple(element_type) => {
+            format!("{users}: the size is not a multiple of that of {element_type}")
+        }
+    }
 }
