@@ -37,4 +37,5 @@ mod tool;
 pub mod tools;
 mod topologies;
 
+pub use names::IREE_NAMES;
 pub use tool::{Invocation, Operands, Tool, main};

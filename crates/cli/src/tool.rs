@@ -66,6 +66,11 @@ pub enum Operands {
         /// The word if only a file is given.
         default: &'static str,
     },
+    /// A directory, or none.
+    MaybeDirectory {
+        /// Flags and placeholder, as the usage line shows them.
+        usage: &'static str,
+    },
     /// None: flags name all files.
     None {
         /// The required flags, as the usage line shows them.
@@ -325,7 +330,7 @@ impl Tool {
             Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => {
                 form
             }
-            Operands::None { usage } => usage,
+            Operands::MaybeDirectory { usage } | Operands::None { usage } => usage,
         };
         let mut text = banner(name);
         text.push_str(&flags::comment(&format!(
@@ -355,9 +360,10 @@ impl Operands {
         let files = || given.iter().map(PathBuf::from).collect();
         let usage = |form: &str| format!("{name} [flags] {form}; --help describes the flags");
         match (self, given) {
-            (Self::One { .. }, [_]) | (Self::Two { .. }, [_, _]) | (Self::None { .. }, []) => {
-                Ok((None, files()))
-            }
+            (Self::One { .. }, [_])
+            | (Self::Two { .. }, [_, _])
+            | (Self::MaybeDirectory { .. }, [] | [_])
+            | (Self::None { .. }, []) => Ok((None, files())),
             (Self::WordAndFile { default, .. }, [_]) => Ok((Some((*default).to_owned()), files())),
             (Self::WordAndFile { .. }, [word, path]) => {
                 Ok((Some(word.to_string_lossy().into_owned()), vec![path.into()]))
@@ -377,6 +383,11 @@ impl Operands {
                 Err(Error::invalid_argument(format!("{name} takes one {what}"))
                     .context(shown)
                     .advise("values of flags follow '=', as in --device=local-sync"))
+            }
+            (Self::MaybeDirectory { usage }, _) => {
+                Err(Error::invalid_argument(format!("{name} takes one directory"))
+                    .context(shown)
+                    .advise(format!("{name} {usage}")))
             }
             (Self::None { usage }, _) => Err(Error::invalid_argument(format!("{name} takes only flags"))
                 .context(shown)

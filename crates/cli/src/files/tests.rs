@@ -106,7 +106,7 @@ fn operands(tool: &Tool, path: Option<String>, directory: &Path) -> Vec<String> 
     let count = match tool.operands {
         Operands::One { .. } | Operands::WordAndFile { .. } => 1,
         Operands::Two { .. } => 2,
-        Operands::None { .. } => 0,
+        Operands::MaybeDirectory { .. } | Operands::None { .. } => 0,
     };
     let absent = (0..).map(|index| directory.join(format!("operand-{index}")).display().to_string());
     path.into_iter().chain(absent).take(count).collect()
@@ -146,7 +146,7 @@ fn listing(directory: &Path) -> Vec<(PathBuf, Option<String>)> {
 fn for_each_pair(mut visit: impl FnMut(&Tool, [(Argument, Access); 2])) {
     for tool in tools::ALL {
         let all = Argument::all(tool).into_iter().map(|it| (it, it.access(tool)));
-        let takes = |it: &Argument| !it.flag.is_empty() || !matches!(tool.operands, Operands::None { .. });
+        let takes = |it: &Argument| !it.flag.is_empty() || !operands(tool, None, Path::new("")).is_empty();
         let all: Vec<_> = all.filter(|(it, _)| takes(it)).collect();
         for (index, first) in all.iter().enumerate() {
             for second in &all[index + 1..] {

@@ -21,6 +21,7 @@ mod kernel_replay;
 mod kernel_stub;
 mod kernels;
 pub(crate) mod ledger_flags;
+mod links;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -53,6 +54,7 @@ pub use kernel_record::KERNEL_RECORD;
 pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
+pub use links::TOOLS;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
@@ -96,4 +98,5 @@ pub const ALL: &[&crate::Tool] = &[
     &PROFILE_TIMELINE,
     &PROFILE_REPORT,
     &PROFILE_COMPARE,
+    &TOOLS,
 ];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 27] = [
+const GUIDES: [(&[&str], &str); 28] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -30,6 +30,7 @@ const GUIDES: [(&[&str], &str); 27] = [
     (&["rehal", "redact"], include_str!("../../src/guides/redact.md")),
     (&["rehal", "reduce"], include_str!("../../src/guides/reduce.md")),
     (&["rehal", "slice"], include_str!("../../src/guides/slice.md")),
+    (&["rehal", "tools"], include_str!("../../src/guides/tools.md")),
     (&["rehal", "verify"], include_str!("../../src/guides/verify.md")),
     (&["iree-run-module"], include_str!("../../src/guides/run_module.md")),
     (&["iree-run-replay"], include_str!("../../src/guides/run_replay.md")),
