@@ -116,10 +116,11 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<std::process::ExitStat
     }
 }
 
-/// Our tool `name` from `cargo build --package rehal-cli`, or from the directory `REHAL_TOOLS`.
+/// Our tool `name` from `cargo build --package rehal-cli`, or from the directory `REHAL_TOOLS`,
+/// which may be relative to the repository.
 pub fn ours(name: &str) -> Result<PathBuf, String> {
     let directory = match std::env::var_os("REHAL_TOOLS") {
-        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
+        Some(directory) if !directory.is_empty() => repository().join(directory),
         _ => {
             let target = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or_else(|| repository().join("target"), PathBuf::from);
