@@ -10,6 +10,7 @@ mod e2e;
 mod fixtures;
 mod fuzz;
 mod miri;
+mod portable;
 mod run;
 mod setup;
 mod test;
@@ -37,7 +38,7 @@ const HELP: &str = "\
 cargo xtask VERB
 
   setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE), and installs cargo machete and deny
-  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, short runs of miri and asan, fuzzing
+  test        runs everything: set-up, format, clippy, aarch64, tidy, dependencies, all tests, the oracle, short runs of miri and asan, fuzzing
               [--no-fuzz] [--only SECTION]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]

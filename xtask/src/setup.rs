@@ -2,10 +2,11 @@
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages, and
 //! Vulkan with Mesa's software driver and the validation layers come from the system; `cargo machete` and `cargo deny`,
-//! which check dependencies, are installed by Cargo; a nightly toolchain with Miri is, by rustup, if it can be. As root on a Debian machine, missing system packages are installed;
-//! otherwise they are listed.
+//! which check dependencies, are installed by Cargo; a nightly toolchain with Miri and the standard library of another
+//! processor are, by rustup, if they can be. As root on a Debian machine, missing system packages are installed; otherwise
+//! they are listed.
 
-use crate::{Outcome, root};
+use crate::{Outcome, portable, root};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -47,6 +48,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         }
     }
     install_nightly();
+    portable::set_up();
     let is_named = std::env::var_os("REHAL_REFERENCE").is_some_and(|path| !path.is_empty());
     let reference = match Reference::find(&root) {
         Ok(reference) => reference,

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{NotRun, Outcome, asan, fuzz, miri, root, run, setup, tidy};
+use crate::{NotRun, Outcome, asan, fuzz, miri, portable, root, run, setup, tidy};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -74,6 +74,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("clippy", &|| {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     });
+    section("aarch64", &portable::check);
     section("tidy", &|| tidy::main(&[]));
     section("dependencies", &dependencies);
     section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
