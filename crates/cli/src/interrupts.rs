@@ -1,35 +1,19 @@
 //! Signals that end a tool: its temporary directories and files are removed first.
 
 use std::ffi::c_int;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::Builder;
 
 use rehal_base::{Error, Result};
-use rehal_session::TemporaryDirectory;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// The temporary files that exist, and directories that were created for them.
-static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// Creates or renames a temporary file, with the list of those to remove when a signal ends the process: not at the same time.
-pub(crate) fn with_temporary_files<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
-    handle();
-    change(&mut files())
-}
-
-fn files() -> MutexGuard<'static, Vec<PathBuf>> {
-    // A panic leaves the list complete.
-    FILES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories and files. The process then
-/// ends by the signal. Called before the first is created; signals that are ignored stay so.
+/// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories and files.
+/// The process then ends by the signal. Called before the first is created; signals that are ignored stay so.
 pub(crate) fn handle() {
     LazyLock::force(&IS_HANDLED);
 }
@@ -91,16 +75,7 @@ fn handled() -> impl Iterator<Item = c_int> {
 
 fn end(signal: c_int) {
     rehal_crash::describe_running();
-    // Locked until the end: no file is created or renamed any more.
-    let files = files();
-    for file in files.iter() {
-        let _ = std::fs::remove_file(file);
-    }
-    TemporaryDirectory::remove_all();
-    // Directories that were created for files; only empty ones are removed.
-    for directory in files.iter() {
-        let _ = std::fs::remove_dir(directory);
-    }
+    rehal_crash::remove_all();
     let _ = emulate_default_handler(signal);
 }
 

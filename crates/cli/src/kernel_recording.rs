@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rehal_base::{Advice, Context, Error, Remedy, Result, StatusCode};
+use rehal_crash::{Removal, Stays, change};
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, KernelOptions, KernelRecordOptions, KernelRecording,
     KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
@@ -118,6 +119,7 @@ pub(crate) struct ProgramRecording {
     recording: Recording,
     /// The captures: several if the tests of a module are recorded.
     captures: Arc<Mutex<Vec<PathBuf>>>,
+    listed: Arc<Mutex<Vec<Removal>>>,
     /// Whether the captures are only for the records.
     is_temporary: bool,
 }
@@ -288,7 +290,7 @@ impl ProgramRecording {
         // A kernel that crashes is recorded from what the file has then.
         recording.record.flushes_submissions = true;
         let captures = Arc::new(Mutex::new(vec![recording.path.path().to_path_buf()]));
-        Some(Self { recording: kernels, captures, is_temporary })
+        Some(Self { recording: kernels, captures, listed: Arc::default(), is_temporary })
     }
 
     /// Whether the captures are only for the records.
@@ -301,7 +303,7 @@ impl ProgramRecording {
         let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         if !captures.contains(&path) {
             if self.is_temporary {
-                interrupts::with_temporary_files(|files| files.push(path.clone()));
+                self.list([Removal::file(&path, Stays::AfterCrash)]);
             }
             captures.push(path);
         }
@@ -319,8 +321,10 @@ impl ProgramRecording {
         let created: Vec<_> = directory.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
         this.recording.check()?;
         if this.is_temporary {
-            let outcome = interrupts::with_temporary_files(|files| {
-                files.extend(this.captures().into_iter().chain(created.iter().cloned()));
+            interrupts::handle();
+            let outcome = change(|| {
+                this.list(this.captures().iter().map(|it| Removal::file(it, Stays::AfterCrash)));
+                this.list(created.iter().map(|it| Removal::empty_directory(it, Stays::AfterCrash)));
                 std::fs::create_dir_all(directory)
             });
             outcome.map_err(|error| {
@@ -331,15 +335,17 @@ impl ProgramRecording {
         }
         let outcome = program();
         let recorded = this.record(devices);
-        interrupts::with_temporary_files(|files| {
-            let captures = this.captures();
-            files.retain(|it| !captures.contains(it) && !created.contains(it));
-        });
+        change(|| this.listed.lock().unwrap_or_else(PoisonError::into_inner).clear());
         for directory in created {
             // Only an empty one is removed.
             let _ = std::fs::remove_dir(directory);
         }
         first(outcome, recorded)
+    }
+
+    /// What a signal removes until the kernels are recorded.
+    fn list(&self, removals: impl IntoIterator<Item = Removal>) {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).extend(removals);
     }
 
     fn captures(&self) -> Vec<PathBuf> {

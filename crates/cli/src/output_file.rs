@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
-use rehal_crash::RemovedOnCrash;
+use rehal_crash::{Removal, Stays, change};
 use rustix::fs::{Access, access};
 use tempfile::{Builder, NamedTempFile};
 
@@ -320,11 +320,9 @@ impl Write for Sink {
 
 /// A temporary file that a signal or a crash of a kernel removes as well.
 struct Temporary {
-    /// Dropped after the file is removed or persistent.
-    _removed_on_crash: RemovedOnCrash,
     /// `None` once it is persistent.
     file: Option<NamedTempFile>,
-    path: PathBuf,
+    removal: Option<Removal>,
 }
 
 impl Temporary {
@@ -334,11 +332,11 @@ impl Temporary {
         let permissions = existing.map_or(Permissions::from_mode(0o666), Metadata::permissions);
         let mut builder = Builder::new();
         builder.prefix(".rehal-").permissions(permissions);
-        interrupts::with_temporary_files(|files| {
+        interrupts::handle();
+        change(|| {
             let file = builder.tempfile_in(directory_of(target)).map_err(creating)?;
-            let path = file.path().to_owned();
-            files.push(path.clone());
-            Ok(Self { _removed_on_crash: RemovedOnCrash::new(&path), file: Some(file), path })
+            let removal = Some(Removal::file(file.path(), Stays::Never));
+            Ok(Self { file: Some(file), removal })
         })
     }
 
@@ -349,15 +347,16 @@ impl Temporary {
 
     fn persist(mut self, target: &Path) -> Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
-        let persist = || file.persist(target).map_err(|error| creating(error.error));
-        interrupts::with_temporary_files(|_| persist()).map(drop)
+        change(|| file.persist(target)).map(drop).map_err(|error| creating(error.error))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        drop(self.file.take());
-        interrupts::with_temporary_files(|files| files.retain(|it| *it != self.path));
+        change(|| {
+            drop(self.file.take());
+            self.removal = None;
+        });
     }
 }
 

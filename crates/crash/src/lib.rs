@@ -14,7 +14,7 @@
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state. The handler does not
 //! allocate, block or use formatting. C stdio output of the kernel is flushed after the report, [`BackgroundWriter`]s complete what
-//! they write, and temporary files and directories of results are removed ([`RemovedOnCrash`]). Where a device is to abort on
+//! they write, and what has a [`Removal`] is removed: temporary files and directories, and processes. Where a device is to abort on
 //! failure, a crash of its kernel ends in abort(3) after the report instead ([`AbortScope`]).
 
 #![deny(unsafe_code)]
@@ -25,13 +25,13 @@ mod crash_note;
 mod driver_work;
 mod guard;
 mod platform;
+#[allow(unsafe_code, reason = "is a list for signal handlers; see docs/unsafe.md")]
+mod removal;
 mod report;
 #[allow(unsafe_code, reason = "keeps a pointer for a signal handler; see docs/unsafe.md")]
 mod running;
 mod text;
 mod watchdog;
-
-use std::path::Path;
 
 pub use background_writer::BackgroundWriter;
 pub use context::{AbortScope, RecordScope, clear_context, describe_record, record, set_context};
@@ -41,6 +41,7 @@ pub use guard::{
     EXIT_STATUS, OptionNames, TIMEOUT_STATUS, TRUNCATED_STATUS, WRONG_MACHINE_STATUS, announce_exits,
     arm_thread, handles_faults, install, is_installed, name_options,
 };
+pub use removal::{Removal, Stays, change, remove_all};
 pub use running::{Running, run};
 pub use text::Text;
 pub use watchdog::{Timed, describe_running, end_after};
@@ -60,20 +61,4 @@ pub fn flush_c_streams() {
 pub unsafe fn allow_accesses(allow: fn(usize) -> bool) {
     // SAFETY: guaranteed by the caller.
     unsafe { platform::allow_accesses(allow) }
-}
-
-/// A file or directory that the guard removes when it ends the process, for as long as this lives: a temporary one of a result that
-/// is then never complete.
-pub struct RemovedOnCrash(#[expect(dead_code, reason = "dropped with it")] platform::RemovedFile);
-
-impl RemovedOnCrash {
-    /// For the file at `path`, which need not exist yet.
-    pub fn new(path: &Path) -> Self {
-        Self(platform::RemovedFile::new(path))
-    }
-
-    /// For the directory at `path` with all files and directories that it then contains, at most 8 levels deep. Need not exist yet.
-    pub fn directory(path: &Path) -> Self {
-        Self(platform::RemovedFile::directory(path))
-    }
 }

@@ -135,9 +135,7 @@ fn a_program_that_does_not_opt_in_keeps_its_signal_handlers() {
     };
     let before = handlers();
     let timeout = Some(Duration::from_secs(1));
-    let mut options = LocalSyncOptions::default();
-    options.timeout = timeout;
-    let sync = LocalSync::create_with(options);
+    let sync = LocalSync::create_with(LocalSyncOptions { timeout, ..LocalSyncOptions::default() });
     let mut options = LocalTaskOptions::default();
     options.timeout = timeout;
     let task = LocalTask::create(options);

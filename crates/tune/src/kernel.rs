@@ -18,8 +18,8 @@ use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes, substitute_sources};
+pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;
-pub(crate) use temporary::{PartialResult, with_groups};
 pub use temporary_file::TemporaryFile;
 
 /// The language of a kernel's source.

@@ -3,7 +3,6 @@
 mod c_stdio;
 mod fault;
 mod interrupt;
-mod temporary_files;
 
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use fault::{
@@ -11,4 +10,3 @@ pub(crate) use fault::{
     thread_name, write_stderr,
 };
 pub(crate) use interrupt::{interrupt_thread, thread_id};
-pub(crate) use temporary_files::RemovedFile;

@@ -45,16 +45,3 @@ pub(crate) fn exit_now(status: i32) -> ! {
 pub(crate) fn abort_now() -> ! {
     std::process::abort()
 }
-
-/// Nothing crashes here.
-pub(crate) struct RemovedFile;
-
-impl RemovedFile {
-    pub(crate) fn new(_path: &std::path::Path) -> Self {
-        Self
-    }
-
-    pub(crate) fn directory(_path: &std::path::Path) -> Self {
-        Self
-    }
-}

@@ -49,7 +49,7 @@ const DIGITS: usize = 16;
 
 /// Writes dispatches to a directory, each as a descriptor with the files that it names. The input is written before a
 /// dispatch, so that one that crashes is recorded, and the output after it. A descriptor is written last, so that each one in
-/// the directory is complete whenever the process ends. [`TemporaryDirectory::remove_all`] removes what is recorded while this exists.
+/// the directory is complete whenever the process ends. A signal that ends the process removes what is recorded while this exists.
 pub struct KernelRecorder {
     directory: PathBuf,
     /// A signal removes what is recorded.
@@ -79,7 +79,7 @@ impl KernelRecorder {
             Error::io(format!("{what} '{}'", directory.display()), error)
                 .advise("name a directory that can be created or written")
         };
-        let result = PartialResult::new();
+        let result = PartialResult::default();
         let prepared = Self::lock(directory, &result, create).and_then(|lock| {
             Self::check(directory, &options)?;
             Ok(lock)

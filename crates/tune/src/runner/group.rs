@@ -4,15 +4,14 @@ use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use rehal_crash::{Removal, change};
 use rustix::process::{Pid, Signal, kill_process_group};
-
-use crate::kernel::with_groups;
 
 /// The watchdog of a group. Its standard input is a pipe without data, which is closed when the process that has the other end ends. SIGTERM comes first, so that processes can remove their temporary files.
 const WATCHDOG: &str = "read -r _; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0";
 
 /// A process with all that it starts, in a group of its own. It is ended when this is dropped, by
-/// [`TemporaryDirectory::remove_all`](crate::TemporaryDirectory::remove_all), or when this process ends.
+/// [`rehal_crash::remove_all`], or when this process ends.
 ///
 /// A watchdog leads the group. The death signal that Linux offers instead reaches only the process itself, and already when the thread
 /// ends that started it.
@@ -26,6 +25,7 @@ pub(crate) struct ProcessGroup {
 struct Watchdog {
     process: Child,
     group: Pid,
+    removal: Option<Removal>,
     /// Closed by the end of this process.
     _lifeline: PipeWriter,
 }
@@ -63,15 +63,15 @@ impl Watchdog {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCHDOG]).process_group(0);
         command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null());
-        with_groups(|groups| {
+        change(|| {
             let mut process = command.spawn()?;
             let Some(group) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) else {
                 process.kill()?;
                 process.wait()?;
                 return Err(io::Error::other("the id of a process is not positive"));
             };
-            groups.push(group);
-            Ok(Self { process, group, _lifeline: lifeline })
+            let removal = Some(Removal::process_group(group.as_raw_nonzero().get()));
+            Ok(Self { process, group, removal, _lifeline: lifeline })
         })
     }
 
@@ -84,9 +84,9 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.kill_group();
-        with_groups(|groups| {
+        change(|| {
             let _ = self.process.wait();
-            groups.retain(|it| *it != self.group);
+            self.removal = None;
         });
     }
 }

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
-use rehal_crash::RemovedOnCrash;
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
     Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
@@ -55,15 +54,8 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
     Ok((kernels, commands))
 }
 
-/// A directory that a signal or a crash of a kernel removes as well.
-struct Temporary {
-    _directory: TemporaryDirectory,
-    /// Dropped after the directory is removed.
-    _removed_on_crash: RemovedOnCrash,
-}
-
 /// Creates a directory that gets its name when all files are complete.
-fn create(directory: &Path) -> Result<(Temporary, PathBuf)> {
+fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
     refuse_stdout("export", directory, "a directory")?;
     if directory.symlink_metadata().is_ok() {
         return Err(Error::new(rehal_base::StatusCode::AlreadyExists, "the directory exists")
@@ -74,8 +66,6 @@ fn create(directory: &Path) -> Result<(Temporary, PathBuf)> {
     interrupts::handle();
     let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");
-    let temporary =
-        Temporary { _removed_on_crash: RemovedOnCrash::directory(temporary.path()), _directory: temporary };
     std::fs::create_dir(&exported)
         .map_err(|error| creating(&format!("creating '{}'", exported.display()), &error))?;
     Ok((temporary, exported))

@@ -8,8 +8,9 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use super::{interrupt, temporary_files};
+use super::interrupt;
 use crate::platform::{EXIT, Fault};
+use crate::removal::remove_after_crash;
 
 pub(super) const SIGNALS: [(c_int, &str); 6] = [
     (libc::SIGSEGV, "SIGSEGV"),
@@ -270,9 +271,9 @@ pub(crate) fn announce_exits(to: OwnedFd) {
     ANNOUNCED.store(to.into_raw_fd(), Ordering::Relaxed);
 }
 
-/// Removes the files of [`RemovedFile`](super::RemovedFile) and exits without running anything else; async-signal-safe.
+/// Removes what has a [`Removal`](crate::Removal) and exits without running anything else; async-signal-safe.
 pub(crate) fn exit_now(status: i32) -> ! {
-    temporary_files::remove_files();
+    remove_after_crash();
     let announced = ANNOUNCED.load(Ordering::Relaxed);
     if announced >= 0 {
         // SAFETY: the pointer and the length are of a local variable. If it fails, the process ends without.
@@ -285,7 +286,7 @@ pub(crate) fn exit_now(status: i32) -> ! {
 /// The same, but aborts: the system's action for SIGABRT, such as a core dump, which has the fault below the handler.
 /// Async-signal-safe.
 pub(crate) fn abort_now() -> ! {
-    temporary_files::remove_files();
+    remove_after_crash();
     // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second crash.
     unsafe {
         libc::signal(libc::SIGABRT, libc::SIG_DFL);

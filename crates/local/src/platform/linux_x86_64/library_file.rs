@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use rehal_crash::{Removal, Stays};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A library's bytes as a file, deleted on drop; libraries loaded from it stay.
@@ -14,8 +15,8 @@ pub(crate) struct LibraryFile {
     path: PathBuf,
     /// Keeps the memory file open while its path is in use.
     _memory: Option<File>,
-    /// Whether the file is on disk and has to be removed.
-    on_disk: bool,
+    /// Of a file on disk, which has to be removed.
+    on_disk: Option<Removal>,
 }
 
 impl LibraryFile {
@@ -34,7 +35,7 @@ impl LibraryFile {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // Without /proc, or in a sandbox that hides it, the loader could not open it either.
         std::fs::metadata(&path)?;
-        Ok(Self { path, _memory: Some(file), on_disk: false })
+        Ok(Self { path, _memory: Some(file), on_disk: None })
     }
 
     pub(super) fn on_disk(bytes: &[u8]) -> io::Result<Self> {
@@ -48,7 +49,8 @@ impl LibraryFile {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o700);
             match options.write(true).create_new(true).open(&path) {
                 Ok(mut file) => {
-                    let this = Self { path, _memory: None, on_disk: true };
+                    let on_disk = Some(Removal::file(&path, Stays::Never));
+                    let this = Self { path, _memory: None, on_disk };
                     file.write_all(bytes)?;
                     return Ok(this);
                 }
@@ -66,8 +68,9 @@ impl LibraryFile {
     /// Unlinks a file on disk early, so that it is not left behind if the process is killed. Its path is not
     /// reused by this process; an in-memory file keeps its own.
     pub(crate) fn remove_from_disk(&mut self) {
-        if std::mem::take(&mut self.on_disk) {
+        if let Some(removal) = self.on_disk.take() {
             let _ = std::fs::remove_file(&self.path);
+            drop(removal);
         }
     }
 }
@@ -87,7 +90,7 @@ mod tests {
         for file in [LibraryFile::in_memory(b"bytes").unwrap(), LibraryFile::on_disk(b"bytes").unwrap()] {
             assert_eq!(std::fs::read(file.path()).unwrap(), b"bytes");
             let path = file.path().to_path_buf();
-            let on_disk = file.on_disk;
+            let on_disk = file.on_disk.is_some();
             drop(file);
             assert!(!on_disk || !path.exists());
         }
