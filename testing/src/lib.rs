@@ -76,6 +76,49 @@ fn captures_in(directory: &Path, least: usize) -> Vec<PathBuf> {
     paths
 }
 
+/// The device profiles of which the fixtures have the reference's reports, by name: recorded ones, and the
+/// sample of the profile crate.
+///
+/// # Panics
+///
+/// If there are fewer than four.
+pub fn profiles() -> Vec<(String, PathBuf)> {
+    let directory = fixtures().join("profiles");
+    let entries = std::fs::read_dir(&directory).expect("the fixtures have profiles");
+    let name =
+        |path: PathBuf| path.file_name()?.to_str()?.strip_suffix(".reports.txt").map(ToOwned::to_owned);
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| name(entry.expect("the directory can be read").path())).collect();
+    names.sort();
+    assert!(names.len() >= 4, "{} has only {names:?}", directory.display());
+    let path = |name: &str| match name {
+        "sample" => repository().join("crates/profile/tests/data/sample.ireeprof"),
+        name => directory.join(format!("{name}.ireeprof")),
+    };
+    names.into_iter().map(|name| (name.clone(), path(&name))).collect()
+}
+
+/// Compares `text` with a golden file of our own output, which is written if `REHAL_WRITE_SAMPLES` is set.
+///
+/// # Panics
+///
+/// If they differ, with the first line that does.
+pub fn assert_golden(path: &Path, text: &str) {
+    if std::env::var_os("REHAL_WRITE_SAMPLES").is_some() {
+        std::fs::write(path, text).unwrap_or_else(|error| panic!("writing {}: {error}", path.display()));
+    }
+    let expected = std::fs::read_to_string(path);
+    let expected = expected.unwrap_or_else(|error| panic!("reading {}: {error}", path.display()));
+    let differs = text.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+    assert!(
+        text == expected,
+        "{}: {differs:?} (found, expected), {} lines instead of {}; REHAL_WRITE_SAMPLES=1 writes it",
+        path.display(),
+        text.lines().count(),
+        expected.lines().count()
+    );
+}
+
 /// A test on a set of captures, for the fixtures and the corpus: two tests, the second of which is ignored if
 /// the corpus is missing. A panic fails it.
 pub fn on_both_sets(name: &str, test: fn(&Path)) -> [Trial; 2] {

@@ -324,7 +324,14 @@ impl Sample {
         };
         append!(self, &queue(1, 0, 12), DispatchEvent, [alone]);
         let dropped = RecordFields { dropped_record_count: 3, ..queue(0, 1, 11) };
-        append!(self, &dropped, DispatchEvent, [event(51, 0, (70_000, 70_900))]);
+        // Submissions that overlap: one begins before the last one ends, one when it ends, and one is inside.
+        let events = [
+            event(51, 0, (70_000, 70_900)),
+            event(52, 0, (70_500, 71_000)),
+            event(56, 1, (71_000, 71_010)),
+            event(60, 1, (70_100, 70_200)),
+        ];
+        append!(self, &dropped, DispatchEvent, events);
     }
 
     fn host_events(&mut self) {

@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::Cursor;
+use std::path::Path;
 
 use common::rewritten;
 use rehal_profile::layout;
@@ -29,7 +30,11 @@ fn the_sample_survives_and_has_rows_of_every_content_type() {
 /// The seed of the fuzz target. What the writer writes changes only with the format.
 #[test]
 fn the_sample_is_the_file_beside_this_test() {
-    assert!(sample::bundle() == include_bytes!("data/sample.ireeprof"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample.ireeprof");
+    if std::env::var_os("REHAL_WRITE_SAMPLES").is_some() {
+        std::fs::write(&path, sample::bundle()).unwrap();
+    }
+    assert!(std::fs::read(&path).unwrap() == sample::bundle(), "set REHAL_WRITE_SAMPLES=1 to regenerate it");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub const TEXT: [&str; 10] =
 /// Output of other programs is exempt.
 pub fn is_ours(path: &str) -> bool {
     let is_printed_by_a_tool = path.starts_with("fixtures/expected/")
+        || path.starts_with("fixtures/profiles/")
         || (path.starts_with("fixtures/vm/") && path.contains(".dump."))
         || path.contains("/tests/snapshots/")
         || path.contains("/tests/golden/");

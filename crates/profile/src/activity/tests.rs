@@ -1,4 +1,6 @@
+use std::fmt::Write as _;
 use std::io::Cursor;
+use std::path::Path;
 
 use super::*;
 use crate::{
@@ -114,7 +116,7 @@ fn a_bundle_with_rows_of_every_kind() {
     };
     assert_eq!(count(TrackKind::Submissions), 12);
     assert_eq!(count(TrackKind::DeviceOperations), 4);
-    assert_eq!(count(TrackKind::DeviceDispatches), 14);
+    assert_eq!(count(TrackKind::DeviceDispatches), 17);
     assert_eq!(count(TrackKind::HostExecution), 6);
     assert_eq!(count(TrackKind::CommandRegions), 2);
     assert_eq!(activity.dropped_count, 3);
@@ -279,4 +281,31 @@ fn events_beyond_the_limit_are_counted() {
     let (all, some) = (sample_activity(usize::MAX), sample_activity(10));
     assert_eq!((some.events.len(), some.omitted_count), (10, all.events.len() as u64 - 10));
     assert_eq!(all.omitted_count, 0);
+}
+
+/// One line for each part.
+fn shown(activity: &Activity) -> String {
+    let mut text = format!("{:?}, origin {} ns\n", activity.axis, activity.origin_ns);
+    let mut line = |part: std::fmt::Arguments<'_>| writeln!(text, "{part}").unwrap();
+    line(format_args!("omitted {}, dropped {}", activity.omitted_count, activity.dropped_count));
+    activity.sessions.iter().for_each(|it| line(format_args!("{it:?}")));
+    activity.tracks.iter().for_each(|it| line(format_args!("{}: {it:?}", it.name())));
+    activity.functions.iter().for_each(|it| line(format_args!("{it:?}")));
+    for event in &activity.events {
+        line(format_args!("{}: {event:?}", activity.names[event.name as usize].escape_ascii()));
+    }
+    activity.series.iter().for_each(|it| line(format_args!("{}: {it:?}", it.name.escape_ascii())));
+    activity.submissions.iter().for_each(|it| line(format_args!("{it:?}")));
+    text
+}
+
+/// What the page of `rehal profile report` draws.
+#[test]
+fn events_of_profiles_are_those_of_the_golden_files() {
+    for (name, path) in testing::profiles() {
+        let bytes = std::fs::read(path).unwrap();
+        let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.activity.txt"));
+        testing::assert_golden(&golden, &shown(&of_bundle(&bundle, usize::MAX).unwrap()));
+    }
 }

@@ -1,4 +1,6 @@
+use std::fmt::Write as _;
 use std::io::Cursor;
+use std::path::Path;
 
 use prost::Message;
 use zerocopy::FromZeros;
@@ -137,4 +139,28 @@ fn flows_of_submissions_differ() {
         (0..4).flat_map(|queue| (0..1000).map(move |id| flow_id((0, queue, 7), id))).collect();
     assert_eq!(ids.len(), 4000);
     assert_eq!(flow_id((1, 2, 3), 4), flow_id((1, 2, 3), 4));
+}
+
+/// A packet on one line, without absent fields.
+fn shown(packet: &TracePacket) -> String {
+    let mut text = format!("{packet:?}");
+    while let Some(end) = text.find(": None").map(|at| at + ": None".len()) {
+        let start = text[..end - ": None".len()].rfind(' ').unwrap();
+        let end = if text[end..].starts_with(", ") { end + 1 } else { end };
+        text.replace_range(start..end, "");
+    }
+    text
+}
+
+#[test]
+fn timelines_of_profiles_are_those_of_the_golden_files() {
+    for (name, path) in testing::profiles() {
+        let bytes = std::fs::read(path).unwrap();
+        let mut trace = Vec::new();
+        let summary = write(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), &mut trace).unwrap();
+        let mut text = format!("{summary:?}\n");
+        packets(&trace).iter().for_each(|packet| writeln!(text, "{}", shown(packet)).unwrap());
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.timeline.txt"));
+        testing::assert_golden(&golden, &text);
+    }
 }
