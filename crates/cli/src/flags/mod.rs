@@ -39,3 +39,20 @@ pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{short_time, split_once, text, time};
 pub use vulkan::VULKAN;
 pub(crate) use vulkan::{driver_options, vulkan_options};
+
+/// The groups of a tool that opens devices: its own, those of devices and of all drivers, and its own behind
+/// them.
+macro_rules! with_devices {
+    ($($before:expr),* $(; $($after:expr),*)?) => {
+        &[
+            $($before,)*
+            &$crate::flags::DEVICES,
+            &$crate::flags::LOCAL,
+            &$crate::flags::TASK,
+            &$crate::flags::VULKAN,
+            &$crate::flags::OTHER_DRIVERS,
+            $($($after),*)?
+        ]
+    };
+}
+pub(crate) use with_devices;

@@ -14,9 +14,7 @@ use rehal_session::{
 };
 
 use super::benchmark_flags::{self, BENCHMARK};
-use crate::flags::{
-    DEVICE, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, TASK, VULKAN, read_if, recorded,
-};
+use crate::flags::{DEVICE, Flag, Flags, Group, List, read_if, recorded, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::values;
@@ -33,18 +31,7 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
             An executable is machine code, and measuring it runs that code with your privileges: run only what you would also \
             execute.",
     operands: Operands::None { usage: "--executable_file=FILE --workgroup_count=X,Y,Z" },
-    groups: &[
-        &RUN,
-        &BENCHMARK,
-        &RECORDING,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
-        &KERNEL_RECORDING,
-    ],
+    groups: with_devices![&RUN, &BENCHMARK, &RECORDING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         (
             "Measure a function",

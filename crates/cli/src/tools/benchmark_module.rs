@@ -10,7 +10,7 @@ use rehal_session::{Batch, Calls, Program, Value};
 use super::benchmark_flags::{self, BENCHMARK};
 use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::PRINT_STATISTICS;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
@@ -28,20 +28,9 @@ pub const BENCHMARK_MODULE: Tool = Tool {
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
-    groups: &[
-        &RUN,
-        &BENCHMARK,
-        &RESULTS,
-        &MODULES,
-        &PARAMETERS,
-        &RECORDING,
-        &KERNEL_RECORDING,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
+    groups: with_devices![
+        &RUN, &BENCHMARK, &RESULTS, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING;
+        &PROFILING
     ],
     examples: &[
         (

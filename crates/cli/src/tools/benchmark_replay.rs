@@ -7,7 +7,7 @@ use rehal_session::{CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, 
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -25,17 +25,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[
-        &REPLAY,
-        &BENCHMARK,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
-        &KERNEL_RECORDING,
-    ],
+    groups: with_devices![&REPLAY, &BENCHMARK; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (

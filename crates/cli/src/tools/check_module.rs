@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{ModuleTest, ModuleTests};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Flag, Group, with_devices};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
@@ -29,20 +29,7 @@ pub const CHECK_MODULE: Tool = Tool {
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
-    groups: &[
-        &CHECK,
-        &GTEST,
-        &MODULES,
-        &PARAMETERS,
-        &RECORDING,
-        &KERNEL_RECORDING,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
-    ],
+    groups: with_devices![&CHECK, &GTEST, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
         ("Run all tests", "{tool} --device=local-sync --module=tests.vmfb"),
         ("Run some of them", "{tool} --module=tests.vmfb --gtest_filter='*.matmul*-*large*'"),

@@ -21,9 +21,7 @@ use self::report::{Outcome, Report};
 use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{
-    DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, read_path, time,
-};
+use crate::flags::{Flag, Flags, Group, List, Refusal, read, read_path, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
@@ -43,17 +41,7 @@ pub const COMPARE: Tool = Tool {
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
-    groups: &[
-        &COMPARISON,
-        &TIMING,
-        &REPLAYS,
-        &KERNEL_RECORDING,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-    ],
+    groups: with_devices![&COMPARISON, &TIMING, &REPLAYS, &KERNEL_RECORDING],
     examples: &[
         (
             "Compare a kernel with an edited one",

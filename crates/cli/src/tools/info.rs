@@ -12,7 +12,7 @@ use rehal_session::{CaptureFile, CrashReports, DeviceGroup, DeviceOptions, FileR
 
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -28,7 +28,7 @@ pub const INFO: Tool = Tool {
             code is loaded, such as a missing import or CPU feature, are not detected without \
             --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&REPORT],
     examples: &[
         ("Summarize a capture", "{tool} model.ireereplay"),
         ("The same as JSON", "{tool} --format=json model.ireereplay | jq .replay"),

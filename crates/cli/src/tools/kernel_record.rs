@@ -6,7 +6,7 @@ use rehal_base::{Error, Result};
 use rehal_session::{CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
 
 use super::replay_flags;
-use crate::flags::{Access, DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
 use crate::{Invocation, Operands, Tool, captures, devices};
 
@@ -21,7 +21,7 @@ pub const KERNEL_RECORD: Tool = Tool {
             The capture is replayed twice, one operation at a time: to record, and to measure. A kernel that crashes is recorded \
             too, without what it wrote.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --directory=DIR" },
-    groups: &[&RECORD, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&RECORD],
     examples: &[
         ("Record all kernels", "{tool} --directory=kernels --report model.ireereplay"),
         (

@@ -9,7 +9,7 @@ use rehal_session::{
     RecordingOptions, SnapshotDifference, type_in_name,
 };
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{Flag, Group, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
@@ -26,7 +26,7 @@ pub const KERNEL_REPLAY: Tool = Tool {
             An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
             execute.",
     operands: Operands::One { what: "descriptor", form: "DESCRIPTOR.json" },
-    groups: &[&REPLAY, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&REPLAY, &KERNEL_RECORDING],
     examples: &[
         ("Run a kernel, and compare what it writes", "{tool} --verify kernel.json"),
         ("Measure it", "{tool} --device=local-sync --repetitions=100 kernel.json"),

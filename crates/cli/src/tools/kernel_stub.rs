@@ -6,7 +6,7 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{Flag, Group, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
@@ -22,7 +22,7 @@ pub const KERNEL_STUB: Tool = Tool {
             The capture is replayed twice to see what is written and how long it takes; --no_run leaves that out. Until it has a \
             body, a dispatch of the kernel fails.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME -o KERNEL.c" },
-    groups: &[&STUB, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&STUB, &KERNEL_RECORDING],
     examples: &[
         ("Write a stub in C", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.c"),
         ("Write a stub in Rust", "{tool} --function=main_dispatch_0 model.ireereplay -o kernel.rs"),

@@ -12,7 +12,7 @@ use rehal_session::{
 };
 
 use super::{replay_flags, slice};
-use crate::flags::{DEVICES, EXECUTABLE_PLUGIN, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN};
+use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 use commands::Place;
@@ -30,7 +30,7 @@ pub const KERNELS: Tool = Tool {
             The capture is replayed twice, one operation at a time: to measure times, and to see which bindings change. \
             --no_run prints only what the capture says. The slices of --export are cut in the second of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&REPORT, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&REPORT, &KERNEL_RECORDING],
     examples: &[
         ("List the kernels", "{tool} model.ireereplay"),
         ("List those of some functions", "{tool} --function='*matmul*' model.ireereplay"),

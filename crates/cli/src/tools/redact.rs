@@ -16,7 +16,7 @@ use rehal_session::{
 use self::report::Counts;
 use super::replay_flags;
 use super::report_format::{self, Format};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{Flag, Flags, Group, List, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::escaped;
 use crate::output_file::{OUTPUT, OutputFile};
@@ -38,7 +38,7 @@ pub const REDACT: Tool = Tool {
             counts from its data: if the counts of a dispatch differ, nothing is written. A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o REDACTED.ireereplay" },
-    groups: &[&REDACTION, &INPUTS, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&REDACTION, &INPUTS, &KERNEL_RECORDING],
     examples: &[
         ("Replace the data of a capture", "{tool} model.ireereplay -o redacted.ireereplay"),
         (

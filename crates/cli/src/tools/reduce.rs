@@ -17,9 +17,7 @@ use self::checks::{Check, Checks};
 use self::command::CheckCommand;
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
-use crate::flags::{
-    DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN, read, short_time, time,
-};
+use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, kernel_recording, output};
 
@@ -39,7 +37,7 @@ pub const REDUCE: Tool = Tool {
         what: "capture",
         form: "CAPTURE.ireereplay --check=CHECK -o REDUCED.ireereplay",
     },
-    groups: &[&REDUCTION, &READY, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&REDUCTION, &READY, &OUTPUTS],
     examples: &[
         (
             "Find the smallest capture that crashes in the same function",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Context, Result};
 use rehal_session::{Function, Program};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
+use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::output_file::OutputFile;
 use crate::parameters::PARAMETERS;
@@ -24,20 +24,7 @@ pub const RUN_MODULE: Tool = Tool {
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
-    groups: &[
-        &RUN,
-        &RESULTS,
-        &MODULES,
-        &PARAMETERS,
-        &RECORDING,
-        &KERNEL_RECORDING,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
-    ],
+    groups: with_devices![&RUN, &RESULTS, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
         ("Call a function", "{tool} --module=model.vmfb --function=main --input=1x3x224x224xf32=0.5"),
         (

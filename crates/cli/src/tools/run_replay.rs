@@ -9,7 +9,7 @@ use rehal_session::{
 };
 
 use super::{ledger_flags, replay_flags};
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK, VULKAN, streamed};
+use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
@@ -28,17 +28,7 @@ pub const RUN_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[
-        &REPLAY,
-        &ledger_flags::LEDGER_GROUP,
-        &DEVICES,
-        &LOCAL,
-        &TASK,
-        &VULKAN,
-        &OTHER_DRIVERS,
-        &PROFILING,
-        &KERNEL_RECORDING,
-    ],
+    groups: with_devices![&REPLAY, &ledger_flags::LEDGER_GROUP; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (

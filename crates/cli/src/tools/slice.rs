@@ -8,7 +8,7 @@ use rehal_session::{
 };
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK, VULKAN};
+use crate::flags::{Flag, Flags, Group, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
@@ -26,7 +26,7 @@ pub const SLICE: Tool = Tool {
             is written (--check). What kernels overwrite without reading it is left out of the slice; whether they read it is \
             tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
-    groups: &[&CUT, &OUTPUTS, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&CUT, &OUTPUTS, &KERNEL_RECORDING],
     examples: &[
         ("Cut out the dispatch of a record", "{tool} --dispatch=57 model.ireereplay -o kernel.ireereplay"),
         (

@@ -16,9 +16,7 @@ use rehal_session::{
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
-use crate::flags::{
-    DEVICE_TIMEOUT, DEVICES, Flag, Flags, Group, LOCAL, List, OTHER_DRIVERS, Refusal, TASK, VULKAN, read,
-};
+use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, read, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
@@ -35,7 +33,7 @@ pub const VERIFY: Tool = Tool {
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: &[&VERIFICATION, &SIDES, &KERNEL_RECORDING, &DEVICES, &LOCAL, &TASK, &VULKAN, &OTHER_DRIVERS],
+    groups: with_devices![&VERIFICATION, &SIDES, &KERNEL_RECORDING],
     examples: &[
         (
             "Check a replay on another machine, or of another build, against a trusted one",
