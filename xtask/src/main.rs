@@ -44,7 +44,8 @@ cargo xtask VERB
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [--short] [CRATE...]
   asan        runs the suites that mutate input under AddressSanitizer (nightly) [--short]
-  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY]
+  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY] [--write],
+              or counts their instructions --instructions [--only NAME] [--tools DIRECTORY] [--write REASON]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some [vm] [MODULE...]
 ";

@@ -29,9 +29,18 @@ pub fn collect(program: &Path, arguments: &[String], directory: &Path) -> io::Re
 
 /// Builds our tools in a profile: `release`, or `oracle`, which builds faster. Returns their directory.
 pub fn build_tools(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
+    build(profile, &["--bins"])
+}
+
+/// Builds `rehal` alone, which has the verbs of all tools. Returns its directory.
+pub fn build_rehal(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
+    build(profile, &["--bin", "rehal"])
+}
+
+fn build(profile: &str, which: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
     let root = root();
-    let arguments = ["build", "--profile", profile, "--quiet", "--package", "rehal-cli", "--bins"];
-    let status = Command::new("cargo").args(arguments).current_dir(&root).status()?;
+    let arguments = ["build", "--profile", profile, "--quiet", "--package", "rehal-cli"];
+    let status = Command::new("cargo").args(arguments).args(which).current_dir(&root).status()?;
     if !status.success() {
         return Err("our tools do not build".into());
     }

@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages, and
-//! Vulkan with Mesa's software driver and the validation layers come from the system; `cargo machete` and `cargo deny`,
-//! which check dependencies, are installed by Cargo; a nightly toolchain with Miri and the standard library of another
-//! processor are, by rustup, if they can be. As root on a Debian machine, missing system packages are installed; otherwise
-//! they are listed.
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages,
+//! Valgrind, which counts instructions, and Vulkan with Mesa's software driver and the validation layers come from the
+//! system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo; a nightly toolchain with
+//! Miri and the standard library of another processor are, by rustup, if they can be. As root on a Debian machine,
+//! missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, portable, root};
 use oracle::reference::Reference;
@@ -41,6 +41,9 @@ pub fn main(arguments: &[String]) -> Outcome {
     }
     if !answers("chromium", &["--version"]) {
         install(&["chromium"])?;
+    }
+    if !answers("valgrind", &["--version"]) {
+        install(&["valgrind"])?;
     }
     for (verb, name, version) in CARGO_TOOLS {
         if !answers("cargo", &[verb, "--version"]) {

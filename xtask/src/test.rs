@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{NotRun, Outcome, asan, fuzz, miri, portable, root, run, setup, tidy};
+use crate::{NotRun, Outcome, asan, bench, fuzz, miri, portable, root, run, setup, tidy};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -84,6 +84,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         let tools = run::build_tools("oracle")?;
         tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])
     });
+    section("instructions", &|| bench::main(&["--instructions".to_owned()]));
     section("miri", &|| miri::main(&["--short".to_owned()]));
     section("asan", &|| asan::main(&["--short".to_owned()]));
     if fuzz_too {

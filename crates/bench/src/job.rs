@@ -173,6 +173,8 @@ impl<'b, 'a> Job<'b, 'a> {
             || (measured.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
     }
 
+    // `cargo xtask bench --instructions` counts what it does, by its name.
+    #[inline(never)]
     fn run_once(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<Measurement> {
         let log = runner.options.verbosity >= 2;
         if log {

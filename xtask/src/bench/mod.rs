@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: our tools and the reference's on the same captures, alternating, one row per
-//! performance target.
+//! performance target; or, with `--instructions`, counts of short workloads of ours.
 
 mod cases;
 mod compare;
 mod diff;
+mod instructions;
 mod materials;
 mod measure;
 mod orders;
@@ -35,11 +36,17 @@ struct Options {
     tools: Option<PathBuf>,
     /// Whether docs/performance.md is written.
     write: bool,
+    /// Whether instructions are counted instead, and if they are to be written, why they have changed.
+    instructions: Option<Option<String>>,
 }
 
-/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`.
+/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`, or
+/// `bench --instructions [--only NAME]… [--tools DIRECTORY] [--write REASON]`.
 pub fn main(arguments: &[String]) -> Outcome {
     let options = parse(arguments)?;
+    if let Some(write) = &options.instructions {
+        return instructions::main(&options.only, options.tools.as_deref(), write.as_deref());
+    }
     let root = root();
     let reference = Reference::find(&root)?;
     let tools = match &options.tools {
@@ -79,7 +86,8 @@ pub fn main(arguments: &[String]) -> Outcome {
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { only: Vec::new(), rounds: 7, json: None, tools: None, write: false };
+    let mut options =
+        Options { only: Vec::new(), rounds: 7, json: None, tools: None, write: false, instructions: None };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("{argument} takes a value"));
@@ -97,15 +105,18 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
                 let directory = std::path::absolute(value()?).map_err(|it| format!("--tools: {it}"))?;
                 options.tools = Some(directory);
             }
+            "--instructions" => options.instructions = Some(None),
+            "--write" if options.instructions.is_some() => options.instructions = Some(Some(value()?)),
             "--write" => options.write = true,
             unknown => {
                 return Err(format!(
-                    "unknown argument {unknown:?} (expected --only, --rounds, --json, --tools or --write)"
+                    "unknown argument {unknown:?} (expected --instructions, --only, --rounds, --json, --tools or --write)"
                 ));
             }
         }
     }
-    if options.write && !options.only.is_empty() {
+    let writes = options.write || options.instructions.as_ref().is_some_and(Option::is_some);
+    if writes && !options.only.is_empty() {
         return Err("--write needs all rows: leave --only out".to_owned());
     }
     Ok(options)
@@ -187,5 +198,12 @@ mod tests {
         assert!(parse(&words("--fast")).is_err());
         assert!(parse(&words("--write --rounds 9")).unwrap().write);
         assert!(parse(&words("--write --only dump")).is_err());
+        assert_eq!(parse(&words("--instructions --only dump")).unwrap().instructions, Some(None));
+        assert_eq!(
+            parse(&words("--instructions --write why")).unwrap().instructions,
+            Some(Some("why".into()))
+        );
+        assert!(parse(&words("--instructions --write")).is_err());
+        assert!(parse(&words("--instructions --write why --only dump")).is_err());
     }
 }
