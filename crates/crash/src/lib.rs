@@ -16,6 +16,62 @@
 //! allocate, block or use formatting. C stdio output of the kernel is flushed after the report, [`BackgroundWriter`]s complete what
 //! they write, and what has a [`Removal`] is removed: temporary files and directories, and processes. Where a device is to abort on
 //! failure, a crash of its kernel ends in abort(3) after the report instead ([`AbortScope`]).
+//!
+//! # State of the process
+//!
+//! All state of the workspace that belongs to the process or to a thread, and that changes, is in this table; `cargo xtask tidy`
+//! checks it. Besides, [`install`] sets actions of signals and a function of atexit(3), and threads that run kernels get a signal
+//! stack. Loaded libraries stay loaded. Nothing else is set for the whole process, unless a tool does it: tools handle SIGINT, SIGTERM and
+//! SIGHUP, and set the allocator's thresholds.
+//!
+//! | place | state | what it is for |
+//! | --- | --- | --- |
+//! | `base/map/table.rs` | `MAPPED_FILES` | names the file of a SIGBUS |
+//! | `base/memory/guarded.rs` | `SPARE` | pages of guarded buffers, to be used again |
+//! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
+//! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
+//! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
+//! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
+//! | `crash/context.rs` | `ABORTS`, `RECORD`, `OFFSET` | what a thread works for |
+//! | `crash/crash_note.rs` | `IS_CHANGING`, `CURRENT` | foreign code that a thread calls |
+//! | `crash/driver_work.rs` | `COUNT`, `LAST`, `IS_WRITING` | work of drivers in flight |
+//! | `crash/guard.rs` | `OPTIONS`, `IS_INSTALLED` | what the program has opted into |
+//! | `crash/platform/linux_x86_64/c_stdio.rs` | `stdout`, `STATUS` | C's stream, and the status after a second fault |
+//! | `crash/platform/linux_x86_64/fault.rs` | `INSTALLED`, `ONCE`, `ALLOW`, `STACK`, `ANNOUNCED` | handlers of faults, signal stacks |
+//! | `crash/platform/linux_x86_64/interrupt.rs` | `REPORT` | handler of SIGURG |
+//! | `crash/removal.rs` | `FIRST`, `CHANGES` | what is removed when the process is ended |
+//! | `crash/report.rs` | `IS_ENDING` | one thread ends the process |
+//! | `crash/running.rs` | `CURRENT` | the kernel that a thread runs |
+//! | `crash/watchdog.rs` | `LIMIT_NS`, `SLOTS`, `ENDS`, `HAS_SAID`, `HANDLED`, `IS_WATCHED`, `START`, `SLOT` | timeouts of dispatches |
+//! | `cts/discrete/buffer.rs` | `COUNT` | differing contents of new buffers |
+//! | `hal/buffer.rs` | `LAST_ID` | ids of buffers |
+//! | `hal/callbacks.rs` | `OWED` | callbacks that a thread owes |
+//! | `hal/command_buffer.rs` | `LAST_ID` | ids of command buffers |
+//! | `hal/executable.rs` | `LAST_ID` | ids of executables |
+//! | `hal/profile/clock.rs` | `RESOLUTION_NS` | the clock's resolution, measured once |
+//! | `hal/profile/session.rs` | `REPLAYED_RECORD`, `LAST_ID` | the record of a thread's events; ids of sessions |
+//! | `hal/semaphore.rs` | `LAST_ID` | ids of semaphores |
+//! | `local/command.rs` | `SPARE` | command buffers of a thread, to be used again |
+//! | `local/executable/image_cache.rs` | `CACHE` | images that are loaded again |
+//! | `local/executable/local_executable.rs` | `LOCAL_MEMORY` | memory of workgroups on a thread |
+//! | `local/executable/processor.rs` | `DATA` | features of the CPU, read once |
+//! | `local/executable/vmvx/module.rs` | `SCRATCH` | memory of bytecode kernels on a thread |
+//! | `local/platform/linux_x86_64/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
+//! | `local/platform/linux_x86_64/library_file.rs` | `NEXT` | names of files |
+//! | `local/platform/linux_x86_64/open_library.rs` | `ONCE` | libraries that executables need are loaded once |
+//! | `local/platform/linux_x86_64/vectors.rs` | `WIDTH` | the CPU's vectors, read once |
+//! | `local/platform/linux_x86_64/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
+//! | `local/profile.rs` | `LAST_NS` | times of a thread's events increase |
+//! | `local/task/confinement.rs` | `POOL`, `LAST` | whether a thread may help a pool; ids of pools |
+//! | `local/task/role.rs` | `ROLE`, `LAST` | the role of a thread; ids of groups of workers |
+//! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
+//! | `replay/record/stream.rs` | `ID` | the id of a thread |
+//! | `session/kernels.rs` | `CORES` | the number of cores, read once |
+//! | `tune/parallel.rs` | `HAS_POOL` | rayon's global pool |
+//! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
+//! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
+//! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
+//! | `vulkan/memory/block.rs` | `MAPPINGS`, `LAST_ID` | mappings of emulated devices; ids of blocks |
 
 #![deny(unsafe_code)]
 

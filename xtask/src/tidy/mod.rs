@@ -11,6 +11,7 @@ mod fixtures;
 mod layers;
 mod map;
 mod source;
+mod state;
 mod text;
 mod threads;
 mod tree;
@@ -49,7 +50,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 17] = [
+const CHECKS: [(&str, Check); 18] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -57,6 +58,7 @@ const CHECKS: [(&str, Check); 17] = [
     ("file and function length", code::lengths),
     ("flags only in the tools", code::flags_in_libraries),
     ("no default bodies in backends", backends::no_default_bodies),
+    ("state of the process is listed", state::check),
     ("widths are constants", widths::check),
     ("threads that cannot be had", threads::fallible_threads),
     ("whitespace and notes", text::whitespace_and_notes),
