@@ -27,12 +27,26 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
-/// As [`options`], of a tool that judges results: kernels fail that compute wrong ones because they are compiled for other devices.
-pub(crate) fn strict_options(flags: &Flags) -> Result<DeviceOptions> {
+/// What a tool expects of kernels, for [`options_expecting`].
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Expectations {
+    /// It judges results: kernels fail that compute wrong ones because they are compiled for other devices.
+    pub judges_results: bool,
+    /// Kernels may write next to their buffers, as replacements do: that is not to reach other memory of the process.
+    pub guards_buffers: bool,
+}
+
+/// As [`options`], of a tool with these expectations.
+pub(crate) fn options_expecting(flags: &Flags, expected: Expectations) -> Result<DeviceOptions> {
     let mut options = options(flags)?;
-    let mut vulkan: VulkanOptions = options.drivers.get();
-    vulkan.refuses_subgroup_mismatches = true;
-    options.drivers = options.drivers.with(vulkan);
+    if expected.judges_results {
+        let mut vulkan: VulkanOptions = options.drivers.get();
+        vulkan.refuses_subgroup_mismatches = true;
+        options.drivers = options.drivers.with(vulkan);
+    }
+    if expected.guards_buffers {
+        options.guard_buffers();
+    }
     Ok(options)
 }
 

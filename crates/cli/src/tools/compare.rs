@@ -21,6 +21,7 @@ use self::report::{Outcome, Report};
 use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
+use crate::devices::Expectations;
 use crate::flags::{Flag, Flags, Group, List, Refusal, read, read_path, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
@@ -227,7 +228,9 @@ fn captured(invocation: &Invocation) -> Result<Replay> {
     let flags = &invocation.flags;
     let recover = captures::options(flags.get(&replay_flags::RECOVER));
     let plan = replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)?;
-    Replay::new(plan, &devices::strict_options(flags)?.open()?, &replay_flags::files(flags))
+    let expected = Expectations { judges_results: true, guards_buffers: false };
+    let devices = devices::options_expecting(flags, expected)?.open()?;
+    Replay::new(plan, &devices, &replay_flags::files(flags))
 }
 
 fn options(flags: &Flags) -> CompareOptions {
@@ -279,8 +282,8 @@ fn comparer(
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
-    let mut opened = devices::strict_options(flags)?;
-    opened.guard_buffers();
+    let expected = Expectations { judges_results: true, guards_buffers: true };
+    let opened = devices::options_expecting(flags, expected)?;
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
     let comparer = KernelComparer::new(CompareSubject {
         plan,

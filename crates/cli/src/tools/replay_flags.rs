@@ -9,6 +9,7 @@ use rehal_session::{
     Plan, Replay, ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
 };
 
+use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, List, Refusal};
 use crate::progress::Progress;
 use crate::{Invocation, captures, devices, interrupts, output, profiling};
@@ -114,11 +115,8 @@ pub(crate) fn files(flags: &Flags) -> ReplayOptions {
 
 /// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the process.
 pub(crate) fn devices_for(flags: &Flags, substitutions: &[Substitution]) -> Result<DeviceOptions> {
-    let mut devices = devices::options(flags)?;
-    if !substitutions.is_empty() {
-        devices.guard_buffers();
-    }
-    Ok(devices)
+    let guards_buffers = !substitutions.is_empty();
+    devices::options_expecting(flags, Expectations { guards_buffers, ..Expectations::default() })
 }
 
 /// Plans the capture, shows progress, and prints notes about truncation and damage that `--recover` tolerates.

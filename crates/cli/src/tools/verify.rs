@@ -16,6 +16,7 @@ use rehal_session::{
 
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
+use crate::devices::Expectations;
 use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, read, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
@@ -151,10 +152,8 @@ enum Expected {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let mut devices = devices::strict_options(flags)?;
-    if flags.get(&WATCH_MEMORY) || !flags.list(&replay_flags::SUBSTITUTION).is_empty() {
-        devices.guard_buffers();
-    }
+    let guards_buffers = flags.get(&WATCH_MEMORY) || !flags.list(&replay_flags::SUBSTITUTION).is_empty();
+    let devices = devices::options_expecting(flags, Expectations { judges_results: true, guards_buffers })?;
     let other = other(flags, &devices)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);
