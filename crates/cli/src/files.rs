@@ -136,24 +136,27 @@ enum FilePlace {
 impl FilePlace {
     /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
     fn of(path: &Path) -> Option<Self> {
-        let mut path = path.to_path_buf();
-        for _ in 0..MAX_LINKS {
-            if let Ok(it) = fs::metadata(&path) {
-                return it.is_file().then(|| Self::File(FileId::from(&it)));
-            }
-            let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-            let directory = directory.unwrap_or(Path::new("."));
-            // A link to a file that does not exist yet.
-            if let Ok(target) = fs::read_link(&path) {
-                path = directory.join(target);
-                continue;
-            }
-            // So may be its directory, which tools create that write records or reports.
-            let directory = fs::canonicalize(directory).or_else(|_| std::path::absolute(directory)).ok()?;
-            return Some(Self::New(directory.join(path.file_name()?)));
+        if let Ok(it) = fs::metadata(path) {
+            return it.is_file().then(|| Self::File(FileId::from(&it)));
         }
-        None
+        // It, or the file at the end of its links, does not exist yet. Nor may its directory: tools that write records or reports
+        // create it.
+        let path = links(path).last().filter(|it| !it.is_symlink())?;
+        let directory = directory_of(&path);
+        let directory = fs::canonicalize(directory).or_else(|_| std::path::absolute(directory)).ok()?;
+        Some(Self::New(directory.join(path.file_name()?)))
     }
+}
+
+/// A path, and what it names as long as that is a link: the last one is that of the file, unless there are too many.
+pub(crate) fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let next = |path: &PathBuf| fs::read_link(path).ok().map(|target| directory_of(path).join(target));
+    std::iter::successors(Some(path.to_owned()), next).take(MAX_LINKS)
+}
+
+/// The directory of a file.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

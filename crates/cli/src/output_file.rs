@@ -13,6 +13,7 @@ use rehal_crash::{Removal, Stays, change};
 use rustix::fs::{Access, access};
 use tempfile::{Builder, NamedTempFile};
 
+use crate::files::{directory_of, links};
 use crate::flags::{Flag, Flags, written};
 use crate::interrupts;
 use crate::output::{self, Stdout, Stream};
@@ -25,8 +26,6 @@ pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
 
 /// Memory for what is not yet written to the file.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Links between a path and its file: more are a loop.
-const MAX_LINKS: usize = 40;
 
 /// Where a tool writes a result.
 #[derive(Clone)]
@@ -152,7 +151,8 @@ impl OutputFile {
             None if is_in_place => Destination::InPlace(self.path.clone()),
             // What a link names is replaced, not the link.
             None => Destination::Aside {
-                target: fs::canonicalize(&self.path).unwrap_or_else(|_| followed(&self.path)),
+                target: fs::canonicalize(&self.path)
+                    .unwrap_or_else(|_| links(&self.path).last().unwrap_or_else(|| self.path.clone())),
                 existing: existing.ok(),
             },
         }
@@ -177,29 +177,8 @@ pub(crate) fn refuse_stdout(flag: &str, path: &Path, what: &str) -> Result<()> {
 /// The descriptor of this process that a path such as `/dev/stdout` or `/dev/fd/3` names.
 fn descriptor(path: &Path) -> Option<i32> {
     let own = fs::canonicalize("/proc/self/fd").ok()?;
-    let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let directory = directory_of(&path);
-        if fs::canonicalize(directory).ok()? == own {
-            return path.file_name()?.to_str()?.parse().ok();
-        }
-        path = directory.join(fs::read_link(&path).ok()?);
-    }
-    None
-}
-
-/// The path at the end of links to a file that does not exist.
-fn followed(path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let Ok(next) = fs::read_link(&path) else { break };
-        path = directory_of(&path).join(next);
-    }
-    path
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    let is_own = |path: &PathBuf| fs::canonicalize(directory_of(path)).is_ok_and(|it| it == own);
+    links(path).find(is_own)?.file_name()?.to_str()?.parse().ok()
 }
 
 /// A read-only file is an error, although its directory may permit replacing it.
@@ -347,6 +326,8 @@ impl Temporary {
 
     fn persist(mut self, target: &Path) -> Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
+        // After a crash of the system, the name is that of the old file or of all of the new one.
+        file.as_file().sync_data().map_err(|error| writing(&error))?;
         change(|| file.persist(target)).map(drop).map_err(|error| creating(error.error))
     }
 }
