@@ -8,17 +8,36 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::parent_id;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_crash::{BlackBox, RunningThread};
 use rehal_session::Worker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, pidfd_open,
     set_parent_process_death_signal, setrlimit, waitid,
 };
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::{advice, interrupts, output};
+
+/// Whether a process or thread has ended: nothing is known of it, except perhaps its status.
+fn has_ended(process: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{process}/stat"));
+    match state {
+        // The state follows the name, which may contain anything.
+        Ok(text) => text.rsplit(')').next().is_some_and(|it| it.trim_start().starts_with(['Z', 'X'])),
+        Err(error) => error.kind() == io::ErrorKind::NotFound && fs::exists("/proc/self").unwrap_or(false),
+    }
+}
+
+/// Whether a process has ended after this time; it may return earlier.
+fn wait_for(process: &OwnedFd, time: Duration) -> bool {
+    let time = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::new(process, PollFlags::IN)], time.as_ref()).is_ok_and(|count| count != 0)
+}
 
 /// Ends this process by SIGTERM when its parent ends, so that temporary files are removed.
 fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
@@ -42,17 +61,22 @@ pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for its end.
     let ((reader, writer), (is_ready, ready)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
     let parent = process::id();
+    // Without it, an error does not name the kernel.
+    let running = BlackBox::create().ok();
     debug_assert!(has_one_thread(), "the copy would lack the other threads");
     match fork().map_err(cannot)? {
         Some(child) => {
             drop((writer, is_ready));
-            await_end(child, reader, ready)
+            await_end(child, reader, ready, running)
         }
         None => {
             drop((reader, ready));
             // A signal that ends this process before it passes signals on is followed by that of its end.
             let _ = File::from(is_ready).read(&mut [0]);
             end_with(|| parent_id() == parent)?;
+            if let Some(running) = running {
+                running.enter();
+            }
             say(File::from(writer), work)
         }
     }
@@ -90,7 +114,7 @@ fn fork() -> io::Result<Option<Pid>> {
 }
 
 /// Waits for the copy, which begins when `ready` is closed.
-fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd) -> Result<u8> {
+fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'static BlackBox>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
     // `None` once it has been waited for: another process may get its id.
     let running = Arc::new(Mutex::new(Some(child)));
@@ -109,25 +133,79 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd) -> Result<u8> {
             ended => break ended.map_err(|error| cannot(error.into())),
         }
     };
+    let stuck = black_box.and_then(|black_box| await_stuck(child, black_box));
     wait(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let Some(ended) = wait(WaitIdOptions::EXITED)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
+    if let Some(thread) = stuck {
+        let message = format!("a kernel ended its thread: {}", named(&thread.kernel));
+        let error = Error::new(StatusCode::Aborted, message);
+        return Err(with_record(error, &thread)
+            .advise("a kernel returns a status instead of ending its thread: correct the kernel"));
+    }
     let mut said_status = [0];
     let is_said = File::from(said).read(&mut said_status).is_ok_and(|count| count == 1);
     match ended.exit_status() {
         Some(status) if is_said && status == i32::from(said_status[0]) => Ok(said_status[0]),
-        _ => Err(ended_early(&ended)),
+        _ => Err(ended_early(&ended, &black_box.map_or_else(Vec::new, BlackBox::running))),
     }
 }
 
-/// The error if the copy has ended before its work was done. If a signal has ended it, that ends this process as well.
-fn ended_early(ended: &WaitIdStatus) -> Error {
+/// Waits until the copy ends, or a thread of it has ended in a kernel: that one is returned, and the copy ends then. It could not by
+/// itself, since others wait for that thread.
+fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
+    /// How often threads are looked at.
+    const STEP: Duration = Duration::from_millis(200);
+    /// How often until the copy is killed: it removes its temporary files.
+    const MOST_STEPS: u32 = 50;
+    let process = pidfd_open(child, PidfdFlags::empty()).ok()?;
+    let stuck = loop {
+        if wait_for(&process, STEP) {
+            return None;
+        }
+        let has_ended = |it: &RunningThread| has_ended(&format!("{}/task/{}", child.as_raw_pid(), it.thread));
+        if let Some(stuck) = black_box.running().into_iter().find(has_ended)
+            // It was not in the middle of its end.
+            && black_box.running().contains(&stuck)
+        {
+            break stuck;
+        }
+    };
+    let _ = kill_process(child, Signal::TERM);
+    if !(0..MOST_STEPS).any(|_| wait_for(&process, STEP)) {
+        let _ = kill_process(child, Signal::KILL);
+    }
+    Some(stuck)
+}
+
+fn named(kernel: &str) -> &str {
+    if kernel.is_empty() { "a function" } else { kernel }
+}
+
+/// The error with the record that the thread replayed.
+fn with_record(error: Error, thread: &RunningThread) -> Error {
+    match &thread.record {
+        Some(record) => error.context(record.clone()),
+        None => error,
+    }
+}
+
+/// The error if the copy has ended before its work was done, and ran this. If a signal has ended it, that ends this process as well.
+fn ended_early(ended: &WaitIdStatus, running: &[RunningThread]) -> Error {
     /// That of a panic in Rust.
     const PANIC: i32 = 101;
     let early = |how: String| {
-        Error::new(StatusCode::Aborted, format!("the process ended {how} before its work was done"))
+        let mut kernels: Vec<_> = running.iter().map(|it| named(&it.kernel)).collect();
+        kernels.dedup();
+        let place = if kernels.is_empty() { String::new() } else { format!(", in {}", kernels.join(" or ")) };
+        let message = format!("the process ended {how} before its work was done{place}");
+        let error = Error::new(StatusCode::Aborted, message);
+        match running.first() {
+            Some(thread) => with_record(error, thread),
+            None => error,
+        }
     };
     match (ended.exit_status(), ended.terminating_signal()) {
         (Some(PANIC), _) => early(format!("with status {PANIC}")),

@@ -32,6 +32,7 @@
 //! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
+//! | `crash/black_box.rs` | `IN_USE`, `SLOT`, `OWNED` | what threads run, for the parent of the process |
 //! | `crash/context.rs` | `ABORTS`, `RECORD`, `OFFSET` | what a thread works for |
 //! | `crash/crash_note.rs` | `IS_CHANGING`, `CURRENT` | foreign code that a thread calls |
 //! | `crash/driver_work.rs` | `COUNT`, `LAST`, `IS_WRITING` | work of drivers in flight |
@@ -76,6 +77,7 @@
 #![deny(unsafe_code)]
 
 mod background_writer;
+mod black_box;
 mod context;
 mod crash_note;
 mod driver_work;
@@ -90,6 +92,7 @@ mod text;
 mod watchdog;
 
 pub use background_writer::BackgroundWriter;
+pub use black_box::{BlackBox, RunningThread};
 pub use context::{AbortScope, RecordScope, clear_context, describe_record, record, set_context};
 pub use crash_note::CrashNote;
 pub use driver_work::DriverWork;

@@ -55,7 +55,7 @@ pub(crate) fn interrupted(interruption: &Interruption, instruction: usize) -> Op
         }
     }
     let is_kernel = with_current(|kernel| {
-        kernel.describe(&mut text);
+        describe_kernel(&mut text, kernel);
         place(&mut text, kernel.code(), Some(instruction));
     });
     if is_kernel.is_none() {
@@ -235,11 +235,17 @@ fn describe(text: &mut Text, kernel: &dyn Running, fault: &Fault<'_>) {
         kernel.describe_address(text, address);
     }
     text.push(": ");
-    kernel.describe(text);
+    describe_kernel(text, kernel);
     place(text, kernel.code(), fault.instruction);
     text.push("\n  try: ");
     advise(text, kernel, fault);
     text.push("\n");
+}
+
+fn describe_kernel(text: &mut Text, kernel: &dyn Running) {
+    kernel.describe_function(text);
+    text.push(", ");
+    kernel.describe_workgroup(text);
 }
 
 fn is_access(fault: &Fault<'_>) -> bool {

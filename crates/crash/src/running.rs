@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::Text;
+use crate::black_box::Noted;
 
 /// A kernel that a thread runs, as reports describe it.
 ///
@@ -14,8 +15,14 @@ use crate::Text;
 /// allocate nor lock nor panic, call only functions that are async-signal-safe, and are right whatever the kernel has written to
 /// memory that it can reach.
 pub unsafe trait Running {
-    /// Adds the function, its executable and its workgroup, such as `function 'f' (0) of executable 4, workgroup [0, 0, 0] of [1, 1, 1]`.
-    fn describe(&self, text: &mut Text);
+    /// Adds the function and its executable, such as `function 'f' (0) of executable 4`.
+    fn describe_function(&self, text: &mut Text);
+
+    /// Adds the workgroup, such as `workgroup [0, 0, 0] of [1, 1, 1]`.
+    fn describe_workgroup(&self, text: &mut Text);
+
+    /// Where the [`BlackBox`](crate::BlackBox) of the process has the description of the function: 0 until it has one.
+    fn mark(&self) -> &AtomicU32;
 
     /// Adds how far an address is from a buffer of the kernel, such as `, 4 bytes after the end of binding 0 (16 bytes)`, if it is near
     /// one.
@@ -47,6 +54,7 @@ pub fn run<T>(kernel: &dyn Running, work: impl FnOnce() -> T) -> T {
     compiler_fence(Ordering::SeqCst);
     let _watch = Watch { previous: CURRENT.replace(current.cast()) };
     compiler_fence(Ordering::SeqCst);
+    let _noted = Noted::begin(kernel);
     work()
 }
 

@@ -182,7 +182,7 @@ fn a_kernel_that_ends_the_process_does_not_succeed() {
             for verb in ["run", "benchmark", "kernel record", "verify"] {
                 let ran = kernel.run(verb, device, &[]);
                 assert_eq!(ran.status, Some(1), "{verb} {device} {body}: {ran:?}");
-                let expected = "ABORTED; the process ended with status 0 before its work was done\n  try: ";
+                let expected = "ABORTED; the process ended with status 0 before its work was done, in function 'add_dispatch_0";
                 assert!(ran.stderr.contains(expected), "{verb} {device} {body}: {ran:?}");
             }
         }
@@ -191,6 +191,20 @@ fn a_kernel_that_ends_the_process_does_not_succeed() {
         let ran = kernel.run("reduce", "local-sync", &[]);
         assert!(matches!(ran.status, Some(0 | 2)), "{body}: {ran:?}");
         assert!(ran.stdout.contains("a crash with exit status 0"), "{body}: {ran:?}");
+    }
+}
+
+/// The system call ends the thread alone: what waits for it would wait forever.
+#[test]
+fn a_kernel_that_ends_its_thread_is_named() {
+    let kernel = Kernel::new("__asm__ volatile(\"syscall\" :: \"a\"(60), \"D\"(0)); binding_2[i] = 0;");
+    for device in ["local-sync", "local-task"] {
+        let ran = kernel.run("run", device, &[]);
+        assert_eq!(ran.status, Some(1), "{device}: {ran:?}");
+        let expected =
+            "ABORTED; a kernel ended its thread: function 'add_dispatch_0_elementwise_4_f32' (0) of ";
+        assert!(ran.stderr.contains(expected), "{device}: {ran:?}");
+        assert!(ran.stderr.contains("record #"), "{device}: {ran:?}");
     }
 }
 

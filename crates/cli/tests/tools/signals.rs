@@ -224,3 +224,36 @@ fn no_recording_of_a_program_remains() {
         assert_eq!(names(&scratch.path("")), ["input.npy"], "{directory}");
     }
 }
+
+/// A tool that is killed cannot end its processes: they watch it.
+#[test]
+fn no_process_remains_of_a_tool_that_is_killed() {
+    let add = capture("add4.add.local-sync");
+    let substitution = format!("--replay_executable_substitution={ADD}=kernel.c");
+    let function = format!("--function={ADD}");
+    let lines: [&[&str]; 3] = [
+        &["verify", &substitution, &add],
+        &["compare", &function, "--with=kernel.c", &add],
+        &["reduce", "--check=crash", &substitution, &add, "-o", "reduced"],
+    ];
+    for words in lines {
+        let (scratch, temporary) = (Scratch::new(), Scratch::new());
+        let begun = scratch.path("begun");
+        let body = format!(
+            "extern int creat(const char *, unsigned); creat(\"{}\", 0600); for (volatile int forever = 1; forever;) {{}}",
+            begun.display()
+        );
+        write_kernel(&scratch.path("kernel.c"), &add, ADD, &body);
+        let mut tool = command("rehal");
+        tool.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until(&format!("{words:?}"), &mut tool, || begun.exists());
+        // Those of its processes as well.
+        let mut processes = children(tool.id());
+        let inner: Vec<_> = processes.iter().flat_map(|it| children(it.parse().unwrap())).collect();
+        processes.extend(inner);
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        wait_for_the_end(&format!("{words:?}"), &processes);
+    }
+}

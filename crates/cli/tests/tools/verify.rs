@@ -365,7 +365,9 @@ fn a_replacement_that_ends_the_process_is_not_the_same() {
     let scratch = Scratch::new();
     let (path, source) = (capture("add4.add.local-sync"), scratch.path("kernel.c"));
     let substitution = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
-    let early = |how: &str| format!("ABORTED; the process ended {how} before its work was done\n  try: ");
+    let early = |how: &str| {
+        format!("ABORTED; the process ended {how} before its work was done, in function 'add_dispatch_0")
+    };
     for (body, status, expected) in [
         ("extern void _exit(int); _exit(0); binding_2[i] = 0;", 1, early("with status 0")),
         ("extern void _exit(int); _exit(1); binding_2[i] = 0;", 1, early("with status 1")),

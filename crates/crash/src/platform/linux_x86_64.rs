@@ -3,6 +3,7 @@
 mod c_stdio;
 mod fault;
 mod interrupt;
+mod shared;
 
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use fault::{
@@ -10,3 +11,4 @@ pub(crate) use fault::{
     thread_name, write_stderr,
 };
 pub(crate) use interrupt::{interrupt_thread, thread_id};
+pub(crate) use shared::shared_zeros;

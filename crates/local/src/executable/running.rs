@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 
 use rehal_crash::{Running, Text};
 
@@ -16,11 +17,14 @@ pub(super) struct Label {
     label: Box<str>,
     /// Addresses of its code, empty if known only to the system's loader.
     memory: Range<usize>,
+    /// See [`Running::mark`], by function.
+    marks: Box<[AtomicU32]>,
 }
 
 impl Label {
-    pub(super) fn new(name: &str, label: &str, memory: Range<usize>) -> Self {
-        Self { name: name.into(), label: label.into(), memory }
+    pub(super) fn new(name: &str, label: &str, memory: Range<usize>, function_count: usize) -> Self {
+        let marks = (0..function_count.max(1)).map(|_| AtomicU32::new(0)).collect();
+        Self { name: name.into(), label: label.into(), memory, marks }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -55,10 +59,7 @@ impl<'a> RunningKernel<'a> {
 // SAFETY: the functions read memory and add to the text, which neither allocates nor locks nor panics. A kernel that has changed the
 // states is broken, and the pointers of the dispatch's are read when it has crashed already.
 unsafe impl Running for RunningKernel<'_> {
-    fn describe(&self, text: &mut Text) {
-        // SAFETY: valid per the caller of `new`. Only a broken kernel writes to the workgroup's state, and any bits are valid integers.
-        let (dispatch, workgroup) =
-            unsafe { (self.dispatch.read_volatile(), self.workgroup.read_volatile()) };
+    fn describe_function(&self, text: &mut Text) {
         let functions = self.library.functions();
         let name = functions.get(self.ordinal as usize).map_or("", |function| &function.name);
         text.push("function '").name(name).push("' (").decimal(u64::from(self.ordinal)).push(") of ");
@@ -67,10 +68,21 @@ unsafe impl Running for RunningKernel<'_> {
             (label, "") => text.name(label),
             (label, name) => text.name(label).push(" ('").name(name).push("')"),
         };
+    }
+
+    fn describe_workgroup(&self, text: &mut Text) {
+        // SAFETY: valid per the caller of `new`. Only a broken kernel writes to the workgroup's state, and any bits are valid integers.
+        let (dispatch, workgroup) =
+            unsafe { (self.dispatch.read_volatile(), self.workgroup.read_volatile()) };
         let id = [workgroup.workgroup_id_x, workgroup.workgroup_id_y, u32::from(workgroup.workgroup_id_z)];
         let count =
             [dispatch.workgroup_count_x, dispatch.workgroup_count_y, u32::from(dispatch.workgroup_count_z)];
-        text.push(", workgroup ").triple(id).push(" of ").triple(count);
+        text.push("workgroup ").triple(id).push(" of ").triple(count);
+    }
+
+    fn mark(&self) -> &AtomicU32 {
+        let marks = &self.library.label.marks;
+        &marks[(self.ordinal as usize).min(marks.len() - 1)]
     }
 
     fn describe_address(&self, text: &mut Text, address: usize) {
