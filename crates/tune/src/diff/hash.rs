@@ -1,5 +1,7 @@
 //! Hashes of operations, for alignment only: a collision costs a worse alignment, since what is aligned is compared.
 
+use twox_hash::XxHash3_64;
+
 /// Smaller byte strings are hashed word by word.
 const SMALL_BYTES: usize = 64;
 
@@ -15,7 +17,7 @@ pub(super) fn mix(hash: u64, word: u64) -> u64 {
 pub(super) fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
     let hash = mix(hash, bytes.len() as u64);
     if bytes.len() > SMALL_BYTES {
-        return mix(hash, crc32fast::hash(bytes).into());
+        return mix(hash, XxHash3_64::oneshot(bytes));
     }
     let (words, rest) = bytes.as_chunks::<8>();
     let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
