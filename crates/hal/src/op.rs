@@ -278,7 +278,7 @@ impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
 
 impl<N: Names> Dispatch<N> {
     /// The same dispatch under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Dispatch<T>> {
+    pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Dispatch<T>> {
         let (executable, function) = names.function(self.executable, self.function)?;
         Ok(Dispatch {
             executable,
@@ -298,8 +298,8 @@ impl<N: Names> Dispatch<N> {
 
 impl<N: Names> Command<N> {
     /// The same command under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Command<T>> {
-        Ok(match self {
+    pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Command<T>> {
+        Ok(match *self {
             Self::ExecutionBarrier {
                 source_stages,
                 target_stages,
@@ -381,8 +381,8 @@ impl<N: Names> Command<N> {
 
 impl<N: Names> QueueOp<N> {
     /// The same operation under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<QueueOp<T>> {
-        Ok(match self {
+    pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<QueueOp<T>> {
+        Ok(match *self {
             Self::Alloca { params, size, flags, created } => {
                 QueueOp::Alloca { params, size, flags, created: names.created_buffer(created)? }
             }
@@ -463,7 +463,7 @@ impl<N: Names> QueueOp<N> {
 
 impl<N: Names> Submission<N> {
     /// The same submission under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Submission<T>> {
+    pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Submission<T>> {
         Ok(Submission {
             device: names.device(self.device)?,
             affinity: self.affinity,

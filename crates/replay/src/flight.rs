@@ -223,10 +223,12 @@ impl<'r> Flight<'r> {
     }
 
     /// The next object whose work is complete. Waits if too much memory is held.
+    #[inline]
     pub(crate) fn next_released(&mut self) -> Result<Option<Release>> {
-        if self.held.is_empty() {
-            return Ok(None);
-        }
+        if self.held.is_empty() { Ok(None) } else { self.next_held() }
+    }
+
+    fn next_held(&mut self) -> Result<Option<Release>> {
         self.reap();
         if self.held_bytes > HELD_BYTES
             && let Some(first) = self.in_flight.front()

@@ -512,7 +512,12 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             self.replay.devices.devices(),
             &self.state.objects,
             scratch,
-        ))?;
+        ));
+        // Used where it is: a submission is large.
+        let live = match live {
+            Ok(ref mut live) => live,
+            Err(error) => return Err(error),
+        };
         if let Some(own) = &own {
             live.signals = std::slice::from_ref(own);
         }
@@ -521,7 +526,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             (*params, *size) = redzones.around(*params, *size)?;
         }
         let buffer = match self.zeroes_memory {
-            true => new_memory::zeroed(&live, |it| it.submit())?,
+            true => new_memory::zeroed(live, |it| it.submit())?,
             false => live.submit()?,
         };
         self.flight.issued(&Issue {
@@ -532,7 +537,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             location,
             deferred: (!runs).then_some(index),
         })?;
-        if let (QueueOp::Alloca { size, created, .. }, Some(buffer)) = (submission.op, buffer) {
+        if let (&QueueOp::Alloca { size, created, .. }, Some(buffer)) = (&submission.op, buffer) {
             self.state.objects.buffers[created as usize] = Some(redzones.inside(buffer, size)?);
         }
         Ok(())
