@@ -97,7 +97,7 @@ impl Elements {
                 // Zero is not among the numbers.
                 let has_zero = low < 0 && high > 0;
                 let count = (high - low) as u128 + u128::from(!has_zero);
-                let value = low + (u128::from(random) * count >> 64) as i128;
+                let value = low + ((u128::from(random) * count) >> 64) as i128;
                 let value = value + i128::from(has_zero && value >= 0);
                 new.copy_from_slice(&value.to_le_bytes()[..new.len()]);
             }
