@@ -8,7 +8,7 @@
 //!
 //! `uses.rs` divides the data of each record by the functions that use it, also after copies. The decision
 //! about a part follows from rules of the user (`rules.rs`) or from the element type that the names of all
-//! these functions end with. The bytes tell no type: a part without a decision is listed. `values.rs` draws
+//! these functions have. The bytes tell no type: a part without a decision is listed. `values.rs` draws
 //! elements between the minimum and the maximum. `counts.rs` compares the workgroup counts of two replays.
 
 mod counts;
@@ -158,12 +158,11 @@ pub enum RedactedContent {
 pub enum UnknownType {
     /// No function uses it.
     Unused,
-    /// The name of a function ends with no element type, or with several.
+    /// The name of a function has no element type, or several.
     Unnamed,
-    /// The names of functions end with different types.
+    /// The names of functions have different types.
     Different(Vec<ElementType>),
-    /// Its size is not a multiple of that of elements of this type, with which the names of all functions
-    /// end.
+    /// Its size is not a multiple of that of elements of this type, which the names of all functions have.
     NotMultiple(ElementType),
 }
 
@@ -483,7 +482,7 @@ impl Redactor<'_> {
         }
     }
 
-    /// The element type with which the names of all functions that use a part end.
+    /// The element type in the names of all functions that use a part.
     fn named_type(&self, segment: Option<&Segment>, range: Range) -> Result<ElementType, UnknownType> {
         let Some(segment) = segment else { return Err(UnknownType::Unused) };
         let types: Option<Vec<_>> = self.uses.types(segment).collect();

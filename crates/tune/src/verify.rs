@@ -130,7 +130,7 @@ pub struct Verification {
 pub enum TypeSource {
     /// A rule or the ledger states it; or there is none.
     Stated,
-    /// The name of the function ends with it.
+    /// The name of the function has it.
     Name,
     /// A tolerance that names the function has it.
     Tolerance,

@@ -403,7 +403,7 @@ fn tolerances_that_apply_to_nothing_are_named() {
         lockstep(fault, &options).unused_tolerances.len()
     };
     assert_eq!(unused(None, "*:f16:ulp=1", None), 1);
-    // The names of the functions end with it.
+    // The names of the functions have it.
     assert_eq!(unused(None, "*:f32:ulp=1", None), 0);
     assert_eq!(unused(None, "*:f16:ulp=1", Some("f32")), 1);
     assert_eq!(unused(None, "softmax*:f32:ulp=1", Some("f32")), 1);

@@ -29,7 +29,7 @@ pub const REDACT: Tool = Tool {
     summary: "writes a capture without weights and inputs, to hand to others",
     about: "Writes a capture with the same operations, shapes, arguments and code, in which all data of the program is replaced: \
             the elements of weights and inputs become random ones of the same type between the same minimum and maximum; zeros, \
-            infinities and NaN stay where they are. The type is the one with which the names of all functions that use the data end, \
+            infinities and NaN stay where they are. The type is the one in the names of all functions that use the data, \
             or that --element_type states. Data of unknown type is listed, and nothing is written until --element_type, --zero or \
             --keep decides about it. The bytes of external files that are read become part of the capture, replaced as well. \
             Digests and identities of files, digests of host reads, arguments of calls that failed, and optional records of unknown \

@@ -202,7 +202,7 @@ fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
     let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
                     expected: a replay with the captured executables, which agrees with the ledger\n";
     assert_eq!(printed, expected);
-    // So does the type that the name of a function ends with, if none is stated.
+    // So does the type in the name of a function, if none is stated.
     for words in
         [&[ulp.as_str(), "--tolerance=*:f32:ulp=1"][..], &[&against, &ulp, "--tolerance=*:f32:ulp=1"]]
     {

@@ -200,10 +200,10 @@ fn reason(it: &RedactedRange, unknown: &UnknownType) -> String {
     };
     match unknown {
         UnknownType::Unused => "used by no function".into(),
-        UnknownType::Unnamed => format!("{users}: a name ends with no type, or with several"),
+        UnknownType::Unnamed => format!("{users}: a name has no type, or several"),
         UnknownType::Different(types) => {
             let types: Vec<_> = types.iter().map(ToString::to_string).collect();
-            format!("{users}: names end with {}", types.join(", "))
+            format!("{users}: names have {}", types.join(", "))
         }
         UnknownType::NotMultiple(element_type) => {
             format!("{users}: the size is not a multiple of that of {element_type}")
