@@ -16,7 +16,7 @@ pub(crate) const NAME_SUFFIX_WIDTH: usize = "_median".len();
 /// Mean, median, standard deviation and coefficient of variation over the repetitions of one benchmark; empty
 /// if fewer than two have times. Keeps the label if all repetitions have the same one.
 pub fn aggregates(repetitions: &[Run]) -> Vec<Run> {
-    let measured: Vec<&Run> = repetitions.iter().filter(|run| run.skip.is_none()).collect();
+    let measured: Vec<&Run> = repetitions.iter().filter(|run| run.error.is_none()).collect();
     let [first, _, ..] = measured.as_slice() else { return Vec::new() };
     let samples = |of: fn(&Run) -> f64| measured.iter().map(|run| of(run)).collect::<Vec<_>>();
     let (real, cpu) = (samples(|run| run.real_time_s), samples(|run| run.cpu_time_s));
@@ -50,7 +50,7 @@ fn counters(runs: &[&Run], compute: fn(&[f64]) -> f64) -> Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Skip, report::samples::replay_run};
+    use crate::report::samples::replay_run;
 
     fn repetition(index: u32, real_time_s: f64, items_per_second: f64) -> Run {
         Run {
@@ -67,7 +67,7 @@ mod tests {
     fn one_repetition_has_none() {
         assert_eq!(aggregates(&[]), []);
         assert_eq!(aggregates(&[replay_run()]), []);
-        let skipped = Run { skip: Some(Skip::Error("x".into())), ..replay_run() };
+        let skipped = Run { error: Some("x".into()), ..replay_run() };
         assert_eq!(aggregates(&[replay_run(), skipped]), []);
     }
 

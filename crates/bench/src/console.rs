@@ -3,7 +3,7 @@ use std::io::{self, Write};
 use rehal_base::{Align, TextWriter, padded};
 
 use crate::{
-    Context, Counters, Reporter, Run, Skip,
+    Context, Counters, Reporter, Run,
     number::{general, human_readable, scientific},
 };
 
@@ -24,7 +24,6 @@ const RED: Ink = "\x1b[0;31m";
 const GREEN: Ink = "\x1b[0;32m";
 const YELLOW: Ink = "\x1b[0;33m";
 const CYAN: Ink = "\x1b[0;36m";
-const WHITE: Ink = "\x1b[0;37m";
 const PLAIN: Ink = "\x1b[m";
 
 impl<'a> ConsoleReporter<'a> {
@@ -60,9 +59,8 @@ impl<'a> ConsoleReporter<'a> {
     fn line(&self, run: &Run) -> Vec<(Option<Ink>, String)> {
         let name = padded(&run.name(), self.name_width, Align::Left) + " ";
         let mut line = vec![(Some(GREEN), name)];
-        match &run.skip {
-            Some(Skip::Error(message)) => line.push((Some(RED), format!("ERROR OCCURRED: '{message}'"))),
-            Some(Skip::Message(message)) => line.push((Some(WHITE), format!("SKIPPED: '{message}'"))),
+        match &run.error {
+            Some(message) => line.push((Some(RED), format!("ERROR OCCURRED: '{message}'"))),
             None => {
                 line.push((Some(YELLOW), times(run)));
                 line.push((Some(CYAN), format!("{:>10}", run.iterations)));
@@ -95,7 +93,7 @@ impl<'a> ConsoleReporter<'a> {
             let (value, unit) = if run.is_percentage() {
                 (fixed(100.0 * counter.value, 2), "%")
             } else {
-                (human_readable(counter.value, counter.one_k), counter.unit())
+                (human_readable(counter.value), counter.unit())
             };
             if self.tabular {
                 let width = name.chars().count().max(10) - unit.len();
@@ -310,20 +308,17 @@ BM_replay/process_time/real_time             0.078 ms        0.076 ms           
     }
 
     #[test]
-    fn skipped_runs_say_why() {
+    fn failed_runs_say_why() {
         let mut report = report(10);
         let run = Run { run_name: "BM_x".into(), label: "label".into(), ..replay_run() };
-        let error =
-            Run { skip: Some(Skip::Error("no 'device'".into())), counters: Counters::new(), ..run.clone() };
-        let skipped = Run { skip: Some(Skip::Message("not here".into())), ..error.clone() };
-        report.reporter.runs(&[error, skipped, run]).unwrap();
+        let error = Run { error: Some("no 'device'".into()), counters: Counters::new(), ..run.clone() };
+        report.reporter.runs(&[error, run]).unwrap();
         let text = report.out.text();
         let lines: Vec<&str> = text.lines().skip(3).collect();
         assert_eq!(
             lines,
             [
                 "BM_x       ERROR OCCURRED: 'no 'device''",
-                "BM_x       SKIPPED: 'not here'",
                 "BM_x            0.070 ms        0.070 ms           20 items_per_second=14.3307k/s label",
             ]
         );

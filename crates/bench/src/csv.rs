@@ -3,7 +3,7 @@ use std::{
     io::{self, Write},
 };
 
-use crate::{Context, Reporter, Run, Skip, number::general};
+use crate::{Context, Reporter, Run, number::general};
 
 /// One line per run below a header line; names and text are quoted.
 pub struct CsvReporter<'a> {
@@ -28,12 +28,10 @@ impl<'a> CsvReporter<'a> {
 
     fn line(run: &Run, own_counters: &BTreeSet<String>) -> String {
         let name = quoted(&run.name());
-        let (failed, message) = match &run.skip {
-            Some(Skip::Error(message)) => (true, message),
-            Some(Skip::Message(message)) => (false, message),
-            None => return format!("{name},{}", Self::measured(run, own_counters)),
-        };
-        format!("{name},,,,,,,,{failed},{}", quoted(message))
+        match &run.error {
+            Some(message) => format!("{name},,,,,,,,true,{}", quoted(message)),
+            None => format!("{name},{}", Self::measured(run, own_counters)),
+        }
     }
 
     fn measured(run: &Run, own_counters: &BTreeSet<String>) -> String {
@@ -139,9 +137,8 @@ name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,l
         };
         let run = |names: &[&str]| Run { run_name: "a\"b".into(), counters: counters(names), ..replay_run() };
         let labelled = Run { label: "x,y".into(), ..run(&["b", "bytes_per_second"]) };
-        let failed = Run { skip: Some(Skip::Error("no, \"x\"".into())), ..run(&[]) };
-        let skipped = Run { skip: Some(Skip::Message("later".into())), ..run(&[]) };
-        let text = report(&[&[run(&["a", "b"]), labelled, failed], &[skipped]]).unwrap();
+        let failed = Run { error: Some("no, \"x\"".into()), ..run(&[]) };
+        let text = report(&[&[run(&["a", "b"]), labelled], &[failed]]).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1..],
@@ -149,7 +146,6 @@ name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,l
                 "\"a\"\"b\",20,0.0697803,0.0700417,ms,,,,,,2.5,2.5",
                 "\"a\"\"b\",20,0.0697803,0.0700417,ms,2.5,,\"x,y\",,,,2.5",
                 "\"a\"\"b\",,,,,,,,true,\"no, \"\"x\"\"\"",
-                "\"a\"\"b\",,,,,,,,false,\"later\"",
             ]
         );
         assert!(lines[0].ends_with("error_message,\"a\",\"b\""));

@@ -3,8 +3,8 @@ use std::io::Write;
 use rehal_base::Result;
 
 use crate::{
-    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, Skip,
-    State, machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
+    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, State,
+    machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
 };
 
 /// A selected benchmark and its progress.
@@ -44,8 +44,7 @@ struct Measurement {
     /// By the benchmark's clock.
     measured_s: f64,
     counters: Counters,
-    label: String,
-    skip: Option<Skip>,
+    error: Option<String>,
     samples: Vec<Sample>,
     interference: Interference,
     ended: Result<()>,
@@ -153,7 +152,7 @@ impl<'b, 'a> Job<'b, 'a> {
 
     /// The real time of an iteration, of each repetition that did not fail.
     pub(crate) fn real_times_s(&self) -> Vec<f64> {
-        self.runs.iter().filter(|run| run.skip.is_none()).map(|run| run.real_time_s).collect()
+        self.runs.iter().filter(|run| run.error.is_none()).map(|run| run.real_time_s).collect()
     }
 
     /// The real-time limit on the search for the iteration count, in seconds.
@@ -167,7 +166,7 @@ impl<'b, 'a> Job<'b, 'a> {
     /// Whether it ran long enough, or running longer would not help. Real time far above the minimum is also
     /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, measured: &Measurement, min_time_s: f64) -> bool {
-        measured.skip.is_some()
+        measured.error.is_some()
             || measured.iterations >= MAX_ITERATIONS
             || measured.measured_s >= min_time_s
             || (measured.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
@@ -212,8 +211,7 @@ impl<'b, 'a> Job<'b, 'a> {
             manual_s,
             measured_s,
             counters: state.counters,
-            label: state.label,
-            skip: state.skip,
+            error: state.error,
             samples: state.samples,
             interference,
             ended,
@@ -231,26 +229,22 @@ impl<'b, 'a> Job<'b, 'a> {
             cpu_time_s: 0.0,
             unit: self.benchmark.time_unit(&runner.options),
             counters: Counters::new(),
-            label: measured.label,
-            skip: measured.skip,
+            label: String::new(),
+            error: measured.error,
             samples: None,
         };
-        if run.skip.is_none() {
+        if run.error.is_none() {
             if runner.options.summary && !runner.options.dry_run {
                 run.samples = Summary::of(&measured.samples).map(|summary| summary.statistics());
             }
             self.samples.extend(measured.samples);
             self.interference.merge(measured.interference);
-            if run.label.is_empty() {
-                run.label.clone_from(&self.limited);
-            } else if !self.limited.is_empty() {
-                run.label += &format!("; {}", self.limited);
-            }
+            run.label.clone_from(&self.limited);
             let per_iteration = |seconds: f64| seconds / measured.iterations as f64;
             let manual = self.benchmark.measure == Measure::ManualTime;
             run.real_time_s = per_iteration(if manual { measured.manual_s } else { measured.real_s });
             run.cpu_time_s = per_iteration(measured.cpu_s);
-            let finish = |counter: Counter| counter.finish(measured.iterations, measured.measured_s);
+            let finish = |counter: Counter| counter.finish(measured.measured_s);
             run.counters =
                 measured.counters.into_iter().map(|(name, counter)| (name, finish(counter))).collect();
         }

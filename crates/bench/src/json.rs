@@ -4,7 +4,7 @@ use std::{
 };
 
 use crate::{
-    AggregateUnit, Context, Reporter, Run, RunKind, SampleStatistics, Skip, TimeUnit,
+    AggregateUnit, Context, Reporter, Run, RunKind, SampleStatistics, TimeUnit,
     context::LIBRARY_VERSION,
     number::{general, json_number},
     stats::Interval,
@@ -127,16 +127,9 @@ fn run_fields(run: &Run) -> String {
     fields.raw("per_family_instance_index", 0);
     fields.text("run_name", &run.run_name);
     kind_fields(run, &mut fields);
-    match &run.skip {
-        Some(Skip::Error(message)) => {
-            fields.raw("error_occurred", true);
-            fields.text("error_message", message);
-        }
-        Some(Skip::Message(message)) => {
-            fields.raw("skipped", true);
-            fields.text("skip_message", message);
-        }
-        None => {}
+    if let Some(message) = &run.error {
+        fields.raw("error_occurred", true);
+        fields.text("error_message", message);
     }
     let (real, cpu) = run.times();
     fields.raw("iterations", run.iterations);
@@ -335,16 +328,14 @@ mod tests {
         let mut context = context();
         context.extra.insert(odd.into(), odd.into());
         let run = Run { run_name: odd.into(), label: odd.into(), ..replay_run() };
-        let failed = Run { skip: Some(Skip::Error(odd.into())), counters: Counters::new(), ..run.clone() };
-        let skipped = Run { skip: Some(Skip::Message(odd.into())), ..failed.clone() };
-        let text = report(&context, &[&[run, failed], &[skipped]]);
+        let failed = Run { error: Some(odd.into()), counters: Counters::new(), ..run.clone() };
+        let text = report(&context, &[&[run], &[failed]]);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["context"][odd], odd);
         let runs = value["benchmarks"].as_array().unwrap();
-        assert_eq!(runs.len(), 3);
+        assert_eq!(runs.len(), 2);
         assert_eq!((&runs[0]["name"], &runs[0]["label"]), (&odd.into(), &odd.into()));
         assert_eq!((&runs[1]["error_occurred"], &runs[1]["error_message"]), (&true.into(), &odd.into()));
-        assert_eq!((&runs[2]["skipped"], &runs[2]["skip_message"]), (&true.into(), &odd.into()));
     }
 
     #[test]

@@ -64,14 +64,13 @@ pub use benchmark::{Benchmark, Measure};
 pub use conditions::{Conditions, Monitor};
 pub use console::ConsoleReporter;
 pub use context::{Cache, Context};
-pub use counters::{Counter, Counters, OneK};
+pub use counters::{Counter, Counters};
 pub use csv::CsvReporter;
 pub use filter::Filter;
 pub use json::JsonReporter;
-pub use number::human_readable;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
-pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics, Skip};
+pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics};
 pub use run::{Outcome, Runner};
 pub use state::State;

@@ -1,5 +1,3 @@
-use crate::OneK;
-
 /// A number with at most six digits, as C's `%g` and C++ streams print it: `0.069780`, `1.5e-07`, `inf`.
 pub(crate) fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
@@ -31,23 +29,20 @@ pub(crate) fn json_number(value: f64) -> String {
     if value.is_finite() { scientific(value, 16) } else { not_finite(value, "NaN", "Infinity") }
 }
 
-/// A number with a unit prefix: `7.23988k`, `1.5Mi`, `25m`.
+/// A number with a unit prefix: `7.23988k`, `1.5M`, `25m`.
 ///
-/// Numbers from 0.01 to just below 1000 (or 1024) are printed as they are, and so are those beyond all
-/// prefixes.
-pub fn human_readable(value: f64, one_k: OneK) -> String {
+/// Numbers from 0.01 to just below 1000 are printed as they are, and so are those beyond all prefixes.
+pub(crate) fn human_readable(value: f64) -> String {
     const SMALL: [&str; 8] = ["m", "u", "n", "p", "f", "a", "z", "y"];
-    let (k, big) = match one_k {
-        OneK::Is1000 => (1000.0, ["k", "M", "G", "T", "P", "E", "Z", "Y"]),
-        OneK::Is1024 => (1024.0, ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"]),
-    };
+    const BIG: [&str; 8] = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
+    const K: f64 = 1000.0;
     let sign = if value < 0.0 { "-" } else { "" };
     let magnitude = value.abs();
     // The threshold is one below a full step: 999.5 already has a prefix.
-    let scaled = if magnitude > k - 1.0 {
-        prefixed(magnitude, big, |scaled| scaled / k, |scaled| scaled <= k - 1.0)
+    let scaled = if magnitude > K - 1.0 {
+        prefixed(magnitude, BIG, |scaled| scaled / K, |scaled| scaled <= K - 1.0)
     } else if magnitude < 0.01 {
-        prefixed(magnitude, SMALL, |scaled| scaled * k, |scaled| scaled >= 1.0)
+        prefixed(magnitude, SMALL, |scaled| scaled * K, |scaled| scaled >= 1.0)
     } else {
         None
     };
@@ -162,10 +157,7 @@ mod tests {
             (f64::INFINITY, "inf"),
             (f64::NAN, "nan"),
         ] {
-            assert_eq!(human_readable(value, OneK::Is1000), want, "{value:?}");
+            assert_eq!(human_readable(value), want, "{value:?}");
         }
-        assert_eq!(human_readable(1536.0, OneK::Is1024), "1.5Ki");
-        assert_eq!(human_readable(1023.5, OneK::Is1024), "0.999512Ki");
-        assert_eq!(human_readable(3.0 * 1024.0 * 1024.0, OneK::Is1024), "3Mi");
     }
 }

@@ -32,8 +32,8 @@ pub struct Run {
     pub counters: Counters,
     /// Text after the line, often empty.
     pub label: String,
-    /// Why there are no times.
-    pub skip: Option<Skip>,
+    /// Why the run failed and has no times.
+    pub error: Option<String>,
     /// What the samples of a repetition say beyond their mean; `None` unless [`Options::summary`] is set.
     pub samples: Option<SampleStatistics>,
 }
@@ -75,15 +75,6 @@ pub enum AggregateUnit {
     Time,
     /// Fractions of 1, printed as percentages on the console.
     Percentage,
-}
-
-/// Why a run has no times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Skip {
-    /// It failed.
-    Error(String),
-    /// It did not apply.
-    Message(String),
 }
 
 impl Run {
@@ -221,7 +212,7 @@ pub(crate) mod samples {
             unit: TimeUnit::Millisecond,
             counters: Counters::from([("items_per_second".into(), Counter::rate(14330.681921187577))]),
             label: String::new(),
-            skip: None,
+            error: None,
             samples: None,
         }
     }

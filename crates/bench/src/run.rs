@@ -3,7 +3,7 @@ use std::io::{self, Write};
 use rehal_base::{Error, Result};
 
 use crate::{
-    Benchmark, Context, Options, Reporter, Reporters, Run, Skip,
+    Benchmark, Context, Options, Reporter, Reporters, Run,
     aggregate::{NAME_SUFFIX_WIDTH, aggregates},
     clock::{Clock, SystemClock},
     job::Job,
@@ -103,14 +103,14 @@ impl Runner {
         while let Some(index) = order.next(jobs.iter().map(Job::remaining)) {
             let job = &mut jobs[index];
             let (run, mut ended) = job.repetition(self, &mut reporters.notes)?;
-            if let (Ok(()), None, Some(parts)) = (&ended, &run.skip, &mut job.benchmark.parts) {
+            if let (Ok(()), None, Some(parts)) = (&ended, &run.error, &mut job.benchmark.parts) {
                 let is_last = job.runs.len() as u32 + 1 == run.repetitions;
                 match parts(&run, is_last) {
                     Ok(parts) => job.parts.extend(parts),
                     Err(error) => ended = Err(error),
                 }
             }
-            job.failed += usize::from(matches!(run.skip, Some(Skip::Error(_))));
+            job.failed += usize::from(run.error.is_some());
             job.runs.push(run);
             report(job, reporters, ended.is_err())?;
             ended.map_err(|error| error.context(format!("benchmark {}", job.name)))?;

@@ -1,5 +1,5 @@
 use crate::{
-    Counter, Counters, Measure, Skip,
+    Counter, Counters, Measure,
     clock::{Clock, Timer},
     samples::{MAX_SAMPLES_PER_RUN, Sample},
 };
@@ -21,8 +21,7 @@ pub struct State<'a> {
     /// The iterations and the time of all samples so far.
     sampled: Sample,
     pub(crate) counters: Counters,
-    pub(crate) label: String,
-    pub(crate) skip: Option<Skip>,
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,8 +49,7 @@ impl<'a> State<'a> {
             sampled: Sample::default(),
             timer: Timer::new(clock, process_time),
             counters: Counters::new(),
-            label: String::new(),
-            skip: None,
+            error: None,
         }
     }
 
@@ -86,7 +84,7 @@ impl<'a> State<'a> {
     #[cold]
     fn start_or_finish(&mut self) -> bool {
         match self.phase {
-            Phase::Before if self.skip.is_none() => {
+            Phase::Before if self.error.is_none() => {
                 self.phase = Phase::Running;
                 self.next_sample();
                 self.timer.start();
@@ -99,7 +97,7 @@ impl<'a> State<'a> {
             }
             _ => {
                 self.timer.stop();
-                if self.phase == Phase::Running && self.skip.is_none() {
+                if self.phase == Phase::Running && self.error.is_none() {
                     self.end_sample();
                 }
                 self.phase = Phase::Finished;
@@ -137,7 +135,7 @@ impl<'a> State<'a> {
 
     /// Restarts the clocks.
     pub fn resume_timing(&mut self) {
-        if self.phase == Phase::Running && self.skip.is_none() {
+        if self.phase == Phase::Running && self.error.is_none() {
             self.timer.start();
         }
     }
@@ -154,7 +152,7 @@ impl<'a> State<'a> {
 
     /// The number of iterations started; all of them after the loop. Zero once skipped.
     pub fn iterations(&self) -> u64 {
-        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining - self.later + self.excess }
+        if self.error.is_some() { 0 } else { self.max_iterations - self.remaining - self.later + self.excess }
     }
 
     /// Reports `items_per_second` from the items processed by all iterations together.
@@ -162,40 +160,21 @@ impl<'a> State<'a> {
         self.set_counter("items_per_second", Counter::rate(items as f64));
     }
 
-    /// Reports `bytes_per_second` from the bytes processed by all iterations together.
-    pub fn set_bytes_processed(&mut self, size_bytes: u64) {
-        self.set_counter("bytes_per_second", Counter::rate(size_bytes as f64).binary());
-    }
-
     /// Reports another value in addition to the times.
     pub fn set_counter(&mut self, name: impl Into<String>, counter: Counter) {
         self.counters.insert(name.into(), counter);
     }
 
-    /// Text that reports print after the run.
-    pub fn set_label(&mut self, label: impl Into<String>) {
-        self.label = label.into();
-    }
-
     /// Ends the loop and reports this run as failed; later benchmarks still run.
     pub fn skip_with_error(&mut self, message: impl Into<String>) {
-        self.skip_with(Skip::Error(message.into()));
-    }
-
-    /// Ends the loop and reports this run as skipped, for a reason that is not a failure.
-    pub fn skip_with_message(&mut self, message: impl Into<String>) {
-        self.skip_with(Skip::Message(message.into()));
-    }
-
-    fn skip_with(&mut self, skip: Skip) {
-        self.skip.get_or_insert(skip);
+        self.error.get_or_insert_with(|| message.into());
         (self.remaining, self.later) = (0, 0);
         self.timer.stop();
     }
 
     /// Whether the loop ran to its end or gave a reason not to.
     pub(crate) fn ran_to_end(&self) -> bool {
-        self.skip.is_some() || (self.phase == Phase::Finished && self.remaining + self.later == 0)
+        self.error.is_some() || (self.phase == Phase::Finished && self.remaining + self.later == 0)
     }
 }
 
@@ -251,11 +230,11 @@ mod tests {
         while state.keep_running() {
             clock.advance_ns(10);
             state.skip_with_error("broken");
-            state.skip_with_message("a later message does not replace the first");
+            state.skip_with_error("a later message does not replace the first");
             state.resume_timing();
             clock.advance_ns(10);
         }
-        assert_eq!(state.skip, Some(Skip::Error("broken".into())));
+        assert_eq!(state.error.as_deref(), Some("broken"));
         assert_eq!((state.iterations(), state.timer.real_ns), (0, 10));
         assert!(state.ran_to_end());
     }
@@ -264,7 +243,7 @@ mod tests {
     fn skipping_before_the_loop_runs_nothing() {
         let clock = Rc::new(FakeClock::default());
         let mut state = State::new(5, &clock, false, Measure::RealTime);
-        state.skip_with_message("not here");
+        state.skip_with_error("not here");
         assert!(!state.keep_running());
         assert!(state.ran_to_end());
     }
