@@ -34,7 +34,6 @@ mod fence;
 mod file;
 mod handle;
 mod queue;
-mod trace;
 
 use std::sync::Arc;
 
@@ -43,7 +42,6 @@ use rehal_hal::{BufferView, Device, DeviceGroup};
 use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
 pub use handle::{Allocator, Handle, HandleType};
-pub use trace::trace_text;
 
 /// The sink of `hal.buffer_view.trace`: receives the key and the values.
 pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Sync>;
@@ -52,7 +50,6 @@ pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Syn
 pub struct HalModule {
     devices: DeviceGroup,
     lead: Option<usize>,
-    retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
 
@@ -63,7 +60,6 @@ const VERSION: u32 = 7;
 struct HalState {
     devices: Vec<StateDevice>,
     lead: Option<usize>,
-    retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
 
@@ -77,7 +73,7 @@ struct StateDevice {
 impl HalModule {
     /// The module over these devices; programs number them in this order.
     pub fn new(devices: DeviceGroup) -> Self {
-        Self { devices, lead: None, retains_profile_metadata: false, trace: None }
+        Self { devices, lead: None, trace: None }
     }
 
     /// Makes the device with this index the lead: `hal.allocator.select` prefers it for allocations shared by
@@ -90,12 +86,6 @@ impl HalModule {
         }
         self.lead = Some(index);
         Ok(self)
-    }
-
-    /// Makes command buffers retain the metadata that profiles need to name commands.
-    pub fn retain_profile_metadata(mut self) -> Self {
-        self.retains_profile_metadata = true;
-        self
     }
 
     /// Sends the values that programs trace to `sink`; without a sink they are dropped.
@@ -133,12 +123,7 @@ impl NativeModule for HalModule {
                 allocator: Handle::reference(Allocator(device.clone())),
             });
         }
-        Ok(Box::new(HalState {
-            devices,
-            lead: self.lead,
-            retains_profile_metadata: self.retains_profile_metadata,
-            trace: self.trace.clone(),
-        }))
+        Ok(Box::new(HalState { devices, lead: self.lead, trace: self.trace.clone() }))
     }
 
     fn notify(&self, _state: &State, signal: Signal) -> Result<()> {

@@ -10,14 +10,10 @@ use super::arguments::{bytes, handle, optional_handle, part_of};
 use super::handle::Handle;
 
 /// `(device, mode, categories, affinity, binding capacity) -> command buffer`, with recording begun.
-pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
+pub(super) fn create(_: &HalState, call: &mut Call<'_>) -> Result<()> {
     let device: &Device = handle(call, 0)?;
-    let mut mode = CommandBufferMode::from_bits_retain(call.u32(1)?);
-    if state.retains_profile_metadata {
-        mode |= CommandBufferMode::RETAIN_PROFILE_METADATA;
-    }
     let command_buffer = device.create_command_buffer(CommandBufferParams {
-        mode,
+        mode: CommandBufferMode::from_bits_retain(call.u32(1)?),
         categories: CommandCategories::from_bits_retain(call.u32(2)?),
         affinity: call.u64(3)?,
         binding_capacity: call.u32(4)?.into(),

@@ -1,10 +1,8 @@
 use rehal_base::StatusCode;
-use rehal_hal::{CommandBuffer, CommandBufferMode};
-use rehal_modules::hal::HalModule;
 use rehal_vm::Value;
 use rehal_vm::Value::{I32, I64};
 
-use crate::program::{ANY_QUEUE, Program, bytes, devices, handle, is_reached, words_of};
+use crate::program::{ANY_QUEUE, Program, bytes, is_reached, words_of};
 
 const TRANSFER_AND_DISPATCH: i32 = 3;
 
@@ -101,14 +99,6 @@ fn invalid_commands_are_rejected() {
     assert_eq!(again.code(), StatusCode::FailedPrecondition);
     let late = program.refused("command_buffer.fill_buffer", &fill(16, 4));
     assert_eq!(late.code(), StatusCode::FailedPrecondition);
-}
-
-#[test]
-fn profiles_make_command_buffers_retain_metadata() {
-    let program = Program::over(HalModule::new(devices(1)).retain_profile_metadata());
-    let commands = create(&program, 0);
-    let mode = handle::<CommandBuffer>(&commands).params().mode;
-    assert_eq!(mode, CommandBufferMode::RETAIN_PROFILE_METADATA);
 }
 
 #[test]
