@@ -112,16 +112,6 @@ impl Module {
         }
     }
 
-    /// The attribute `key` ("iree.abi.declaration") of an export of a bytecode module.
-    pub fn export_attribute(&self, ordinal: usize, key: &str) -> Option<&str> {
-        match &self.0.kind {
-            ModuleKind::Native(_) => None,
-            ModuleKind::Bytecode { program, functions } => {
-                program.file.signature(*functions.get(ordinal)? as usize)?.attribute(key)
-            }
-        }
-    }
-
     pub(crate) fn kind(&self) -> &ModuleKind {
         &self.0.kind
     }

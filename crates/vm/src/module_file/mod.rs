@@ -239,11 +239,6 @@ impl ModuleFile {
         self.root().tables(id::MODULE_RODATA).iter().map(|table| RodataSegment::read(table, &self.layout))
     }
 
-    /// Size of each rwdata segment in bytes.
-    pub fn rwdata_sizes(&self) -> impl ExactSizeIterator<Item = u32> + Clone + '_ {
-        self.root().tables(id::MODULE_RWDATA).iter().map(|t| t.i32(id::RWDATA_BYTE_SIZE).max(0) as u32)
-    }
-
     /// Bytes of global numbers per context, initially 0.
     pub fn global_bytes(&self) -> usize {
         self.state(id::STATE_GLOBAL_BYTES)
