@@ -315,7 +315,9 @@ impl<'s, 'c> Walk<'s, 'c> {
                 Some(name) => FieldValue::Text(String::from_utf8_lossy(name).into()),
                 None => FieldValue::Text(format!("function {ordinal} of executable {executable}").into()),
             },
-            Value::Data(data) => FieldValue::Data { length: data.len() as u64, digest: data::digest(data) },
+            Value::Data(data) => {
+                FieldValue::Data { length: data.len() as u64, digest: crate::ledger::digest(data) }
+            }
             Value::Signals(list) => FieldValue::Number(list.len() as u64),
             Value::Count(_)
             | Value::Waits(_)

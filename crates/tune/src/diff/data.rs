@@ -4,6 +4,7 @@ use rehal_base::Range;
 
 use super::report::{DataDifference, DiffOptions, FieldChange, FieldName, FieldValue};
 use crate::elements::Comparison;
+use crate::ledger::digest;
 
 /// Maximum number of ranges to keep of a difference.
 const MAX_RANGES: usize = 16;
@@ -63,13 +64,6 @@ impl DataDifference {
             self.ranges.push(Range { offset, length: 1 });
         }
     }
-}
-
-/// The first 16 bytes of the BLAKE3 of `bytes`.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
-    digest
 }
 
 #[cfg(test)]

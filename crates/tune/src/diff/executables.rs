@@ -9,11 +9,11 @@ use rehal_capture::payload::{ExecutableMetadata, Function};
 use rehal_hal::PrepareExecutable;
 use rehal_replay::Ids;
 
-use super::data;
 use super::fields::Name;
 use super::report::{
     ChangeKind, DiffedExecutable, ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange,
 };
+use crate::ledger::digest;
 
 /// The code of a capture, with its record.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ fn describe(it: Prepared<'_, '_>) -> DiffedExecutable {
         record: it.record,
         format: it.op.format.to_vec(),
         code_bytes: it.op.data.len() as u64,
-        digest: data::digest(it.op.data),
+        digest: digest(it.op.data),
         functions: list(it.op.metadata).iter().map(|function| function.name.to_vec()).collect(),
     }
 }
