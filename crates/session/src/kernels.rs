@@ -17,7 +17,7 @@ mod observed;
 mod records;
 mod runs;
 
-pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records, record_kernels};
+pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -71,7 +71,7 @@ pub use devices::{DeviceOptions, DeviceSpec, DriverOptions, drivers, drivers_wit
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,
-    KernelRecords, KernelTimes, Kernels, RecordedKernel, check_kernel_records, record_kernels,
+    KernelRecords, KernelTimes, Kernels, RecordedKernel, check_kernel_records,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,

@@ -12,7 +12,7 @@ use super::runs::{self, seen};
 use super::{Groups, Kernel, KernelOptions};
 use crate::CrashReports;
 
-/// The kernels that [`record_kernels`] has recorded.
+/// The kernels that a [`KernelRecording`] has recorded.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KernelRecords {
@@ -34,18 +34,6 @@ pub struct RecordedKernel {
     pub time_ns: u64,
     /// Number of dispatches.
     pub occurrences: u64,
-}
-
-/// Records the first dispatch of each kernel of a replay into a directory: see [`KernelRecording`].
-pub fn record_kernels(
-    replay: &Replay,
-    directory: &Path,
-    options: &KernelOptions,
-    recording: &KernelRecordOptions,
-) -> Result<KernelRecords> {
-    let mut records = KernelRecording::begin(directory, recording)?;
-    records.add(replay, options)?;
-    Ok(records.finish())
 }
 
 /// Records the first dispatch of each kernel of replays into a directory, which is created if it does not exist: a
