@@ -187,13 +187,6 @@ pub struct DebugInfo {
     pub stage_locations: Vec<(String, SourceLocation)>,
 }
 
-impl DebugInfo {
-    /// The location that the reference shows: that of the first stage, or else the source's.
-    pub fn shown_location(&self) -> Option<&SourceLocation> {
-        self.stage_locations.first().map(|(_, location)| location).or(self.location.as_ref())
-    }
-}
-
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
