@@ -11,8 +11,6 @@ use super::abi::layout;
 pub const VERSION: u32 = 1;
 /// The symbol that a plugin exports ([`QueryFn`]).
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_plugin_query";
-/// Bit of a resolution: an optional import was not found.
-pub const RESOLUTION_MISSING_OPTIONAL: u32 = 1;
 /// The bits of a status that hold its code; the rest may be a pointer to details.
 pub const STATUS_CODE_MASK: usize = 0x1F;
 

@@ -67,11 +67,6 @@ pub fn query(key: &str) -> Result<i64> {
     })
 }
 
-/// Names of the features of this machine, in bit order.
-pub fn feature_names() -> Vec<&'static str> {
-    FEATURES.iter().filter(|(_, name)| feature(name) == Some(true)).map(|(_, name)| *name).collect()
-}
-
 /// Instruction-set levels of the x86-64 psABI: the bit of each in a `.note.gnu.property`, its name, and its
 /// features in word 0.
 const LEVELS: [(u32, &str, &[&str]); 3] = [
@@ -97,7 +92,6 @@ mod tests {
         assert_eq!(feature("no-such-feature"), None);
         if platform::ARCHITECTURE == "x86_64" {
             assert!(feature("avx2").is_some());
-            assert_eq!(feature_names().contains(&"avx2"), feature("avx2") == Some(true));
             // No processor has both AMD's XOP and Intel's AMX.
             assert!(!(feature("xop") == Some(true) && feature("amx-tile") == Some(true)));
         }
