@@ -202,7 +202,7 @@ pub struct KeptData {
 /// writes to buffers stay, also if they are copied; those that kernels compute from data may change
 /// ([`Redaction::counts_may_change`]). Memory does not grow with the data of an operation. Fails if an
 /// external file is missing or is not the captured one, if a rule selects nothing, if two rules contradict
-/// each other, or if data has no whole number of elements of the type that a rule states.
+/// each other, or if the elements of the type that a rule states do not fill the data.
 pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) -> Result<Redaction> {
     let uses = Uses::from_plan(plan, &options.rules)?;
     for (index, rule) in options.rules.iter().enumerate() {

@@ -145,7 +145,7 @@ impl Uses {
         Ok(may_change)
     }
 
-    /// All parts of a range, in order, relative to it; `None` for those that nobody uses.
+    /// All parts of a range, in order, relative to it; `None` for those without a use.
     pub(super) fn parts(&self, store: Store, range: Range) -> Vec<(Part<u64>, Option<&Segment>)> {
         let mut parts = Vec::new();
         let mut at = 0;
