@@ -47,7 +47,7 @@ pub const REDACT: Tool = Tool {
         ),
         (
             "State the types of data that names of functions do not tell",
-            "{tool} --element_type='*lookup*:i64' --element_type='#12@0+4096:f32' --zero=all model.ireereplay -o redacted.ireereplay",
+            "{tool} --element_type='*lookup*:i64' --zero=all model.ireereplay -o redacted.ireereplay",
         ),
     ],
     guide: include_str!("../guides/redact.md"),

@@ -1,5 +1,6 @@
 //! What a redaction replaced, kept and left out, as text and as JSON.
 
+use rehal_base::{Align, padded};
 use rehal_session::{DataKind, NameKind, RedactedContent, RedactedRange, Redaction, UnknownType};
 use serde_json::{Map, Value, json};
 
@@ -161,7 +162,8 @@ pub(super) fn undecided(it: &Redaction, format: Format) -> String {
             let places: Vec<_> = it.undecided().map(|(it, _)| it.place.to_string()).collect();
             let width = places.iter().map(String::len).max().unwrap_or_default();
             let line = |(place, (range, reason)): (String, (&RedactedRange, &UnknownType))| {
-                format!("  {place:width$}  {}, {}\n", data(range.kind).1, self::reason(range, reason))
+                let place = padded(&place, width, Align::Left);
+                format!("  {place}  {}, {}\n", data(range.kind).1, self::reason(range, reason))
             };
             let lines: String = places.into_iter().zip(it.undecided()).map(line).collect();
             format!("ranges of unknown type:\n{lines}")
