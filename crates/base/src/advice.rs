@@ -35,11 +35,13 @@ pub enum Remedy {
     CopyFileWrites,
     /// Give one device for each device of a capture.
     GiveDevices,
-    /// Use a device of another driver, which runs the executables.
-    UseDriver {
-        /// The driver's name.
-        driver: &'static str,
+    /// Use a device that runs executables of a format.
+    UseDeviceForFormat {
+        /// The format's name.
+        format: String,
     },
+    /// Use a device that runs an executable, of which only the kind of the file is known.
+    UseDeviceForFile(FileKind),
     /// Compile a program for a device that is here.
     CompileProgram,
     /// Load the plugin that has the missing imports of an executable.
@@ -58,8 +60,13 @@ pub enum Remedy {
         /// The name of the driver.
         driver: String,
     },
-    /// Compile a program for Vulkan so that its kernels receive addresses of buffers, not descriptors.
-    CompileForAddresses,
+    /// Compile a program in another way.
+    CompileWith {
+        /// For what, and what that changes.
+        purpose: &'static str,
+        /// The flags of the compiler.
+        flags: &'static str,
+    },
     /// Compare with a ledger that keeps bytes, not only digests.
     KeepExpectedBytes {
         /// How many of each range.
@@ -131,7 +138,10 @@ impl fmt::Display for Remedy {
             Self::AllowExternalPaths => "allow external paths, if the archive may read that file",
             Self::CopyFileWrites => "replay it with writes to private copies of the files",
             Self::GiveDevices => "give one device for each device of the capture",
-            Self::UseDriver { driver } => return write!(f, "use a device of driver '{driver}'"),
+            Self::UseDeviceForFormat { format } => {
+                return write!(f, "use a device that runs executables of format '{format}'");
+            }
+            Self::UseDeviceForFile(_) => "use a device that runs it",
             Self::CompileProgram => "compile the program for a device of this machine",
             Self::LoadPlugin => "load the plugin that provides them",
             Self::CompileModule => {
@@ -146,9 +156,7 @@ impl fmt::Display for Remedy {
             Self::CompileExecutable { driver } => {
                 return write!(f, "compile it for devices of driver '{driver}'");
             }
-            Self::CompileForAddresses => {
-                "compile the program so that its kernels receive addresses of buffers, which have no such limit"
-            }
+            Self::CompileWith { purpose, .. } => return write!(f, "compile the program for {purpose}"),
             Self::KeepExpectedBytes { bytes } => {
                 return write!(f, "compare with a ledger that keeps {bytes} bytes of each range");
             }
@@ -163,7 +171,7 @@ impl fmt::Display for Remedy {
                 FileKind::Ledger => "replays of its capture can be verified against it",
                 FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
                 FileKind::VulkanExecutable | FileKind::SpirV => {
-                    "it can replace an executable of a capture on a Vulkan device"
+                    "it can replace an executable of a capture on a device that runs it"
                 }
                 FileKind::Npy => "it can be an input of a function",
                 FileKind::Empty | FileKind::Zip | FileKind::Text => "name another file",

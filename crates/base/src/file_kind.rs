@@ -99,6 +99,22 @@ impl FileKind {
         matches!(self, Self::Elf | Self::Module | Self::Text | Self::VulkanExecutable | Self::SpirV)
     }
 
+    /// Whether it is machine code, or code that is compiled to it: of no use without a device that runs it.
+    pub fn is_code(self) -> bool {
+        matches!(self, Self::Elf | Self::VulkanExecutable | Self::SpirV)
+    }
+
+    /// The extension that files of this kind have if they are executables.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Elf => "so",
+            Self::Module => "vmfb",
+            Self::VulkanExecutable => "vk1",
+            Self::SpirV => "spv",
+            _ => "bin",
+        }
+    }
+
     /// Whether it holds parameters.
     pub fn is_parameters(self) -> bool {
         matches!(self, Self::Irpa | Self::Gguf | Self::Safetensors)

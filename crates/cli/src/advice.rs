@@ -1,8 +1,8 @@
 //! Error advice of the tools: maps the remedies of library errors to flags and commands.
 
 use rehal_base::{Advice, Error, FileKind, Remedy, StatusCode};
-use rehal_session::drivers;
-use rehal_session::hal::Driver;
+use rehal_session::hal::{CompilerTarget, Driver};
+use rehal_session::{driver_of_files, driver_of_format, drivers};
 
 /// The lines that a tool prints about an error.
 pub(crate) fn report(error: &Error) -> String {
@@ -41,8 +41,15 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         }
         Remedy::CopyFileWrites => "let it write to private copies of the files: --replay_file_writes=copy",
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
-        Remedy::UseDriver { driver } => return use_driver(driver),
-        Remedy::CompileProgram => COMPILE_PROGRAM,
+        Remedy::UseDeviceForFormat { format } => {
+            return driver_of_format(&drivers(), format).map_or_else(compile_program, use_driver);
+        }
+        Remedy::UseDeviceForFile(kind) => {
+            let registry = drivers();
+            let driver = driver_of_files(&registry, *kind);
+            return driver.map_or_else(compile_program, |driver| use_driver(driver.name()));
+        }
+        Remedy::CompileProgram => return compile_program(),
         Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
         Remedy::CompileModule => {
             "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"
@@ -57,9 +64,8 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
              format, name that: --replay_executable_substitution=WHICH@FORMAT=PATH"
         }
         Remedy::CompileExecutable { driver } => return compile_for(driver),
-        Remedy::CompileForAddresses => {
-            "compile the program for addresses of buffers, which have no such limit: \
-             iree-compile --iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda"
+        Remedy::CompileWith { purpose, flags } => {
+            return format!("compile the program for {purpose}: iree-compile {flags}");
         }
         Remedy::KeepExpectedBytes { bytes } => {
             return format!(
@@ -73,13 +79,24 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         }
         Remedy::SetOption { name, value } => return format!("use --{name}={value}"),
         Remedy::OmitOption { name } => return format!("leave out --{name}"),
-        Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
+        Remedy::UseFile(kind) => return uses(*kind).unwrap_or_else(|| remedy.to_string()),
     };
     text.into()
 }
 
-const COMPILE_PROGRAM: &str =
-    "compile the program for this machine: iree-compile --iree-hal-target-device=local, or =vulkan";
+/// How programs are compiled for the drivers of this build.
+fn compile_program() -> String {
+    let mut targets: Vec<_> = drivers()
+        .drivers()
+        .iter()
+        .filter_map(|driver| Some(format!("={}", driver.backend().compiler_target()?.device)))
+        .collect();
+    targets.dedup();
+    format!(
+        "compile the program for this machine: iree-compile --iree-hal-target-device{}",
+        targets.join(", or ")
+    )
+}
 
 /// The flag that names the driver, unless this build does not have it.
 fn use_driver(driver: &str) -> String {
@@ -88,28 +105,27 @@ fn use_driver(driver: &str) -> String {
         |driver: &Driver| driver.availability().is_err_and(|error| error.code() == StatusCode::Unimplemented);
     match registry.find(driver) {
         Ok(found) if !is_missing(found) => format!("use --device={driver}"),
-        _ => format!("this build has no driver '{driver}'; {COMPILE_PROGRAM}"),
+        _ => format!("this build has no driver '{driver}'; {}", compile_program()),
     }
 }
 
 /// How an executable for devices of a driver is compiled.
 fn compile_for(driver: &str) -> String {
-    let target = match driver {
-        "local-sync" | "local-task" => "local --iree-hal-local-target-device-backends=llvm-cpu",
-        "hip" => "hip",
-        "cuda" => "cuda",
-        "vulkan" => "vulkan",
-        other => return format!("compile it for devices of driver '{other}'"),
+    let registry = drivers();
+    let target = registry.find(driver).ok().and_then(|found| found.backend().compiler_target());
+    let Some(CompilerTarget { device, flags }) = target else {
+        return format!("compile it for devices of driver '{driver}'");
     };
+    let space = if flags.is_empty() { "" } else { " " };
     format!(
-        "compile it for {driver}: iree-compile --iree-hal-target-device={target} \
+        "compile it for {driver}: iree-compile --iree-hal-target-device={device}{space}{flags} \
          --iree-hal-dump-executable-binaries-to=DIR writes the executables of a program"
     )
 }
 
 /// The commands that take a file of this kind.
-fn uses(kind: FileKind) -> Option<&'static str> {
-    match kind {
+fn uses(kind: FileKind) -> Option<String> {
+    let text = match kind {
         FileKind::Capture => Some(
             "rehal run FILE replays it, rehal info FILE summarizes it, and rehal dump FILE prints its records",
         ),
@@ -127,16 +143,22 @@ fn uses(kind: FileKind) -> Option<&'static str> {
             "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, \
              rehal benchmark-executable --executable_file=FILE measures it, and --executable_plugin=FILE loads it as a plugin",
         ),
-        FileKind::VulkanExecutable | FileKind::SpirV => Some(
-            "rehal run --device=vulkan --replay_executable_substitution=ID=FILE runs it in place of an executable of a \
-             capture, and rehal benchmark-executable --device=vulkan --executable_file=FILE measures it",
-        ),
+        FileKind::VulkanExecutable | FileKind::SpirV => {
+            let registry = drivers();
+            let driver = driver_of_files(&registry, kind).map_or("NAME", Driver::name);
+            return Some(format!(
+                "rehal run --device={driver} --replay_executable_substitution=ID=FILE runs it in place of an \
+                 executable of a capture, and rehal benchmark-executable --device={driver} \
+                 --executable_file=FILE measures it"
+            ));
+        }
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
         FileKind::Profile => Some(
             "rehal profile summary FILE summarizes it, and rehal profile explain FILE names its bottlenecks",
         ),
         FileKind::Empty | FileKind::Zip | FileKind::Text => None,
-    }
+    };
+    text.map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -155,13 +177,25 @@ mod tests {
         assert_eq!(of(&error).unwrap(), "use --format=jsonl");
         let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id" });
         assert_eq!(of(&error).unwrap(), "leave out --id");
-        let driver = |driver| of(&Error::not_found("x").advise(Remedy::UseDriver { driver })).unwrap();
+        let driver = |format: &str| {
+            of(&Error::not_found("x").advise(Remedy::UseDeviceForFormat { format: format.into() })).unwrap()
+        };
         assert_eq!(
-            (driver("vulkan"), driver("local-task")),
+            (driver("vulkan-spirv-fb"), driver("embedded-elf-arm_64")),
             ("use --device=vulkan".into(), "use --device=local-task".into())
         );
-        for missing in ["cuda", "hip", "abacus"] {
-            let advice = driver(missing);
+        let file = |kind| of(&Error::not_found("x").advise(Remedy::UseDeviceForFile(kind))).unwrap();
+        assert_eq!(file(FileKind::Elf), "use --device=local-task");
+        assert_eq!(file(FileKind::SpirV), "use --device=vulkan");
+        assert!(driver("beads").starts_with("compile the program for this machine: "));
+        for (format, missing) in [
+            ("cuda-nvptx-fb", "cuda"),
+            ("rocm-hsaco-fb", "hip"),
+            ("gfx1100", "amdgpu"),
+            ("metal-msl-fb", "metal"),
+            ("webgpu-wgsl-fb", "webgpu"),
+        ] {
+            let advice = driver(format);
             assert!(
                 advice.starts_with(&format!("this build has no driver '{missing}'; compile")),
                 "{advice}"

@@ -3,8 +3,10 @@
 use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
-use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry, other_driver};
-use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, VulkanOptions, drivers_with, find_driver};
+use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
+use rehal_session::{
+    DeviceOptions, DeviceSpec, NamedPath, VulkanOptions, driver_of_format, drivers_with, find_driver,
+};
 
 use crate::flags::{
     DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, sync_options, task_options, vulkan_options,
@@ -54,9 +56,11 @@ pub(crate) fn options_expecting(flags: &Flags, expected: Expectations) -> Result
 pub(crate) fn options_for(flags: &Flags, format: &str) -> Result<DeviceOptions> {
     let mut options = options(flags)?;
     if flags.list(&DEVICE).is_empty()
-        && let Some(driver) = options.devices.first().and_then(|it| other_driver(format, it.driver_name()))
+        && let registry = registry(flags)
+        && !options.devices.first().is_some_and(|device| device.has_format(format))
+        && let Some(driver) = driver_of_format(&registry, format)
     {
-        let found = DeviceSpec::find_in(&registry(flags), driver);
+        let found = DeviceSpec::find_in(&registry, driver);
         options.devices = vec![found.context(|| format!("a device for executables of format '{format}'"))?];
     }
     Ok(options)
@@ -186,7 +190,9 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 mod tests {
     use rehal_base::{Error, StatusCode};
     use rehal_session::drivers;
-    use rehal_session::hal::{Device, DeviceParameter, DeviceSection, DriverBackend, OptionSet};
+    use rehal_session::hal::{
+        CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat, OptionSet,
+    };
 
     use super::*;
 
@@ -204,6 +210,14 @@ mod tests {
 
         fn availability(&self) -> Result<()> {
             self.0.clone()
+        }
+
+        fn formats(&self) -> &'static [ExecutableFormat] {
+            &[]
+        }
+
+        fn compiler_target(&self) -> Option<CompilerTarget> {
+            None
         }
 
         fn parameters(&self) -> &'static [DeviceParameter] {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_session::hal::{
-    Device, DeviceDescription, DeviceParameter, Driver, DriverBackend, DriverRegistry, OptionSet,
+    CompilerTarget, Device, DeviceDescription, DeviceParameter, Driver, DriverBackend, DriverRegistry,
+    ExecutableFormat, OptionSet,
 };
 
 use crate::tool::run_tool;
@@ -25,6 +26,14 @@ impl DriverBackend for Discrete {
 
     fn availability(&self) -> Result<()> {
         self.0.availability()
+    }
+
+    fn formats(&self) -> &'static [ExecutableFormat] {
+        &[]
+    }
+
+    fn compiler_target(&self) -> Option<CompilerTarget> {
+        None
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {

@@ -1,13 +1,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, FileKind, Range, Result};
 
 use crate::flags::*;
 use crate::profile::{ProfileData, ProfileRequest};
 use crate::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Event, Executable,
-    ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore, Submission,
+    ExecutableFormat, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore,
+    Submission,
 };
 
 /// The identity of a device, for messages and `--list_devices`.
@@ -15,6 +16,8 @@ use crate::{
 pub struct DeviceInfo {
     /// The name of its driver, such as `local-sync`.
     pub driver: String,
+    /// The formats of its driver; see [`DriverBackend::formats`](crate::DriverBackend::formats).
+    pub formats: &'static [ExecutableFormat],
     /// Its name within the driver.
     pub name: String,
     /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it has run.
@@ -27,6 +30,18 @@ pub struct DeviceInfo {
     pub can_be_lost: bool,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
+}
+
+impl DeviceInfo {
+    /// Its driver's description of the format of this name, `None` for a format of another driver.
+    pub fn format(&self, name: &str) -> Option<&'static ExecutableFormat> {
+        ExecutableFormat::find(self.formats, name)
+    }
+
+    /// Whether a file of this kind may be an executable of its driver.
+    pub fn has_files_of(&self, kind: FileKind) -> bool {
+        self.formats.iter().any(|format| format.files.contains(&kind))
+    }
 }
 
 /// A driver's implementation of a device. Every function may be called from any thread.

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode, nearest};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode, nearest};
 
-use crate::{Device, OptionSet};
+use crate::{CompilerTarget, Device, ExecutableFormat, OptionSet};
 
 /// A device as enumerated by its driver: everything that `--dump_devices` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +55,12 @@ pub trait DriverBackend: Send + Sync {
     /// kernel module, `UNIMPLEMENTED` for a driver that this build does not include.
     fn availability(&self) -> Result<()>;
 
+    /// The formats of executables that its devices run.
+    fn formats(&self) -> &'static [ExecutableFormat];
+
+    /// How programs are compiled for its devices, if the compiler can.
+    fn compiler_target(&self) -> Option<CompilerTarget>;
+
     /// The parameters that URIs of its devices may have.
     fn parameters(&self) -> &'static [DeviceParameter];
 
@@ -79,6 +85,16 @@ impl Driver {
     /// A known driver that this build does not include; never available.
     pub fn missing(name: &'static str, description: &'static str) -> Self {
         Self::new(Missing { name, description })
+    }
+
+    /// Whether executables of the format of this name are for its devices.
+    pub fn has_format(&self, name: &str) -> bool {
+        ExecutableFormat::find(self.0.formats(), name).is_some()
+    }
+
+    /// Whether a file of this kind may be an executable for its devices.
+    pub fn has_files_of(&self, kind: FileKind) -> bool {
+        self.0.formats().iter().any(|format| format.files.contains(&kind))
     }
 
     /// The backend.
@@ -206,6 +222,14 @@ impl DriverBackend for Missing {
         Err(Error::unimplemented(format!("this build has no '{}' driver", self.name)))
     }
 
+    fn formats(&self) -> &'static [ExecutableFormat] {
+        &[]
+    }
+
+    fn compiler_target(&self) -> Option<CompilerTarget> {
+        None
+    }
+
     fn parameters(&self) -> &'static [DeviceParameter] {
         &[]
     }
@@ -255,6 +279,14 @@ pub(crate) mod tests {
 
         fn availability(&self) -> Result<()> {
             self.fault.clone().map_or(Ok(()), Err)
+        }
+
+        fn formats(&self) -> &'static [ExecutableFormat] {
+            &[]
+        }
+
+        fn compiler_target(&self) -> Option<CompilerTarget> {
+            None
         }
 
         fn parameters(&self) -> &'static [DeviceParameter] {

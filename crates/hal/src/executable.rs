@@ -46,32 +46,6 @@ pub enum WorkgroupSchedule {
     },
 }
 
-/// The name of another driver than `driver` that runs executables of the format named `format`, if a driver of the reference
-/// does. Whether it is available here, and whether the format is for this machine, is another question.
-///
-/// ```
-/// use rehal_hal::other_driver;
-///
-/// assert_eq!(other_driver("vulkan-spirv-fb", "local-task"), Some("vulkan"));
-/// assert_eq!(other_driver("embedded-elf-arm_64", "vulkan"), Some("local-task"));
-/// assert_eq!(other_driver("embedded-elf-arm_64", "local-sync"), None);
-/// assert_eq!(other_driver("webgpu-wgsl-fb", "local-task"), None);
-/// ```
-pub fn other_driver(format: &str, driver: &str) -> Option<&'static str> {
-    const CPU: &str = "local-";
-    const DRIVERS: [(&str, &str); 6] = [
-        ("vulkan-", "vulkan"),
-        ("cuda-", "cuda"),
-        ("rocm-", "hip"),
-        ("embedded-elf-", "local-task"),
-        ("system-elf-", "local-task"),
-        ("vmvx-", "local-task"),
-    ];
-    let (_, found) = *DRIVERS.iter().find(|(prefix, _)| format.starts_with(prefix))?;
-    let is_same = found == driver || (found.starts_with(CPU) && driver.starts_with(CPU));
-    (!is_same).then_some(found)
-}
-
 /// The reflected properties of a function of an executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {

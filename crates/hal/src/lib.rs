@@ -53,6 +53,7 @@ mod executable;
 mod fence;
 mod file;
 mod flags;
+mod format;
 mod group;
 mod host_op;
 mod latch;
@@ -92,11 +93,11 @@ pub use driver::{DeviceDescription, DeviceParameter, DeviceSection, Driver, Driv
 pub use event::{Event, EventBackend};
 pub use executable::{
     Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, WorkgroupSchedule,
-    other_driver,
 };
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
+pub use format::{CompilerTarget, ExecutableFormat, WrittenBindings};
 pub use group::DeviceGroup;
 pub use host_op::{
     CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,

@@ -14,6 +14,7 @@ use rehal_hal::{
 
 use crate::command::LocalCommands;
 use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
+use crate::executable::format::FORMATS;
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile::{self, Profiled};
@@ -126,6 +127,7 @@ impl LocalTask {
 fn info(name: &str) -> DeviceInfo {
     DeviceInfo {
         driver: name.into(),
+        formats: &FORMATS,
         name: name.into(),
         is_synchronous: name == LOCAL_SYNC,
         uses_host_memory: true,

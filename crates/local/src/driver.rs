@@ -1,9 +1,13 @@
 use std::time::Duration;
 
 use rehal_base::Result;
-use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
+use rehal_hal::{
+    CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
+    ExecutableFormat, OptionSet,
+};
 
 use crate::executable::Plugins;
+use crate::executable::format::{COMPILER_TARGET, FORMATS};
 use crate::parameters::TASK_PARAMETERS;
 use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
 
@@ -99,6 +103,14 @@ impl DriverBackend for LocalTaskDriver {
         Ok(())
     }
 
+    fn formats(&self) -> &'static [ExecutableFormat] {
+        &FORMATS
+    }
+
+    fn compiler_target(&self) -> Option<CompilerTarget> {
+        Some(COMPILER_TARGET)
+    }
+
     fn parameters(&self) -> &'static [DeviceParameter] {
         &TASK_PARAMETERS
     }
@@ -123,6 +135,14 @@ impl DriverBackend for LocalSyncDriver {
 
     fn availability(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn formats(&self) -> &'static [ExecutableFormat] {
+        &FORMATS
+    }
+
+    fn compiler_target(&self) -> Option<CompilerTarget> {
+        Some(COMPILER_TARGET)
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rehal_hal::{
     Binding, BufferParams, BufferRef, BufferUsage, Command, FileContents, HostOp, Indexed, MemoryAccess,
-    QueueOp, RangeOp, WHOLE_BUFFER, WORKGROUP_COUNT_BYTES, WorkgroupCount,
+    QueueOp, RangeOp, WHOLE_BUFFER, WORKGROUP_COUNT_BYTES, WorkgroupCount, WrittenBindings,
 };
 
 use crate::Plan;
@@ -65,10 +65,6 @@ pub(crate) struct Footprints<'p> {
     spare: Vec<Vec<Touch>>,
     max_ranges: usize,
 }
-
-/// Which bindings the functions of an executable may write, by function and binding. `None`, or a missing entry, if that is not known:
-/// then it may write all.
-pub type WrittenBindings = Vec<Option<Vec<bool>>>;
 
 /// The size of a buffer, and whether kernels may write it.
 #[derive(Clone, Copy)]

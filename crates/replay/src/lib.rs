@@ -63,7 +63,6 @@ mod substitute;
 mod transfers;
 mod walk;
 
-pub use access::WrittenBindings;
 pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use encode::encode_payload;
@@ -80,7 +79,7 @@ pub use record::{
     Recorder, WatchedDispatch,
 };
 pub use rehal_capture::CaptureBytes;
-pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
+pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenBindings};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use slice::{

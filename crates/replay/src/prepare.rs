@@ -4,7 +4,7 @@ use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
-    PrepareExecutable, WorkgroupSchedule, other_driver,
+    PrepareExecutable, WorkgroupSchedule,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
@@ -105,10 +105,6 @@ pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<I
 
 /// Advice about a replacement that lacks the function.
 const STUB: &str = "a stub of the kernel has the name and the signature that a replacement needs";
-/// The format of VM bytecode for CPUs.
-const VMVX_FORMAT: &str = "vmvx-bytecode-fb";
-/// A format of ELF images.
-const ELF_FORMAT: &str = "embedded-elf-x86_64";
 
 fn prepare_replacement(
     device: &Device,
@@ -128,8 +124,7 @@ fn prepare_replacement(
             .advise(Remedy::CompileExecutable { driver: driver.clone() })
     };
     let unknown = || match kind {
-        Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)) => other_device(kind.name()),
-        Some(kind @ FileKind::Elf) if other_driver(ELF_FORMAT, driver).is_some() => other_device(kind.name()),
+        Some(kind) if kind.is_code() && !device.info().has_files_of(kind) => other_device(kind.name()),
         Some(kind) => refuse(kind).advise(Remedy::NameExecutable),
         None => Error::invalid_argument("the device cannot infer the executable format of the file")
             .advise(Remedy::NameExecutable),
@@ -138,7 +133,7 @@ fn prepare_replacement(
         Some(format) => format,
         None => device.infer_executable_format(data).ok_or_else(unknown)?,
     };
-    if other_driver(format, driver).is_some() {
+    if device.info().format(format).is_none() && !device.can_prepare_executable(format) {
         return Err(other_device(&format!("executables of format '{format}'")));
     }
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
@@ -156,9 +151,9 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     // docs/unsafe.md and the help of the tools state: a capture is as trusted as a program.
     let prepared =
         unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) };
-    prepared.map_err(|error| match other_driver(params.format, &device.info().driver) {
-        Some(driver) => error.advise(Remedy::UseDriver { driver }),
-        None => error,
+    prepared.map_err(|error| match device.info().format(params.format) {
+        None => error.advise(Remedy::UseDeviceForFormat { format: params.format.to_owned() }),
+        Some(_) => error,
     })
 }
 
@@ -271,14 +266,19 @@ impl Matching<'_> {
     /// What to do about code of a format with another signature than the captured function.
     fn how_to_match(&self, format: &str) -> String {
         let captured = self.params.format;
-        match [captured, format].map(|format| format == VMVX_FORMAT) {
-            [true, false] => {
-                "the captured executable is VMVX bytecode, whose functions state no workgroup size: make the replacement from a stub of \
-                 this capture, which has the captured signature, or record the program compiled for this CPU (llvm-cpu)"
-                    .into()
-            }
-            [false, true] => format!(
-                "the replacement is VMVX bytecode, whose functions state no workgroup size: compile it to '{}', as the captured executable",
+        let without_sizes = |format: &str| {
+            let format = self.device.info().format(format).filter(|format| !format.states_workgroup_sizes);
+            format.map(|format| format.description)
+        };
+        match [captured, format].map(without_sizes) {
+            [Some(code), None] => format!(
+                "the captured executable is {code}, whose functions state no workgroup size: make the replacement \
+                 from a stub of this capture, which has the captured signature, or record the program compiled \
+                 for this CPU (llvm-cpu)"
+            ),
+            [None, Some(code)] => format!(
+                "the replacement is {code}, whose functions state no workgroup size: compile it to '{}', as the \
+                 captured executable",
                 captured.escape_debug()
             ),
             _ => "compile the replacement from the same dispatch, with the same bindings and constants; a stub of this capture has \

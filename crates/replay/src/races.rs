@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 
-use rehal_hal::Timepoint;
+use rehal_hal::{Timepoint, WrittenBindings};
 
-use crate::access::{Access, Effect, WrittenBindings};
+use crate::access::{Access, Effect};
 use crate::hazards::{Conflict, InFlight, Slots, Tracker};
 use crate::plan::StepOp;
 use crate::schedule::{ConflictPolicy, HostWait, Moment, Walk};

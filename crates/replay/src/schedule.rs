@@ -14,10 +14,10 @@
 
 use std::ops::Range;
 
-use rehal_hal::{HostOp, Indexed, Timepoint};
+use rehal_hal::{HostOp, Indexed, Timepoint, WrittenBindings};
 
 use crate::Plan;
-use crate::access::{Footprint, Footprints, WrittenBindings};
+use crate::access::{Footprint, Footprints};
 use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
 use crate::plan::{ObjectKind, StepOp};
 

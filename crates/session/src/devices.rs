@@ -1,4 +1,4 @@
-use rehal_base::{Context, Result, nearest};
+use rehal_base::{Context, FileKind, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{
@@ -24,17 +24,64 @@ pub fn drivers() -> DriverRegistry {
 /// All drivers of the reference, with these options.
 pub fn drivers_with(options: &DriverOptions) -> DriverRegistry {
     let drivers = [
-        Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
-        Driver::missing("hip", "AMD GPUs, through HIP"),
         Driver::new(LocalSyncDriver),
         Driver::new(LocalTaskDriver),
         Driver::new(VulkanDriver::new(options.vulkan.clone())),
     ];
+    let missing = ABSENT.iter().filter_map(|it| Some(Driver::missing(it.name, it.description?)));
     let mut registry = DriverRegistry::default();
-    for driver in drivers {
+    for driver in missing.chain(drivers) {
         registry.register(driver).expect("each name is registered once");
     }
     registry
+}
+
+/// A driver that this build does not have.
+struct Absent {
+    name: &'static str,
+    /// What the names of its formats begin with.
+    format: &'static str,
+    /// If the reference lists it.
+    description: Option<&'static str>,
+}
+
+/// The drivers of known formats that this build does not have. The formats of `amdgpu` are the names of
+/// architectures.
+const ABSENT: [Absent; 5] = [
+    Absent { name: "cuda", format: "cuda-", description: Some("NVIDIA GPUs, through the CUDA driver") },
+    Absent { name: "hip", format: "rocm-", description: Some("AMD GPUs, through HIP") },
+    Absent { name: "amdgpu", format: "gfx", description: None },
+    Absent { name: "metal", format: "metal-", description: None },
+    Absent { name: "webgpu", format: "webgpu-", description: None },
+];
+
+/// The name of the driver that runs executables of the format of this name: the default one if it does, and
+/// perhaps one that this build does not have.
+///
+/// ```
+/// use rehal_session::{driver_of_format, drivers};
+///
+/// let registry = drivers();
+/// let name = |format| driver_of_format(&registry, format);
+/// assert_eq!(name("vulkan-spirv-fb"), Some("vulkan"));
+/// assert_eq!(name("embedded-elf-arm_64"), Some("local-task"));
+/// assert_eq!(name("webgpu-wgsl-fb"), Some("webgpu"));
+/// assert_eq!(name("beads"), None);
+/// ```
+pub fn driver_of_format<'r>(registry: &'r DriverRegistry, format: &str) -> Option<&'r str> {
+    let absent = || ABSENT.iter().find(|it| format.starts_with(it.format)).map(|it| it.name);
+    first_driver(registry, |driver| driver.has_format(format)).map(Driver::name).or_else(absent)
+}
+
+/// The driver that runs executables in files of this kind: the default one if it does.
+pub fn driver_of_files(registry: &DriverRegistry, kind: FileKind) -> Option<&Driver> {
+    first_driver(registry, |driver| driver.has_files_of(kind))
+}
+
+/// The default driver if it is accepted, or the first one that is.
+fn first_driver(registry: &DriverRegistry, accepts: impl Fn(&Driver) -> bool) -> Option<&Driver> {
+    let default = registry.find(LOCAL_TASK).ok().filter(|driver| accepts(driver));
+    default.or_else(|| registry.drivers().iter().find(|driver| accepts(driver)))
 }
 
 /// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
@@ -87,6 +134,11 @@ impl DeviceSpec {
     /// The name of its driver.
     pub fn driver_name(&self) -> &str {
         self.driver.name()
+    }
+
+    /// Whether executables of the format of this name are for its driver.
+    pub fn has_format(&self, format: &str) -> bool {
+        self.driver.has_format(format)
     }
 
     /// The URI by which it was found.

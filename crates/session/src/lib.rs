@@ -67,7 +67,10 @@ mod written_bindings;
 pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
-pub use devices::{DeviceOptions, DeviceSpec, DriverOptions, drivers, drivers_with, find_driver};
+pub use devices::{
+    DeviceOptions, DeviceSpec, DriverOptions, driver_of_files, driver_of_format, drivers, drivers_with,
+    find_driver,
+};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,

@@ -6,7 +6,7 @@ mod source;
 use rehal_base::{Context, Error, FileKind, Remedy, Result};
 use rehal_hal::{
     Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY,
-    WorkgroupSchedule, other_driver,
+    WorkgroupSchedule,
 };
 use rehal_vm::ValueKind;
 
@@ -96,13 +96,14 @@ impl LoadedExecutable {
             constants: &options.constants,
             workgroups: WorkgroupSchedule::All,
         };
-        let other = other_driver(format, &device.info().driver);
-        let executable = prepare(device, &params).map_err(|error| match (kind, other) {
-            (_, Some(driver)) => error.advise(Remedy::UseDriver { driver }),
-            (None, None) => error,
-            (Some(kind), None) if kind.may_be_executable() => error,
+        let executable = prepare(device, &params).map_err(|error| match kind {
+            _ if device.info().format(format).is_none() => {
+                error.advise(Remedy::UseDeviceForFormat { format: format.to_owned() })
+            }
+            None => error,
+            Some(kind) if kind.may_be_executable() => error,
             _ if !device.can_prepare_executable(format) => error,
-            (Some(_), None) => unknown(kind, device),
+            Some(_) => unknown(kind, device),
         });
         Ok(Self { device: device.clone(), executable: executable.context(place)? })
     }
@@ -172,22 +173,15 @@ impl LoadedExecutable {
 
 /// The error for a file that the device does not recognize as an executable.
 fn unknown(kind: Option<FileKind>, device: &Device) -> Error {
-    let runs_elsewhere =
-        |kind: FileKind| Error::incompatible(format!("the device does not run it: it is {}", kind.name()));
-    let other = other_driver("embedded-elf-x86_64", &device.info().driver);
-    match (kind, other) {
-        (Some(kind @ (FileKind::VulkanExecutable | FileKind::SpirV)), _) => {
-            runs_elsewhere(kind).advise(Remedy::UseFile(kind))
+    match kind {
+        Some(kind) if kind.is_code() && !device.info().has_files_of(kind) => {
+            Error::incompatible(format!("the device does not run it: it is {}", kind.name()))
+                .advise(Remedy::UseDeviceForFile(kind))
         }
-        (Some(kind @ FileKind::Elf), Some(driver)) => {
-            runs_elsewhere(kind).advise(Remedy::UseDriver { driver })
-        }
-        (Some(FileKind::Elf | FileKind::Module | FileKind::Text) | None, _) => {
-            Error::invalid_argument("the device does not recognize the format of the executable")
-                .advise("give its format, such as embedded-elf-x86_64")
-        }
-        (Some(FileKind::Empty), _) => FileKind::Empty.refuse_as("it", "an executable").advise(NO_EXECUTABLE),
-        (Some(kind), _) => kind.refuse_as("it", "an executable"),
+        Some(FileKind::Empty) => FileKind::Empty.refuse_as("it", "an executable").advise(NO_EXECUTABLE),
+        Some(kind) if !kind.may_be_executable() => kind.refuse_as("it", "an executable"),
+        _ => Error::invalid_argument("the device does not recognize the format of the executable")
+            .advise("give its format, such as embedded-elf-x86_64"),
     }
 }
 

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Remedy, Result};
-use rehal_hal::{Device, DeviceGroup, other_driver};
+use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::dump::Progress;
 use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, Replay, ReplayOptions, resolve_path};
 
@@ -105,9 +105,9 @@ fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Result<()> {
         return Ok(());
     }
     let (id, driver) = (record.id, &device.info().driver);
-    let remedy = match other_driver(&format, driver) {
-        Some(driver) => Remedy::UseDriver { driver },
-        None => Remedy::SubstituteExecutable { id },
+    let remedy = match device.info().format(&format) {
+        None => Remedy::UseDeviceForFormat { format: format.to_string() },
+        Some(_) => Remedy::SubstituteExecutable { id },
     };
     Err(Error::incompatible(format!(
         "executable {id} is '{format}', which {driver} cannot run on this machine"

@@ -42,6 +42,8 @@ pub struct ObservedKernel {
     pub is_selected_by_id: bool,
     /// Their format, such as `embedded-elf-x86_64`.
     pub format: String,
+    /// The driver to replay it on, if libraries for CPUs cannot replace its executables there.
+    pub driver: Option<String>,
     /// Its signature.
     pub function: FunctionInfo,
     /// The specialization constants of the executables.
@@ -110,6 +112,7 @@ impl ObservedKernel {
             executable_ids,
             is_selected_by_id: false,
             format: format.into(),
+            driver: None,
             function,
             specialization_constants: Vec::new(),
             shapes: Vec::new(),

@@ -18,7 +18,7 @@ use rehal_hal::{
 
 use crate::buffer::VulkanBuffer;
 use crate::command::VulkanCommands;
-use crate::driver::{VULKAN, VulkanOptions};
+use crate::driver::{FORMATS, VULKAN, VulkanOptions};
 use crate::executable::{VulkanExecutable, format, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
@@ -58,6 +58,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
     Ok(Device::new(VulkanDevice {
         info: DeviceInfo {
             driver: VULKAN.into(),
+            formats: &FORMATS,
             name,
             is_synchronous: false,
             uses_host_memory: gpu.can_import(),

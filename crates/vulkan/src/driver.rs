@@ -3,17 +3,30 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
-use rehal_hal::{Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend, OptionSet};
+use rehal_base::{Error, FileKind, Result};
+use rehal_hal::{
+    CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
+    ExecutableFormat, OptionSet,
+};
 
 use crate::describe::describe;
 use crate::emulation::Emulation;
+use crate::executable::format::written_bindings;
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::physical::Physical;
 use crate::{device, loader, physical};
 
 /// The name of the driver.
 pub const VULKAN: &str = "vulkan";
+
+/// The formats of the driver.
+pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
+    prefix: "vulkan-",
+    description: "SPIR-V",
+    files: &[FileKind::VulkanExecutable, FileKind::SpirV],
+    states_workgroup_sizes: true,
+    written_bindings: Some(written_bindings),
+}];
 
 /// How the driver finds devices: the loader, its layers and messages.
 #[derive(Clone)]
@@ -237,6 +250,14 @@ impl DriverBackend for VulkanDriver {
     fn availability(&self) -> Result<()> {
         // A loader without drivers of devices creates no instance.
         self.instance().map(drop)
+    }
+
+    fn formats(&self) -> &'static [ExecutableFormat] {
+        &FORMATS
+    }
+
+    fn compiler_target(&self) -> Option<CompilerTarget> {
+        Some(CompilerTarget { device: "vulkan", flags: "" })
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {

@@ -51,6 +51,7 @@ impl MemoryDevice {
     pub fn create(fault: Fault) -> Device {
         let info = DeviceInfo {
             driver: "memory".into(),
+            formats: &[],
             name: "memory".into(),
             is_synchronous: false,
             uses_host_memory: false,

@@ -1,6 +1,7 @@
 //! Names of executable formats, and detection of the format of bytes.
 
-use rehal_base::{Error, Remedy, Result};
+use rehal_base::{Error, FileKind, Remedy, Result};
+use rehal_hal::{CompilerTarget, ExecutableFormat};
 
 use super::elf;
 use crate::platform;
@@ -13,6 +14,35 @@ const SYSTEM: &str = "system-elf-";
 const VMVX: &str = "vmvx-bytecode-fb";
 /// A library linked into the process.
 const STATIC: &str = "static";
+
+/// The formats of both drivers. Those of the processor are of all architectures.
+pub const FORMATS: [ExecutableFormat; 3] = [
+    ExecutableFormat {
+        prefix: EMBEDDED,
+        description: "an ELF image",
+        files: &[FileKind::Elf],
+        states_workgroup_sizes: true,
+        written_bindings: None,
+    },
+    ExecutableFormat {
+        prefix: SYSTEM,
+        description: "a shared library",
+        files: &[FileKind::Elf],
+        states_workgroup_sizes: true,
+        written_bindings: None,
+    },
+    ExecutableFormat {
+        prefix: "vmvx-",
+        description: "VMVX bytecode",
+        files: &[FileKind::Module],
+        states_workgroup_sizes: false,
+        written_bindings: None,
+    },
+];
+
+/// How programs are compiled for both drivers.
+pub const COMPILER_TARGET: CompilerTarget =
+    CompilerTarget { device: "local", flags: "--iree-hal-local-target-device-backends=llvm-cpu" };
 
 /// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

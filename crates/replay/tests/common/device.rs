@@ -176,6 +176,7 @@ impl TestDevice {
         let log = Arc::new(Log::default());
         let info = DeviceInfo {
             driver: "test".into(),
+            formats: &[],
             name: "test".into(),
             is_synchronous: false,
             uses_host_memory: false,

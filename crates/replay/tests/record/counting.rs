@@ -28,6 +28,7 @@ impl Calls {
 pub fn device(calls: &Calls) -> Device {
     let info = DeviceInfo {
         driver: "counting".into(),
+        formats: &[],
         name: "counting".into(),
         is_synchronous: false,
         uses_host_memory: false,

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, HostMemory, Range, Result};
+use rehal_base::{Context, Error, FileKind, HostMemory, Range, Result};
 use rehal_hal::transfer;
 use rehal_replay::{AccessedRange, DispatchOperation, Observer, Operation, Replay};
 
@@ -79,7 +79,8 @@ impl DispatchFiles {
         let bindings = bindings
             .map(|(ordinal, binding)| self.binding(binding).context(|| format!("binding {ordinal}")))
             .collect::<Result<_>>()?;
-        let path = format!("{EXECUTABLES}/{}.{}", &digest[..DIGITS], extension(code.data));
+        let extension = FileKind::of(code.data).map_or("bin", FileKind::extension);
+        let path = format!("{EXECUTABLES}/{}.{extension}", &digest[..DIGITS]);
         self.once(&path, |file| file.write_all(code.data))?;
         Ok(DispatchFile {
             format: String::from_utf8_lossy(code.format).into_owned(),
@@ -168,17 +169,6 @@ fn each_piece(binding: &AccessedRange<'_>, mut take: impl FnMut(u64, &[u8]) -> R
             Ok(())
         },
     )
-}
-
-/// What files of this kind are usually called.
-fn extension(data: &[u8]) -> &'static str {
-    match rehal_base::FileKind::of(data) {
-        Some(rehal_base::FileKind::Elf) => "so",
-        Some(rehal_base::FileKind::Module) => "vmfb",
-        Some(rehal_base::FileKind::VulkanExecutable) => "vk1",
-        Some(rehal_base::FileKind::SpirV) => "spv",
-        _ => "bin",
-    }
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {

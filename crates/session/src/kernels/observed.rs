@@ -1,11 +1,12 @@
 //! What a catalog says of one function, for a kernel that replaces it.
 
-use rehal_base::{Error, Result, nearest};
+use rehal_base::{Error, FileKind, Result, nearest};
 use rehal_hal::FunctionInfo;
 use rehal_replay::{ExecutableRecord, Plan};
 use rehal_tune::{ComparedShape, ObservedBinding, ObservedKernel, ObservedShape};
 
 use super::{Kernel, Kernels};
+use crate::drivers;
 
 /// Names that an error lists.
 const MAX_NAMES: usize = 20;
@@ -52,6 +53,9 @@ impl Kernels {
             ObservedKernel::new(ids.clone(), String::from_utf8_lossy(first.format), info.clone());
         let words = first.constants.as_chunks::<4>().0;
         kernel.is_selected_by_id = executable_id.is_some();
+        let registry = drivers();
+        let others = registry.drivers().iter().filter(|it| !it.has_files_of(FileKind::Elf));
+        kernel.driver = others.filter(|it| it.has_format(&kernel.format)).map(|it| it.name().into()).next();
         kernel.specialization_constants = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
         kernel.shapes = self.kernels.iter().filter(of).map(shape).collect();

@@ -269,6 +269,7 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
 fn each_device_is_asked_for_what_it_supports() {
     let info = DeviceInfo {
         driver: "test".into(),
+        formats: &[],
         name: "untimed".into(),
         is_synchronous: false,
         uses_host_memory: false,

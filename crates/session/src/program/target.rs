@@ -1,7 +1,7 @@
 //! Names the target that a module is compiled for, in the error of its initializer without such a device.
 
 use rehal_base::{Error, Remedy};
-use rehal_hal::{DeviceGroup, other_driver};
+use rehal_hal::{DeviceGroup, DeviceInfo};
 
 /// How the messages of the compiler begin, which name the global that holds the device.
 const HEAD: &str = "HAL device `";
@@ -20,13 +20,14 @@ pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
     }
     let shown: Vec<_> = targets.iter().map(Target::shown).collect();
     let message = format!("compiled for {}; here: {}", shown.join(" or "), machine(&here));
-    let driver = targets.iter().find_map(|target| target.other_driver(&here));
+    let devices: Vec<_> = devices.map_or(&[][..], DeviceGroup::devices).iter().map(|it| it.info()).collect();
+    let format = targets.iter().find_map(|target| target.foreign_format(&devices));
     let explained = error
         .context_lines()
         .iter()
         .fold(Error::new(error.code(), message), |error, line| error.context(line));
-    explained.advise(match driver {
-        Some(driver) => Remedy::UseDriver { driver },
+    explained.advise(match format {
+        Some(format) => Remedy::UseDeviceForFormat { format: format.to_owned() },
         None => Remedy::CompileProgram,
     })
 }
@@ -66,14 +67,10 @@ impl Target<'_> {
         }
     }
 
-    /// A driver other than these that runs its executables.
-    fn other_driver(&self, here: &[&str]) -> Option<&'static str> {
-        let here = here.first().copied().unwrap_or_default();
-        match self.device {
-            // The formats of this device are the names of architectures.
-            "amdgpu" => Some("hip"),
-            _ => self.formats.iter().find_map(|format| other_driver(format, here)),
-        }
+    /// The first of its formats that is not of the drivers of these devices.
+    fn foreign_format(&self, devices: &[&DeviceInfo]) -> Option<&str> {
+        let is_foreign = |format: &&&str| devices.iter().all(|device| device.format(format).is_none());
+        self.formats.iter().find(is_foreign).copied()
     }
 }
 
@@ -118,32 +115,32 @@ mod tests {
 
     #[test]
     fn attributes_of_devices_are_reduced_to_their_targets() {
-        for (attributes, expected, driver) in [
+        for (attributes, expected, format) in [
             (
                 r#"#hal.device.target<"cuda", [#hal.executable.target<"cuda", "cuda-nvptx-fb", {x = #iree_gpu.target<arch = "sm_80", f = "+ptx76">}>]>"#,
                 "cuda (cuda-nvptx-fb, sm_80)",
-                Some("cuda"),
+                "cuda-nvptx-fb",
             ),
             (
                 r#"#hal.device.target<"amdgpu", [#hal.executable.target<"rocm", "gfx1100", {x = <arch = "gfx1100">}>]>"#,
                 "amdgpu (gfx1100)",
-                Some("hip"),
+                "gfx1100",
             ),
             (
                 r#"#hal.device.target<"metal", [#hal.executable.target<"metal-spirv", "metal-msl-fb", {}>]>"#,
                 "metal (metal-msl-fb)",
-                None,
+                "metal-msl-fb",
             ),
             (
                 r#"#hal.device.select<[#hal.device.target<"vulkan", [#hal.executable.target<"v", "vulkan-spirv-fb">, #hal.executable.target<"v", "vulkan-spirv-fb-ptr">]>, #hal.device.target<"webgpu">]>"#,
                 "vulkan (vulkan-spirv-fb, vulkan-spirv-fb-ptr) or webgpu",
-                Some("vulkan"),
+                "vulkan-spirv-fb",
             ),
         ] {
             let error = explained(attributes);
             assert_eq!(error.message(), format!("compiled for {expected}; here: no device"));
             assert_eq!((error.code(), error.context_lines().len()), (StatusCode::Incompatible, 1));
-            let remedy = driver.map_or(Remedy::CompileProgram, |driver| Remedy::UseDriver { driver });
+            let remedy = Remedy::UseDeviceForFormat { format: format.into() };
             assert_eq!(error.advice(), Some(&remedy.into()));
         }
     }

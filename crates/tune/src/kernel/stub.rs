@@ -36,11 +36,11 @@ impl ObservedKernel {
             ("SELECTOR", self.selector()),
             ("FUNCTION", word(name, "NAME")),
             ("CAPTURE", word(&capture.to_string_lossy(), "CAPTURE.ireereplay")),
+            ("DRIVER", self.driver.clone().unwrap_or_default()),
         ];
-        let replay = if self.format.starts_with("vulkan-") {
-            include_str!("replay.gpu.in")
-        } else {
-            include_str!("replay.cpu.in")
+        let replay = match self.driver {
+            Some(_) => include_str!("replay.gpu.in"),
+            None => include_str!("replay.cpu.in"),
         };
         let values = [
             ("NAME", comment(name)),

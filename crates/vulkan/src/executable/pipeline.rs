@@ -149,7 +149,10 @@ impl Slot {
                 "binding {} of set {} has {length} bytes; descriptors of the device have at most {}",
                 self.binding, self.set, self.largest_range
             ))
-            .advise(Remedy::CompileForAddresses));
+            .advise(Remedy::CompileWith {
+                purpose: "addresses of buffers, which have no such limit",
+                flags: "--iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda",
+            }));
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ mod flatbuffer;
 mod layouts;
 mod name;
 pub mod spirv;
+mod written;
 
 pub use address::{AddressLayout, BindingRequirement, ROOT_BYTES, Root};
 pub use layouts::{
@@ -25,3 +26,4 @@ pub use layouts::{
 };
 pub use name::{DispatchAbi, ExecutableFormat, infer};
 pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};
+pub use written::written_bindings;

@@ -1,0 +1,56 @@
+use std::fmt;
+
+use rehal_base::FileKind;
+
+/// Which bindings the functions of an executable may write, by function and binding. `None`, or a missing
+/// entry, if that is not known: then it may write all.
+pub type WrittenBindings = Vec<Option<Vec<bool>>>;
+
+/// Executable formats that a driver runs, as it describes them: the rest of the workspace knows formats from
+/// these descriptions alone.
+///
+/// A format may be of a driver and still not run here, because it is for another processor.
+pub struct ExecutableFormat {
+    /// What the names of the formats begin with, such as `vulkan-`.
+    pub prefix: &'static str,
+    /// What messages call the code, such as `VMVX bytecode`.
+    pub description: &'static str,
+    /// The kinds of its files.
+    pub files: &'static [FileKind],
+    /// Whether its functions state their workgroup size.
+    pub states_workgroup_sizes: bool,
+    /// Reads which bindings the functions of an executable may write, if the code tells: from the name of the
+    /// format and the bytes, in time in proportion to these.
+    pub written_bindings: Option<fn(&str, &[u8]) -> WrittenBindings>,
+}
+
+impl ExecutableFormat {
+    /// The one of `formats` that has a format of this name.
+    pub fn find<'f>(formats: &'f [Self], name: &str) -> Option<&'f Self> {
+        formats.iter().find(|format| name.starts_with(format.prefix))
+    }
+}
+
+/// Prefixes are unique.
+impl PartialEq for ExecutableFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.prefix == other.prefix
+    }
+}
+
+impl Eq for ExecutableFormat {}
+
+impl fmt::Debug for ExecutableFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}*", self.prefix)
+    }
+}
+
+/// How a program is compiled for devices of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompilerTarget {
+    /// The compiler's name of the device.
+    pub device: &'static str,
+    /// Further flags of the compiler; may be empty.
+    pub flags: &'static str,
+}

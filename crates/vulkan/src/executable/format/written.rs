@@ -1,0 +1,30 @@
+//! Which bindings the functions of an executable may write.
+
+use rehal_hal::WrittenBindings;
+
+use super::{Dispatch, Image, Pipeline};
+
+/// Which bindings the functions of an executable may write. Nothing is known of malformed executables, and of
+/// kernels that may use addresses of buffers.
+pub fn written_bindings(format: &str, data: &[u8]) -> WrittenBindings {
+    Image::read(format, data).map_or_else(
+        |_| WrittenBindings::new(),
+        |image| image.pipelines.iter().map(|pipeline| of_pipeline(&image, pipeline)).collect(),
+    )
+}
+
+fn of_pipeline(image: &Image, pipeline: &Pipeline) -> Option<Vec<bool>> {
+    /// `PhysicalStorageBufferAddresses`.
+    const ADDRESSES: u32 = 5347;
+    let Dispatch::Descriptors(slots) = &pipeline.dispatch else { return None };
+    if image.shaders.get(pipeline.shader)?.capabilities().contains(&ADDRESSES) {
+        return None;
+    }
+    let resources = &image.entry_point(pipeline)?.resources;
+    let written = slots.iter().map(|slot| {
+        let mut at_place = resources.iter().filter(|it| (it.set, it.binding) == (slot.set, slot.binding));
+        // The entry point uses no other place.
+        at_place.any(|it| it.access.writes)
+    });
+    Some(written.collect())
+}
