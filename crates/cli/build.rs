@@ -1,4 +1,4 @@
-//! Links the tools' names, and the compiler's unwinder.
+//! Links the tools' names and the compiler's unwinder, and tells the tools which commit they are of.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ mod names;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/names.rs");
+    println!("cargo::rustc-env=REHAL_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
     let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else { return };
     link_names(&directory);
     link_unwinder(&directory);
@@ -33,6 +34,26 @@ fn link_names(directory: &Path) {
             println!("cargo::warning=cannot link {} to rehal: {error}", link.display());
         }
     }
+}
+
+/// The commit of the checkout; `None` without git, or for sources that were unpacked, maybe within a repository
+/// of something else.
+fn commit() -> Option<String> {
+    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join("../..").canonicalize().ok()?;
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(&root).args(arguments).output().ok()?;
+        let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;
+        Some(text.trim().to_owned())
+    };
+    if Path::new(&git(&["rev-parse", "--show-toplevel"])?).canonicalize().ok()? != root {
+        return None;
+    }
+    // Commits and checkouts append to it.
+    let log = root.join(git(&["rev-parse", "--git-path", "logs/HEAD"])?);
+    if log.exists() {
+        println!("cargo::rerun-if-changed={}", log.display());
+    }
+    git(&["rev-parse", "HEAD"])
 }
 
 /// Links the compiler's unwinder into the tools instead of loading `libgcc_s.so` at each start.

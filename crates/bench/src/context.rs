@@ -56,8 +56,8 @@ pub(crate) const LIBRARY_VERSION: &str = concat!("rehal-", env!("CARGO_PKG_VERSI
 impl Context {
     /// Queries the system; unknown values are omitted.
     pub fn gather(options: &Options, name_width: usize) -> Self {
-        let cpus = Path::new("/sys/devices/system/cpu");
-        let num_cpus = system::num_cpus(cpus);
+        let cpus = Path::new(system::CPUS);
+        let num_cpus = system::num_cpus();
         let cpu_scaling_enabled = system::cpu_scaling(cpus, num_cpus);
         let mut extra = options.context.clone();
         if options.dry_run {
@@ -65,14 +65,14 @@ impl Context {
         }
         Self {
             date: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
-            host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host_name: system::host_name(),
             executable: options.executable.clone(),
             num_cpus,
             mhz_per_cpu: system::mhz_per_cpu(cpus, cpu_scaling_enabled).unwrap_or(0.0),
             cpu_scaling_enabled,
             aslr_enabled: system::aslr(),
             caches: system::caches(&cpus.join("cpu0/cache")),
-            load_avg: system::load_avg(),
+            load_avg: system::load_avg().map_or_else(Vec::new, Vec::from),
             debug_build: cfg!(debug_assertions),
             extra,
             name_width,
@@ -130,11 +130,17 @@ impl Context {
 
 /// The system's values from `/sys` and `/proc` on Linux. On other systems the files are missing, so the
 /// values are unknown.
-mod system {
+pub(crate) mod system {
     use super::*;
 
-    pub(super) fn num_cpus(cpus: &Path) -> u64 {
-        let online = read(&cpus.join("online")).and_then(|list| count_in_list(&list));
+    pub(super) const CPUS: &str = "/sys/devices/system/cpu";
+
+    pub(crate) fn host_name() -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn num_cpus() -> u64 {
+        let online = read(&Path::new(CPUS).join("online")).and_then(|list| count_in_list(&list));
         online.or_else(|| Some(std::thread::available_parallelism().ok()?.get() as u64)).unwrap_or(1)
     }
 
@@ -209,14 +215,14 @@ mod system {
     }
 
     #[cfg(target_os = "linux")]
-    pub(super) fn load_avg() -> Vec<f64> {
+    pub(crate) fn load_avg() -> Option<[f64; 3]> {
         // Fixed point with 16 fractional bits: SI_LOAD_SHIFT of the kernel.
-        rustix::system::sysinfo().loads.map(|load| load as f64 / 65536.0).to_vec()
+        Some(rustix::system::sysinfo().loads.map(|load| load as f64 / 65536.0))
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn load_avg() -> Vec<f64> {
-        Vec::new()
+    pub(crate) fn load_avg() -> Option<[f64; 3]> {
+        None
     }
 
     fn read(path: &Path) -> Option<String> {

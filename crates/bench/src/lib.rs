@@ -46,6 +46,7 @@ mod context;
 mod counters;
 mod csv;
 mod filter;
+mod host;
 mod job;
 mod json;
 mod machine;
@@ -67,6 +68,7 @@ pub use context::{Cache, Context};
 pub use counters::{Counter, Counters};
 pub use csv::CsvReporter;
 pub use filter::Filter;
+pub use host::Host;
 pub use json::JsonReporter;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,

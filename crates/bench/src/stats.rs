@@ -2,6 +2,7 @@
 //! programs on a noisy machine.
 
 use rehal_base::{Error, Result};
+use serde::Serialize;
 
 /// The arithmetic mean; 0 without samples.
 pub fn mean(samples: &[f64]) -> f64 {
@@ -55,13 +56,20 @@ pub fn outlier_indices(samples: &[f64]) -> Vec<usize> {
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
 
-/// A confidence interval, in the unit of the samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A confidence interval, in the unit of the samples. As JSON, it is `[low, high]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "[f64; 2]")]
 pub struct Interval {
     /// Its lower end.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+}
+
+impl From<Interval> for [f64; 2] {
+    fn from(it: Interval) -> Self {
+        [it.low, it.high]
+    }
 }
 
 /// The 95 % confidence interval of a statistic, by the percentile method over 2,000 resamples. `samples` is not

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, FormatError, HostMemory, MappedFile, Range, Result};
 
@@ -7,7 +7,11 @@ use crate::{Capture, OpenOptions};
 
 /// The bytes of a capture and their owner: a mapped file, or memory. A clone shares them.
 #[derive(Clone)]
-pub struct CaptureBytes(Owner);
+pub struct CaptureBytes {
+    owner: Owner,
+    /// Shared by the clones, since it takes a pass over the file.
+    digest: Arc<OnceLock<[u8; 32]>>,
+}
 
 #[derive(Clone)]
 enum Owner {
@@ -23,7 +27,7 @@ impl CaptureBytes {
 
     /// Opens the bytes as a capture: see [`Capture::open`].
     pub fn open(&self, options: OpenOptions) -> std::result::Result<Capture<'_>, FormatError> {
-        match &self.0 {
+        match &self.owner {
             Owner::File(file) => Capture::open_mapped(file, options),
             Owner::Memory(bytes) => Capture::open(bytes, options),
         }
@@ -31,7 +35,7 @@ impl CaptureBytes {
 
     /// All bytes, including those after the end of the capture.
     pub fn as_slice(&self) -> &[u8] {
-        match &self.0 {
+        match &self.owner {
             Owner::File(file) => file.bytes(),
             Owner::Memory(bytes) => bytes,
         }
@@ -40,7 +44,7 @@ impl CaptureBytes {
     /// A range of the bytes as constant memory, zero-copy for a mapped file. Fails if the range is out of bounds, or if
     /// allocating a copy fails.
     pub fn memory(&self, range: Range) -> Result<HostMemory> {
-        match &self.0 {
+        match &self.owner {
             Owner::File(file) => HostMemory::over_file(file.clone(), range),
             Owner::Memory(bytes) => match range.fits(bytes.len() as u64) {
                 true => HostMemory::constant(&bytes[range.offset as usize..][..range.length as usize]),
@@ -51,7 +55,7 @@ impl CaptureBytes {
 
     /// The path of the mapped file; `None` for bytes in memory.
     pub fn path(&self) -> Option<&Path> {
-        match &self.0 {
+        match &self.owner {
             Owner::File(file) => Some(file.path()),
             Owner::Memory(_) => None,
         }
@@ -59,41 +63,52 @@ impl CaptureBytes {
 
     /// The mapped file; `None` for bytes in memory.
     pub fn file(&self) -> Option<&MappedFile> {
-        match &self.0 {
+        match &self.owner {
             Owner::File(file) => Some(file),
             Owner::Memory(_) => None,
         }
     }
 
+    /// The digest of all bytes, which `compute` is called for once, also if several clones ask for it.
+    pub fn digest(&self, compute: impl FnOnce(&Self) -> [u8; 32]) -> [u8; 32] {
+        *self.digest.get_or_init(|| compute(self))
+    }
+
     /// Evicts the pages of a mapped file in `offset..offset + length`, which are faulted in again on the next read, so
     /// that a walk over a large file keeps its working set small. No-op for bytes in memory.
     pub fn forget(&self, offset: u64, length: u64) {
-        if let Owner::File(file) = &self.0 {
+        if let Owner::File(file) = &self.owner {
             file.forget(offset as usize, length as usize);
         }
     }
 }
 
+impl From<Owner> for CaptureBytes {
+    fn from(owner: Owner) -> Self {
+        Self { owner, digest: Arc::default() }
+    }
+}
+
 impl From<MappedFile> for CaptureBytes {
     fn from(file: MappedFile) -> Self {
-        Self(Owner::File(Arc::new(file)))
+        Owner::File(Arc::new(file)).into()
     }
 }
 
 impl From<Arc<MappedFile>> for CaptureBytes {
     fn from(file: Arc<MappedFile>) -> Self {
-        Self(Owner::File(file))
+        Owner::File(file).into()
     }
 }
 
 impl From<Vec<u8>> for CaptureBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Owner::Memory(Arc::new(bytes)))
+        Owner::Memory(Arc::new(bytes)).into()
     }
 }
 
 impl From<Arc<Vec<u8>>> for CaptureBytes {
     fn from(bytes: Arc<Vec<u8>>) -> Self {
-        Self(Owner::Memory(bytes))
+        Owner::Memory(bytes).into()
     }
 }

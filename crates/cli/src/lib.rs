@@ -32,6 +32,7 @@ mod parameters;
 mod profiling;
 mod program;
 mod progress;
+mod report;
 mod table;
 mod tool;
 pub mod tools;

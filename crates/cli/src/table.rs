@@ -1,38 +1,269 @@
-//! The tables that tools print: columns, aligned, two spaces apart.
+//! The tables that reports print: columns, aligned, two spaces apart.
+//!
+//! In a pipe, cells are printed whole. On a terminal, names leave out the prefix that all of them share, and
+//! what does not fit its width is shortened, or left out and named above the table. A `*` stands for what is
+//! left out of a name, so that the name is still a pattern that `--function` takes.
+
+use std::io::{IsTerminal, stdout};
 
 use rehal_base::{Align, padded};
 
-/// Maximum number of characters of a cell: what is longer, such as a hostile name, would make all lines that long.
+/// Maximum number of characters of a cell: a longer one, such as a hostile name, would make all lines that long.
 const MAX_CELL: usize = 1000;
+/// Shorter prefixes of names are not worth a line of their own.
+const MIN_PREFIX: usize = 8;
+/// Names, and other cells that may be shortened, keep as many characters if they have them.
+const MIN_NAME: usize = 24;
+const MIN_CELL: usize = 8;
 
-/// The rows of a table, each after `indent`. Long cells are elided in the middle; no line ends in spaces.
-pub(crate) fn table<R: AsRef<[String]>>(indent: &str, aligns: &[Align], rows: &[R]) -> String {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.as_ref().iter().map(|cell| elided(cell)).collect()).collect();
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..aligns.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let columns = row.iter().zip(&widths).zip(aligns);
-        let cells: Vec<_> = columns.map(|((cell, width), align)| padded(cell, *width, *align)).collect();
-        text.push_str(format!("{indent}{}", cells.join("  ")).trim_end());
-        text.push('\n');
-    }
-    text
+/// Where text is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// The width of the terminal in characters; `None` if the text is not for a terminal.
+    width: Option<usize>,
 }
 
-/// A cell, without its middle if it is long.
-fn elided(cell: &str) -> String {
-    let count = cell.chars().count();
-    if count <= MAX_CELL {
-        return cell.into();
+impl Layout {
+    /// A pipe or a file.
+    pub(crate) const PIPE: Self = Self { width: None };
+
+    /// The layout of standard output.
+    pub(crate) fn for_stdout() -> Self {
+        if !stdout().is_terminal() {
+            return Self::PIPE;
+        }
+        let size = rustix::termios::tcgetwinsize(stdout()).map_or(0, |size| size.ws_col.into());
+        // Some terminals do not know their size.
+        Self { width: Some(if size == 0 { usize::MAX } else { size }) }
     }
+}
+
+/// A column of a [`Table`].
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    title: &'static str,
+    /// What the cells are, also without a title.
+    noun: &'static str,
+    align: Align,
+    fit: Fit,
+    /// Of the columns that do not fit, the one of the highest rank is left out first; one of rank 0 never is.
+    rank: u8,
+}
+
+/// What becomes of cells that do not fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Whole,
+    Shortened,
+    /// They are patterns of names.
+    Name,
+}
+
+impl Column {
+    pub(crate) const fn left(title: &'static str) -> Self {
+        Self { title, noun: title, align: Align::Left, fit: Fit::Whole, rank: 0 }
+    }
+
+    pub(crate) const fn right(title: &'static str) -> Self {
+        Self { align: Align::Right, ..Self::left(title) }
+    }
+
+    /// A column of names, such as those of functions.
+    pub(crate) const fn names(noun: &'static str) -> Self {
+        Self { fit: Fit::Name, ..Self::left(noun) }
+    }
+
+    /// A column of a table without titles.
+    pub(crate) const fn untitled(self) -> Self {
+        Self { title: "", ..self }
+    }
+
+    /// Its cells may lose their middle.
+    pub(crate) const fn shortened(self) -> Self {
+        Self { fit: Fit::Shortened, ..self }
+    }
+
+    /// It may be left out.
+    pub(crate) const fn optional(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+
+    fn min_width(&self, natural: usize) -> usize {
+        let least = match self.fit {
+            Fit::Whole => natural,
+            Fit::Shortened => MIN_CELL,
+            Fit::Name => MIN_NAME,
+        };
+        least.max(self.title.chars().count()).min(natural)
+    }
+}
+
+/// Rows of cells, each after an indent. No line ends in spaces.
+pub(crate) struct Table {
+    indent: &'static str,
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(indent: &'static str, columns: impl Into<Vec<Column>>) -> Self {
+        Self { indent, columns: columns.into(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
+        self.rows.push(cells.into());
+    }
+
+    /// The titles, if there are any, and the rows, after notes about what is left out.
+    pub(crate) fn text(mut self, layout: Layout) -> String {
+        let mut notes = String::new();
+        if layout.width.is_some() {
+            self.strip_prefixes(&mut notes);
+        }
+        if self.columns.iter().any(|column| !column.title.is_empty()) {
+            self.rows.insert(0, self.columns.iter().map(|column| column.title.to_owned()).collect());
+        }
+        for cell in self.rows.iter_mut().flatten() {
+            if let Some(short) = elided(cell) {
+                *cell = short;
+            }
+        }
+        let natural: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        let widths = match layout.width {
+            None => natural,
+            Some(width) => self.fit(natural, width, &mut notes),
+        };
+        notes + &self.lines(&widths)
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let widths = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        widths.max().unwrap_or(0)
+    }
+
+    /// Replaces the prefix that all names of a column share.
+    fn strip_prefixes(&mut self, notes: &mut String) {
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.fit == Fit::Name) {
+            let names = self.rows.iter().filter_map(|row| Some(row.get(index)?.as_str()));
+            let Some(prefix) = shared_prefix(names).map(str::to_owned) else { continue };
+            notes.push_str(&format!("{}{}s begin with {prefix}, here *\n", self.indent, column.noun));
+            for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(index)) {
+                cell.replace_range(..prefix.len(), "*");
+            }
+        }
+    }
+
+    /// The widths of the columns in a line of at most `width`; zero for those that are left out.
+    fn fit(&mut self, natural: Vec<usize>, width: usize, notes: &mut String) -> Vec<usize> {
+        let mut left_out = Vec::new();
+        let mut widths = natural.clone();
+        loop {
+            let excess = self.total(&widths).saturating_sub(width);
+            if excess == 0 {
+                break;
+            }
+            let spare = |index: &usize| widths[*index] - self.columns[*index].min_width(widths[*index]);
+            let widest = (0..widths.len()).filter(|index| spare(index) > 0).max_by_key(|it| widths[*it]);
+            if let Some(index) = widest {
+                widths[index] -= 1;
+                continue;
+            }
+            let shown = (0..widths.len()).filter(|index| widths[*index] > 0);
+            let Some(last) =
+                shown.filter(|it| self.columns[*it].rank > 0).max_by_key(|it| self.columns[*it].rank)
+            else {
+                break;
+            };
+            left_out.push(last);
+            widths.clone_from(&natural);
+            left_out.iter().for_each(|index| widths[*index] = 0);
+        }
+        if !left_out.is_empty() {
+            left_out.sort_unstable();
+            let nouns: Vec<_> = left_out.iter().map(|index| self.columns[*index].noun).collect();
+            notes.push_str(&format!("{}too narrow for: {}\n", self.indent, nouns.join(", ")));
+        }
+        for row in &mut self.rows {
+            for ((cell, column), width) in row.iter_mut().zip(&self.columns).zip(&widths) {
+                let mark = if column.fit == Fit::Name { '*' } else { '…' };
+                *cell = shortened(cell, *width, mark);
+            }
+        }
+        widths
+    }
+
+    fn total(&self, widths: &[usize]) -> usize {
+        let shown = widths.iter().filter(|width| **width > 0);
+        self.indent.len() + shown.map(|width| width + 2).sum::<usize>().saturating_sub(2)
+    }
+
+    fn lines(&self, widths: &[usize]) -> String {
+        let mut text = String::new();
+        // A column that is empty in all rows keeps its place, unless it is left out.
+        let is_left_out = |index: usize| widths[index] == 0 && self.columns[index].rank > 0;
+        for row in &self.rows {
+            let columns = row.iter().zip(widths).zip(&self.columns).enumerate();
+            let cells: Vec<_> = columns
+                .filter(|(index, _)| !is_left_out(*index))
+                .map(|(_, ((cell, width), column))| padded(cell, *width, column.align))
+                .collect();
+            text.push_str(format!("{}{}", self.indent, cells.join("  ")).trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The rows of a table without titles, whatever standard output is.
+pub(crate) fn table<R: AsRef<[String]>>(indent: &'static str, aligns: &[Align], rows: &[R]) -> String {
+    let column = |align: &Align| Column { align: *align, ..Column::left("") };
+    let mut table = Table::new(indent, aligns.iter().map(column).collect::<Vec<_>>());
+    rows.iter().for_each(|row| table.row(row.as_ref()));
+    table.text(Layout::PIPE)
+}
+
+/// The prefix of all names, up to the end of a word, if that leaves something of each and is not short.
+fn shared_prefix<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let mut prefix = names.next()?;
+    let (mut shortest, mut count) = (prefix.len(), 1);
+    for name in names {
+        let same = prefix.char_indices().zip(name.chars()).take_while(|((_, one), other)| one == other);
+        prefix = &prefix[..same.map(|((at, it), _)| at + it.len_utf8()).last().unwrap_or(0)];
+        (shortest, count) = (shortest.min(name.len()), count + 1);
+    }
+    let words = prefix.char_indices().filter(|(_, it)| !it.is_alphanumeric());
+    let end = words.map(|(at, it)| at + it.len_utf8()).take_while(|end| *end < shortest).last()?;
+    (count > 1 && end >= MIN_PREFIX).then(|| &prefix[..end])
+}
+
+/// A cell without its middle, if it is long.
+fn elided(cell: &str) -> Option<String> {
+    // Most cells are short: their bytes are as many as their characters at least.
+    if cell.len() <= MAX_CELL {
+        return None;
+    }
+    let count = cell.chars().count();
     let kept = MAX_CELL / 2 - 20;
-    let start: String = cell.chars().take(kept).collect();
-    let end: String = cell.chars().skip(count - kept).collect();
-    format!("{start}[... {} characters ...]{end}", count - 2 * kept)
+    (count > MAX_CELL).then(|| {
+        let [start, end] = ends(cell, count, kept, kept);
+        format!("{start}[... {} characters ...]{end}", count - 2 * kept)
+    })
+}
+
+/// A cell of at most `width` characters, with `mark` in the place of its middle.
+fn shortened(cell: &str, width: usize, mark: char) -> String {
+    let count = cell.chars().count();
+    if count <= width || width == 0 {
+        return cell.to_owned();
+    }
+    let start = (width - 1) / 2;
+    let [start, end] = ends(cell, count, start, width - 1 - start);
+    format!("{start}{mark}{end}")
+}
+
+/// The first and the last characters of a cell.
+fn ends(cell: &str, count: usize, first: usize, last: usize) -> [String; 2] {
+    [cell.chars().take(first).collect(), cell.chars().skip(count - last).collect()]
 }
 
 #[cfg(test)]
@@ -42,6 +273,10 @@ mod tests {
 
     fn row(cells: [&str; 2]) -> [String; 2] {
         cells.map(String::from)
+    }
+
+    fn terminal(width: usize) -> Layout {
+        Layout { width: Some(width) }
     }
 
     #[test]
@@ -57,12 +292,81 @@ mod tests {
     #[test]
     fn long_cells_are_elided() {
         let fits = "é".repeat(MAX_CELL);
-        assert_eq!(elided(&fits), fits);
+        assert_eq!(elided(&fits), None);
         let long = format!("first{}last", "é".repeat(70_000));
         let text = table("", &[Left, Left], &[row([&long, "b"]), row(["a", &long])]);
         assert!(text.starts_with("firstéé") && text.contains("éélast  b\na "), "{text}");
         assert_eq!(text.matches("éé[... 69049 characters ...]éé").count(), 2, "{text}");
         let lengths: Vec<_> = text.lines().map(|line| line.chars().count()).collect();
         assert!(lengths.iter().all(|length| *length <= 2 * MAX_CELL + 2), "{lengths:?}");
+    }
+
+    fn functions(names: &[&str], layout: Layout) -> String {
+        let columns = [
+            Column::right("time"),
+            Column::right("constants").shortened().optional(2),
+            Column::right("record").optional(1),
+            Column::names("function"),
+        ];
+        let mut table = Table::new("", columns);
+        for (index, name) in names.iter().enumerate() {
+            let cells = ["1.25 us".into(), "1 2 3 4 5 6 7 8".into(), format!("#{index}"), (*name).into()];
+            table.row(cells);
+        }
+        table.text(layout)
+    }
+
+    const NAMES: [&str; 2] =
+        ["main_graph$async_dispatch_1_matmul_16x16x8_f32", "main_graph$async_dispatch_12_softmax_f32"];
+
+    #[test]
+    fn pipes_get_everything() {
+        let text = functions(&NAMES, Layout::PIPE);
+        let first = "1.25 us  1 2 3 4 5 6 7 8      #0  main_graph$async_dispatch_1_matmul_16x16x8_f32";
+        assert_eq!(text.lines().nth(1), Some(first), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    #[test]
+    fn terminals_get_patterns_without_the_shared_prefix() {
+        let text = functions(&NAMES, terminal(usize::MAX));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "functions begin with main_graph$async_dispatch_, here *");
+        assert!(lines[2].ends_with("  *1_matmul_16x16x8_f32") && lines[3].ends_with("  *12_softmax_f32"));
+        for (line, name) in lines[2..].iter().zip(NAMES) {
+            let pattern = line.split(' ').next_back().unwrap();
+            assert!(rehal_base::glob::matches(pattern, name), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn terminals_get_lines_that_fit() {
+        for width in 31..=200 {
+            let text = functions(&NAMES, terminal(width));
+            let table =
+                text.lines().filter(|line| !line.starts_with("functions") && !line.starts_with("too"));
+            for (line, name) in table.skip(1).zip(NAMES) {
+                assert!(line.chars().count() <= width, "{width}: {text}");
+                let pattern = line.split(' ').next_back().unwrap();
+                assert!(rehal_base::glob::matches(pattern, name), "{width}: {text}");
+            }
+        }
+        let narrow = functions(&NAMES, terminal(33));
+        assert!(narrow.contains("\ntoo narrow for: constants, record\n"), "{narrow}");
+        let wider = functions(&NAMES, terminal(50));
+        assert!(wider.contains("  1 2 …6 7 8      #0  *1_matmul"), "{wider}");
+    }
+
+    #[test]
+    fn prefixes_end_with_a_word() {
+        let of = |names: &[&'static str]| shared_prefix(names.iter().copied());
+        assert_eq!(of(&["long_prefix_abc", "long_prefix_abd"]), Some("long_prefix_"));
+        assert_eq!(of(&["long_prefix_abc", "long_prefix_abc"]), Some("long_prefix_"));
+        assert_eq!(of(&["quite_long_prefix_", "quite_long_prefix_"]), Some("quite_long_"));
+        assert_eq!(of(&["quite_long_prefix_a", "quite_long_prefix_"]), Some("quite_long_"));
+        assert_eq!(of(&["long_prefix_abc"]), None);
+        assert_eq!(of(&["ab_c", "ab_d"]), None);
+        assert_eq!(of(&["größengrößen_é", "größengrößen_ß"]), Some("größengrößen_"));
+        assert_eq!(of(&[]), None);
     }
 }

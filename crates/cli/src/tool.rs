@@ -3,12 +3,14 @@ use std::ffi::{OsStr, OsString};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use rehal_base::{Align, Error, Result, nearest};
 use rehal_session::{CrashReports, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
+use crate::report::{ErrorReports, Origin};
 use crate::table::table;
 use crate::{advice, files as named_files, interrupts, output, own_process, tools};
 
@@ -94,6 +96,7 @@ pub struct Invocation {
     pub(crate) worker: Option<Worker>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,
+    pub(crate) origin: Rc<Origin>,
 }
 
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first argument, or
@@ -137,7 +140,35 @@ fn start(
     arguments: impl Iterator<Item = OsString>,
     worker: Option<Worker>,
 ) -> Result<u8> {
-    let flags = Flags::parse(&tool.all_groups(), arguments)?;
+    let arguments: Vec<OsString> = arguments.collect();
+    let parsed = Flags::parse(&tool.all_groups(), arguments.iter().cloned());
+    let wants_json = match &parsed {
+        Ok(flags) => flags.wants_json(),
+        Err(_) => Flags::ask_for_json(&tool.all_groups(), &arguments),
+    };
+    let origin = Rc::new(match &parsed {
+        Ok(flags) => Origin::new(&flags.arguments()),
+        Err(_) => Origin::new(&arguments),
+    });
+    // A worker answers the process that started it.
+    let has_reader = wants_json && worker.is_none();
+    if has_reader {
+        origin.host();
+    }
+    let errors = ErrorReports::new(has_reader.then_some(&*origin));
+    let outcome = parsed.and_then(|flags| start_with(tool, name, program, flags, worker, &origin, &errors));
+    outcome.inspect_err(|error| errors.print(error))
+}
+
+fn start_with(
+    tool: &Tool,
+    name: String,
+    program: OsString,
+    flags: Flags,
+    worker: Option<Worker>,
+    origin: &Rc<Origin>,
+    errors: &ErrorReports<'_>,
+) -> Result<u8> {
     if let Some((query, value)) = flags.query() {
         let text = match query {
             "help" => Ok(tool.help(&name, value == "all")),
@@ -159,12 +190,14 @@ fn start(
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
-    let invocation = Invocation { name, program, flags, word, files, worker, status: Cell::new(0) };
+    let origin = origin.clone();
+    let invocation = Invocation { name, program, flags, word, files, worker, status: Cell::new(0), origin };
     let run = || {
         if tool.runs_kernels {
             interrupts::handle();
         }
-        (tool.run)(&invocation).map(|()| invocation.status.get())
+        // Here, since this may be a copy of the process.
+        (tool.run)(&invocation).map(|()| invocation.status.get()).inspect_err(|error| errors.print(error))
     };
     match &invocation.worker {
         Some(worker) => own_process::announced(worker, run),

@@ -6,12 +6,13 @@ use rehal_hal::{
     Command, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed, MemoryAccess, Span, StoredLists,
     Submission,
 };
+use serde::Serialize;
 
 use crate::access::Extent;
 use crate::planner;
 
 /// The capture record of an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordLocation {
     /// The record's ordinal.
     pub ordinal: u32,

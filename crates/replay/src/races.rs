@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use rehal_hal::{Timepoint, WrittenBindings};
+use serde::{Serialize, Serializer};
 
 use crate::access::{Access, Effect};
 use crate::hazards::{Conflict, InFlight, Slots, Tracker};
@@ -69,7 +70,7 @@ pub enum Incomplete {
 }
 
 /// Two unordered operations that access the same bytes, at least one of which may write them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Race {
     /// The one that can run first in the order of the records.
@@ -81,24 +82,28 @@ pub struct Race {
     /// Whether a wait of the host may order them, which a capture does not contain.
     pub may_be_host_ordered: bool,
     /// The last record between them in which the host accesses a buffer: it may have waited there for the first.
+    #[serde(serialize_with = "ordinal")]
     pub host_access: Option<RecordLocation>,
 }
 
 /// An operation of a [`Race`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RaceOperation {
     /// Its record.
+    #[serde(flatten)]
     pub location: RecordLocation,
     /// Its name, such as `queue_copy`.
     pub name: &'static str,
 }
 
 /// Bytes that two operations access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Overlap {
     /// The id of the buffer or file.
+    #[serde(rename = "id")]
     pub object_id: u64,
     /// Whether it is a file.
+    #[serde(rename = "object", serialize_with = "object")]
     pub is_file: bool,
     /// First byte.
     pub offset: u64,
@@ -110,8 +115,17 @@ pub struct Overlap {
     pub second: AccessKind,
 }
 
+fn object<S: Serializer>(is_file: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *is_file { "file" } else { "buffer" })
+}
+
+fn ordinal<S: Serializer>(location: &Option<RecordLocation>, serializer: S) -> Result<S::Ok, S::Error> {
+    location.map(|it| it.ordinal).serialize(serializer)
+}
+
 /// How an operation accesses bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AccessKind {
     /// It reads them.
     Reads,

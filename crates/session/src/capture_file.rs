@@ -94,6 +94,11 @@ impl CaptureFile {
         self.version
     }
 
+    /// The BLAKE3 of all bytes of the file, as in ledgers. The first call reads the whole file.
+    pub fn digest(&self) -> [u8; 32] {
+        rehal_tune::capture_digest(&self.bytes)
+    }
+
     /// Whether it was closed, so that its header has its length.
     pub fn is_closed(&self) -> bool {
         self.is_closed

@@ -8,6 +8,7 @@ use rehal_capture::{
 };
 use rehal_hal::DispatchFlags;
 use rehal_replay::dump::Progress;
+use serde::{Serialize, Serializer};
 
 /// A summary of a capture, from one pass over its records.
 #[derive(Clone, Debug, Default)]
@@ -44,16 +45,18 @@ pub struct Survey {
 }
 
 /// A kind of records.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RecordKind {
     /// The type of the record, such as `operation`.
+    #[serde(rename = "type")]
     pub record_type: &'static str,
     /// The operation, such as `device.queue_execute`, or the type of the object; `none` for other records.
     pub name: &'static str,
     /// Number of records.
     pub count: u64,
     /// Bytes of the records.
+    #[serde(rename = "size_bytes")]
     pub bytes: u64,
 }
 
@@ -61,7 +64,7 @@ pub struct RecordKind {
 pub const MAX_FAILED: usize = 1000;
 
 /// An operation that had failed at capture.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FailedOperation {
     /// The ordinal of its record.
@@ -73,40 +76,49 @@ pub struct FailedOperation {
 }
 
 /// A scope, by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ScopeSurvey {
     /// Its name; UTF-8 by contract, but not validated.
+    #[serde(serialize_with = "text")]
     pub name: Vec<u8>,
     /// Number of times it is entered.
     pub count: u64,
 }
 
 /// A prepared executable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExecutableSurvey {
     /// Its id in the capture.
     pub id: u64,
     /// Its format, such as `embedded-elf-x86_64`.
+    #[serde(serialize_with = "text")]
     pub format: Vec<u8>,
     /// Size of its code in bytes.
+    #[serde(rename = "size_bytes")]
     pub code_bytes: u64,
     /// Its functions, by ordinal.
     pub functions: Vec<FunctionSurvey>,
 }
 
 /// A function of an executable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FunctionSurvey {
+    /// Its ordinal.
+    pub ordinal: u32,
     /// Its name; empty in captures of version 1.0.
+    #[serde(serialize_with = "text")]
     pub name: Vec<u8>,
     /// Number of 32-bit constants of a dispatch.
+    #[serde(rename = "constants")]
     pub constant_count: u16,
     /// Number of bindings of a dispatch.
+    #[serde(rename = "bindings")]
     pub binding_count: u16,
     /// Number of its dispatches: direct ones, and one per execution of a command buffer that contains it.
+    #[serde(rename = "dispatches")]
     pub dispatch_count: u64,
     /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in capture order,
     /// whether executed or not; `None` for an indirect count.
@@ -117,23 +129,26 @@ pub struct FunctionSurvey {
 pub const MAX_WORKGROUP_COUNTS: usize = 16;
 
 /// An external file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExternalFile {
     /// Its id in the capture.
     pub id: u64,
     /// Its path, as the program named it.
+    #[serde(serialize_with = "text")]
     pub path: Vec<u8>,
     /// Its length in bytes.
+    #[serde(rename = "size_bytes")]
     pub length_bytes: u64,
     /// How a replay verifies it: `none` (by its length), `identity` or `digest`, as the format names them.
     pub validation: &'static str,
     /// Whether the capture writes to it.
+    #[serde(rename = "writes")]
     pub is_written: bool,
 }
 
 /// Bytes of the file by kind.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct SurveyedBytes {
     /// Executable code.
@@ -149,7 +164,13 @@ pub struct SurveyedBytes {
     /// Complete files.
     pub inline_files: u64,
     /// Ranges read from files.
+    #[serde(rename = "captured_file_reads")]
     pub captured_reads: u64,
+}
+
+/// Bytes as text; what is not UTF-8 is replaced.
+fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
 }
 
 impl SurveyedBytes {
@@ -355,7 +376,8 @@ impl<'a> Surveyor<'a> {
 
     fn add_executable(&mut self, id: u64, it: &ExecutablePrepare<'a>) {
         let functions = it.metadata().into_iter().flat_map(|metadata| metadata.functions());
-        let functions = functions.map(|function| FunctionSurvey {
+        let functions = functions.zip(0..).map(|(function, ordinal)| FunctionSurvey {
+            ordinal,
             name: function.name.to_vec(),
             constant_count: function.metadata.constant_count.get(),
             binding_count: function.metadata.binding_count.get(),

@@ -40,7 +40,14 @@ pub(crate) struct CaptureIdentity {
 
 impl CaptureIdentity {
     pub(crate) fn of(capture: &CaptureBytes) -> Self {
-        const PIECE_BYTES: usize = 16 << 20;
+        Self { length: capture.as_slice().len() as u64, digest: capture_digest(capture) }
+    }
+}
+
+/// The BLAKE3 of all bytes of a capture. It takes a pass over the file, once for all clones of the bytes.
+pub fn capture_digest(capture: &CaptureBytes) -> [u8; 32] {
+    const PIECE_BYTES: usize = 16 << 20;
+    capture.digest(|capture| {
         let mut hasher = blake3::Hasher::new();
         let bytes = capture.as_slice();
         for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
@@ -50,6 +57,6 @@ impl CaptureIdentity {
                 capture.forget((number * PIECE_BYTES) as u64, piece.len() as u64);
             }
         }
-        Self { length: bytes.len() as u64, digest: *hasher.finalize().as_bytes() }
-    }
+        *hasher.finalize().as_bytes()
+    })
 }

@@ -56,7 +56,7 @@ pub use kernel_record::{
 };
 pub use ledger::{
     DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
-    LedgerWriter, Piece,
+    LedgerWriter, Piece, capture_digest,
 };
 pub use number_summary::NumberSummary;
 pub use redact::{

@@ -29,6 +29,10 @@ pub struct Flags {
     warnings: Vec<String>,
 }
 
+/// The flag that reports have, and its value for JSON.
+const FORMAT: &str = "format";
+const JSON: &str = "json";
+
 impl Flags {
     /// Parses the arguments that follow the program's name.
     ///
@@ -93,6 +97,22 @@ impl Flags {
             argument
         });
         flags.chain([OsString::from("--")]).chain(self.operands.iter().cloned()).collect()
+    }
+
+    /// Whether reports are printed as JSON.
+    pub fn wants_json(&self) -> bool {
+        let format = self.given.iter().rfind(|it| it.name == FORMAT);
+        format.is_some_and(|it| it.value.as_deref() == Some(OsStr::new(JSON)))
+    }
+
+    /// Whether these arguments, which cannot be parsed, ask for JSON of a tool that prints it.
+    pub fn ask_for_json(groups: &[&Group], arguments: &[OsString]) -> bool {
+        let mut entries = groups.iter().flat_map(|group| group.flags);
+        let prefix = format!("--{FORMAT}=");
+        let values =
+            arguments.iter().take_while(|it| *it != "--").filter_map(|it| it.to_str()?.strip_prefix(&prefix));
+        values.last() == Some(JSON)
+            && entries.any(|entry| entry.spec().name == FORMAT && entry.words().contains(&JSON))
     }
 
     /// Warnings about given flags without effect, one per line.

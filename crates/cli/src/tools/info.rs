@@ -1,20 +1,22 @@
 //! `rehal info`: summarizes a capture, on one screen or as JSON.
 
-mod json;
+mod contents;
 mod text;
 
-pub(super) use json::contents;
+pub(super) use contents::Contents;
 
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
-use rehal_session::{CaptureFile, CrashReports, DeviceGroup, DeviceOptions, FileRemap, Survey, Verdict};
+use rehal_session::{CaptureFile, CrashReports, DeviceGroup, DeviceOptions, FileRemap};
 
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, captures, devices, output};
+use crate::report::{self, Subject};
+use crate::{Invocation, Operands, Tool, captures, devices};
+use contents::Info;
 
 /// See the [module](self).
 pub const INFO: Tool = Tool {
@@ -62,26 +64,19 @@ struct Options {
     devices: DeviceOptions,
 }
 
-/// The contents of a report.
-struct Report<'a> {
-    path: &'a Path,
-    capture: &'a CaptureFile,
-    survey: Survey,
-    verdict: Verdict,
-}
-
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    report(&Options {
+    let options = Options {
         path: invocation.operand(),
         format: flags.get(&FORMAT),
         load: flags.get(&LOAD),
         file_remaps: flags.list(&FILE_REMAP),
         devices: devices::options(flags)?,
-    })
+    };
+    report(&options, invocation)
 }
 
-fn report(options: &Options) -> Result<()> {
+fn report(options: &Options, invocation: &Invocation) -> Result<()> {
     let path = &options.path;
     let capture = captures::open(path, &captures::options(true))?;
     capture.damage_with(&mut Progress::new("verifying").teller())?;
@@ -95,16 +90,12 @@ fn report(options: &Options) -> Result<()> {
         capture.verdict_with(&devices, &options.file_remaps, &mut progress)
     };
     drop(progress);
-    let report = Report { path, capture: &capture, survey, verdict };
-    output::print(&match options.format {
-        Format::Text => text::show(&report),
-        Format::Json => json::show(&report),
-    })
+    let subject = Subject { capture: Some(&capture), devices: Some(&devices) };
+    invocation.print(&Info::new(path, &capture, &survey, &verdict), options.format, subject)
 }
 
 /// The report on a capture in each format, for the fuzzer.
 pub(super) fn reports(capture: &CaptureFile, devices: &DeviceGroup) -> Result<[String; 2]> {
     let (survey, verdict) = (capture.survey()?, capture.verdict(devices, &[]));
-    let report = Report { path: Path::new("capture"), capture, survey, verdict };
-    Ok([text::show(&report), json::show(&report)])
+    report::formats(&Info::new(Path::new("capture"), capture, &survey, &verdict))
 }

@@ -4,7 +4,7 @@ mod commands;
 mod export;
 mod print;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
@@ -14,9 +14,11 @@ use rehal_session::{
 use super::{replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
+use crate::report::{self, Format as ReportFormat, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 use commands::Place;
 use export::{Commands, Export};
+use print::List;
 
 /// See the [module](self).
 pub const KERNELS: Tool = Tool {
@@ -126,7 +128,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
     let recording = Recording::of_run(flags, !no_run)?;
-    let mut replayed = None;
+    let mut replayed: Option<Replay> = None;
     let (kernels, commands) = if no_run {
         (Kernels::of_plan(&plan, &options)?, Commands::new())
     } else {
@@ -140,7 +142,9 @@ fn run(invocation: &Invocation) -> Result<()> {
                     plugins: flags.list(&EXECUTABLE_PLUGIN),
                 });
                 let (options, slicing) = (&options, &slicing);
-                let exported = Export { replay: &replay, options, slicing, place };
+                let subject = Subject { capture: Some(&capture), devices: Some(replay.devices()) };
+                let header = invocation.origin.header("rehal.kernels.index/1", subject);
+                let exported = Export { replay: &replay, options, slicing, place, header };
                 export::export(&exported, directory)?
             }
             None => (Kernels::of_replay(&replay, &options)?, Commands::new()),
@@ -148,17 +152,13 @@ fn run(invocation: &Invocation) -> Result<()> {
         replayed = Some(replay);
         found
     };
-    output::print(&match flags.get(&FORMAT) {
-        Format::Text => print::text(&kernels) + &commands_text(&commands, export.as_deref()),
-        Format::Json => {
-            let mut json = print::json(&kernels);
-            for (index, command) in &commands {
-                command.add_to(&mut json["kernels"][*index]);
-            }
-            format!("{json:#}\n")
-        }
-        Format::Csv => print::csv(&kernels),
-    })?;
+    let list = List::new(&kernels, &commands, export.as_deref());
+    let subject = Subject { capture: Some(&capture), devices: replayed.as_ref().map(Replay::devices) };
+    match flags.get(&FORMAT) {
+        Format::Text => invocation.print(&list, ReportFormat::Text, subject)?,
+        Format::Json => invocation.print(&list, ReportFormat::Json, subject)?,
+        Format::Csv => output::print(&print::csv(&list))?,
+    }
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
@@ -168,16 +168,8 @@ fn run(invocation: &Invocation) -> Result<()> {
 /// The kernels of a capture that is not replayed in each format, for the fuzzer.
 pub(super) fn reports(capture: &CaptureFile) -> Result<[String; 3]> {
     let kernels = Kernels::of_plan(&*capture.plan()?, &KernelOptions::default())?;
-    Ok([print::text(&kernels), print::json(&kernels).to_string(), print::csv(&kernels)])
-}
-
-/// The command that measures each kernel, below the table.
-fn commands_text(commands: &Commands, directory: Option<&Path>) -> String {
-    let Some(directory) = directory.filter(|_| !commands.is_empty()) else { return String::new() };
-    let directory = output::escaped(&directory.to_string_lossy());
-    let mut text = format!("\nTo measure each by itself, in the directory {directory}:\n");
-    for command in commands.values() {
-        text += &format!("{}\n", command.text());
-    }
-    text
+    let commands = Commands::new();
+    let list = List::new(&kernels, &commands, None);
+    let [text, json] = report::formats(&list)?;
+    Ok([text, json, print::csv(&list)])
 }

@@ -4,12 +4,14 @@ use rehal_base::Result;
 use rehal_session::{
     AccessKind, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group};
-use crate::{Invocation, Operands, Tool, captures, output};
+use crate::report::{Report, Subject};
+use crate::table::Layout;
+use crate::{Invocation, Operands, Tool, captures};
 
 /// See the [module](self).
 pub const RACES: Tool = Tool {
@@ -58,61 +60,82 @@ fn run(invocation: &Invocation) -> Result<()> {
     let find = |strict| plan.races_with(RaceOptions { strict }, written_bindings);
     let races = find(strict);
     let assumed = if strict { 0 } else { find(true).count.saturating_sub(races.count) };
-    output::print(&match flags.get(&FORMAT) {
-        Format::Text => text(&races, assumed),
-        Format::Json => json_of(&races, assumed, strict),
-    })?;
+    let report = FoundRaces {
+        count: races.count,
+        pairs: &races.pairs,
+        strict,
+        assumed_count: assumed,
+        inexact_count: races.inexact_count,
+        incomplete: races.incomplete.map(explain),
+        unknown: unknowns(&races),
+    };
+    let subject = Subject { capture: Some(&capture), devices: None };
+    invocation.print(&report, flags.get(&FORMAT), subject)?;
     if races.count != 0 {
         invocation.set_status(FOUND);
     }
     Ok(())
 }
 
-fn text(races: &Races, assumed: u64) -> String {
-    let mut text = match races.count {
-        0 => "no races\n".to_string(),
-        1 => "1 race\n".to_string(),
-        count => format!("{count} races\n"),
-    };
-    races.pairs.iter().for_each(|race| text.push_str(&pair(race)));
-    if let Some(count @ 1..) = races.count.checked_sub(races.pairs.len() as u64) {
-        text.push_str(&format!("... and {count} more\n"));
+/// The races of a capture.
+#[derive(Serialize)]
+struct FoundRaces<'r> {
+    /// The first are in `pairs`.
+    count: u64,
+    pairs: &'r [Race],
+    strict: bool,
+    /// How many more there are with `--strict`.
+    assumed_count: u64,
+    inexact_count: u64,
+    /// Why there may be more.
+    incomplete: Option<&'static str>,
+    unknown: Vec<Unknown>,
+}
+
+impl Report for FoundRaces<'_> {
+    const SCHEMA: &'static str = "rehal.races/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, _: Layout) -> String {
+        let mut text = match self.count {
+            0 => "no races\n".to_string(),
+            1 => "1 race\n".to_string(),
+            count => format!("{count} races\n"),
+        };
+        self.pairs.iter().for_each(|race| text.push_str(&pair(race)));
+        if let Some(count @ 1..) = self.count.checked_sub(self.pairs.len() as u64) {
+            text.push_str(&format!("... and {count} more\n"));
+        }
+        if let assumed @ 1.. = self.assumed_count {
+            text.push_str(&format!(
+                "{assumed} more if the host did not wait at scopes and before operations without waits \
+                 (--strict)\n"
+            ));
+        }
+        for unknown in &self.unknown {
+            text.push_str(&format!("note: {}\n", unknown.explanation()));
+        }
+        if let inexact @ 1.. = self.inexact_count {
+            text.push_str(&format!(
+                "{inexact} possible conflicts were not checked: too many ranges of one buffer\n"
+            ));
+        }
+        if let Some(reason) = self.incomplete {
+            text.push_str(&format!("there may be more: {reason}\n"));
+        }
+        text
     }
-    if assumed != 0 {
-        text.push_str(&format!(
-            "{assumed} more if the host did not wait at scopes and before operations without waits (--strict)\n"
-        ));
-    }
-    for unknown in unknowns(races) {
-        text.push_str(&format!("note: {}\n", unknown.explanation()));
-    }
-    if races.inexact_count != 0 {
-        text.push_str(&format!(
-            "{} possible conflicts were not checked: too many ranges of one buffer\n",
-            races.inexact_count
-        ));
-    }
-    if let Some(reason) = races.incomplete {
-        text.push_str(&format!("there may be more: {}\n", explain(reason)));
-    }
-    text
 }
 
 /// What a capture does not tell, so that a reported pair may not be a race.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum Unknown {
     HostWaits,
     KernelAccesses,
 }
 
 impl Unknown {
-    fn name(self) -> &'static str {
-        match self {
-            Self::HostWaits => "host_waits",
-            Self::KernelAccesses => "kernel_accesses",
-        }
-    }
-
     fn explanation(self) -> &'static str {
         match self {
             Self::HostWaits => {
@@ -176,37 +199,4 @@ fn explain(reason: Incomplete) -> &'static str {
         Incomplete::TooManyInFlight => "too many operations were in flight to compare all of them",
         Incomplete::TooMuchWork => "the search was stopped at its limit of comparisons",
     }
-}
-
-fn json_of(races: &Races, assumed: u64, strict: bool) -> String {
-    let operation = |it: &RaceOperation| json!({ "ordinal": it.location.ordinal, "offset": it.location.offset, "name": it.name });
-    let overlap = |it: &Overlap| {
-        json!({
-            "object": kind(it),
-            "id": it.object_id,
-            "offset": it.offset,
-            "length": it.length,
-            "first": it.first.name(),
-            "second": it.second.name(),
-        })
-    };
-    let pairs = races.pairs.iter().map(|race| {
-        json!({
-            "first": operation(&race.first),
-            "second": operation(&race.second),
-            "overlaps": race.overlaps.iter().map(overlap).collect::<Value>(),
-            "may_be_host_ordered": race.may_be_host_ordered,
-            "host_access": race.host_access.map(|it| it.ordinal),
-        })
-    });
-    let object = json!({
-        "count": races.count,
-        "pairs": pairs.collect::<Value>(),
-        "strict": strict,
-        "assumed_count": assumed,
-        "inexact_count": races.inexact_count,
-        "incomplete": races.incomplete.map(explain),
-        "unknown": unknowns(races).into_iter().map(Unknown::name).collect::<Value>(),
-    });
-    format!("{object:#}\n")
 }

@@ -1,13 +1,7 @@
 //! `--format` of the tools that print a report for people or for programs.
 
 use crate::flags::Flag;
-
-/// The format of a report.
-#[derive(Clone, Copy)]
-pub(super) enum Format {
-    Text,
-    Json,
-}
+pub(super) use crate::report::Format;
 
 /// The flag; `help` says what each format has.
 pub(super) const fn flag(help: &'static str) -> Flag<Format> {

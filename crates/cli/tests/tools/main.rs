@@ -33,6 +33,7 @@ mod redact;
 mod redact_counts;
 mod reduce;
 mod replay;
+mod reports;
 mod run_module;
 mod signals;
 mod slice;

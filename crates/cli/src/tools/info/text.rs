@@ -2,68 +2,66 @@
 
 use std::fmt::Write;
 
-use super::Report;
+use rehal_session::{ChecksumState, ExecutableSurvey, FunctionSurvey, MAX_WORKGROUP_COUNTS};
+
+use super::contents::{Checksums, Contents, File, Info};
 use crate::advice;
 use crate::output::plural;
-use crate::table::table;
-use rehal_base::Align::{Left, Right};
-use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
 
 /// Maximum number of rows of a list, so that the report fits one screen.
 const MAX_ROWS: usize = 24;
 
-/// The report for people.
-pub(super) fn show(report: &Report<'_>) -> String {
-    let mut text = String::new();
-    head(&mut text, report);
-    verdict(&mut text, report);
-    scopes(&mut text, report);
-    executables(&mut text, report);
-    bytes(&mut text, report);
-    outside(&mut text, report);
-    text
+impl Report for Info<'_> {
+    const SCHEMA: &'static str = "rehal.info/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        let mut text = String::new();
+        head(&mut text, &self.contents);
+        verdict(&mut text, self);
+        scopes(&mut text, &self.contents, layout);
+        executables(&mut text, &self.contents, layout);
+        bytes(&mut text, &self.contents, layout);
+        outside(&mut text, &self.contents, layout);
+        text
+    }
 }
 
-fn head(text: &mut String, report: &Report<'_>) {
-    let (capture, survey) = (report.capture, &report.survey);
-    let version = capture.version();
-    let _ = writeln!(text, "{}", report.path.display());
-    let _ = writeln!(
-        text,
-        "  capture {}.{}, {}, {}",
-        version.major,
-        version.minor,
-        human_bytes(capture.total_bytes()),
-        state(report)
-    );
+fn head(text: &mut String, it: &Contents<'_>) {
+    let counts = &it.counts;
+    let _ = writeln!(text, "{}", it.path.display());
+    let _ = writeln!(text, "  capture {}, {}, {}", it.version, human_bytes(it.size_bytes), state(it));
     let _ = writeln!(
         text,
         "  {} of {}, {}, {} on queues, {}",
-        plural(survey.record_count, "record"),
-        plural(survey.object_count, "object"),
-        plural(survey.device_count, "device"),
-        plural(survey.submission_count, "submission"),
-        plural(survey.dispatch_count, "dispatch"),
+        plural(counts.records, "record"),
+        plural(counts.objects, "object"),
+        plural(counts.devices, "device"),
+        plural(counts.submissions, "submission"),
+        plural(counts.dispatches, "dispatch"),
     );
-    let _ = writeln!(text, "  checksums: {}", checksums(report));
-    if survey.failed_count > 0 {
-        let _ =
-            writeln!(text, "  {} had failed and will be skipped", plural(survey.failed_count, "operation"));
-        for failed in survey.failed.iter().take(MAX_ROWS) {
+    let _ = writeln!(text, "  checksums: {}", checksums(&it.checksums, it.closed));
+    if counts.failed_operations > 0 {
+        let failed = plural(counts.failed_operations, "operation");
+        let _ = writeln!(text, "  {failed} had failed and will be skipped");
+        for failed in it.failed_operations.iter().take(MAX_ROWS) {
             let _ = writeln!(text, "    #{} {} {}", failed.ordinal, failed.operation, failed.status);
         }
-        more(text, survey.failed_count as usize, MAX_ROWS);
+        more(text, counts.failed_operations as usize, MAX_ROWS);
     }
-    if survey.unsupported_count > 0 {
-        let _ = writeln!(text, "  {} could not be captured", plural(survey.unsupported_count, "operation"));
+    if counts.unsupported_operations > 0 {
+        let unsupported = plural(counts.unsupported_operations, "operation");
+        let _ = writeln!(text, "  {unsupported} could not be captured");
     }
 }
 
 /// Whether the capture was closed, and where it is truncated.
-pub(super) fn state(report: &Report<'_>) -> String {
-    let closed = if report.capture.is_closed() { "truncated" } else { "never closed" };
-    match report.capture.tear() {
-        None if report.capture.is_closed() => "closed".into(),
+fn state(it: &Contents<'_>) -> String {
+    let closed = if it.closed { "truncated" } else { "never closed" };
+    match it.tear {
+        None if it.closed => "closed".into(),
         None => "never closed, complete up to its last record".into(),
         Some(tear) => {
             format!("{closed}: ends at offset {} after {}", tear.offset, plural(tear.record_count, "record"))
@@ -72,56 +70,57 @@ pub(super) fn state(report: &Report<'_>) -> String {
 }
 
 /// Whether the capture matches its checksums.
-fn checksums(report: &Report<'_>) -> String {
-    let damage = report.capture.damage().unwrap_or_default();
-    match report.capture.checksums() {
-        ChecksumState::Present if damage.is_empty() => "all match".into(),
+fn checksums(it: &Checksums<'_>, is_closed: bool) -> String {
+    match it.state {
+        ChecksumState::Present if it.damage.is_empty() => "all match".into(),
         ChecksumState::Present => {
-            let parts: Vec<_> = damage.iter().take(MAX_ROWS).map(ToString::to_string).collect();
+            let parts: Vec<_> = it.damage.iter().take(MAX_ROWS).map(ToString::to_string).collect();
             format!("do not match: {}", parts.join(", "))
         }
-        ChecksumState::Missing if report.capture.is_closed() => "missing from the end of the file".into(),
+        ChecksumState::Missing if is_closed => "missing from the end of the file".into(),
         ChecksumState::Missing => "none: they are added when a capture is closed".into(),
         ChecksumState::Absent => "none in this capture, so damage may go undetected".into(),
     }
 }
 
-fn verdict(text: &mut String, report: &Report<'_>) {
-    let verdict = &report.verdict;
-    let devices = match report.survey.device_count {
+fn verdict(text: &mut String, info: &Info<'_>) {
+    let (replay, contents) = (&info.replay, &info.contents);
+    let device = replay.device;
+    let devices = match contents.counts.devices {
         0 | 1 => String::new(),
-        count => format!(" (--device={} given {count} times)", verdict.device),
+        count => format!(" (--device={device} given {count} times)"),
     };
-    if verdict.reasons.is_empty() {
+    if replay.possible {
         // Problems that only loading the code reveals are not known yet.
-        let loaded = if report.survey.executables.is_empty() { "" } else { " (kernels not loaded)" };
-        let _ = writeln!(text, "\nReplay here: yes{loaded}, on {}{devices}", verdict.device);
+        let loaded = if contents.executables.is_empty() { "" } else { " (kernels not loaded)" };
+        let _ = writeln!(text, "\nReplay here: yes{loaded}, on {device}{devices}");
         return;
     }
-    let _ = writeln!(text, "\nReplay here: no, not on {}{devices}", verdict.device);
-    for reason in verdict.reasons.iter().take(MAX_ROWS) {
+    let _ = writeln!(text, "\nReplay here: no, not on {device}{devices}");
+    for reason in replay.reasons.iter().take(MAX_ROWS) {
         for line in advice::report(reason).lines() {
             let _ = writeln!(text, "  {line}");
         }
     }
-    more(text, verdict.reasons.len(), MAX_ROWS);
+    more(text, replay.reasons.len(), MAX_ROWS);
 }
 
-fn scopes(text: &mut String, report: &Report<'_>) {
-    let scopes = &report.survey.scopes;
-    if scopes.is_empty() {
+fn scopes(text: &mut String, it: &Contents<'_>, layout: Layout) {
+    if it.scopes.is_empty() {
         return;
     }
     let _ = writeln!(text, "\nScopes");
-    let rows = scopes.iter().take(MAX_ROWS).map(|scope| {
-        vec![scope.name.escape_ascii().to_string(), format!("entered {}", plural(scope.count, "time"))]
-    });
-    text.push_str(&table("  ", &[Left, Left], &rows.collect::<Vec<_>>()));
-    more(text, scopes.len(), MAX_ROWS);
+    let mut table = Table::new("  ", [Column::left("").shortened(), Column::left("")]);
+    for scope in it.scopes.iter().take(MAX_ROWS) {
+        let entered = format!("entered {}", plural(scope.count, "time"));
+        table.row([scope.name.escape_ascii().to_string(), entered]);
+    }
+    text.push_str(&table.text(layout));
+    more(text, it.scopes.len(), MAX_ROWS);
 }
 
-fn executables(text: &mut String, report: &Report<'_>) {
-    let executables = &report.survey.executables;
+fn executables(text: &mut String, it: &Contents<'_>, layout: Layout) {
+    let executables = it.executables;
     let _ = writeln!(text, "\nExecutables{}", if executables.is_empty() { ": none" } else { "" });
     let mut left = MAX_ROWS;
     for executable in executables {
@@ -136,35 +135,42 @@ fn executables(text: &mut String, report: &Report<'_>) {
             human_bytes(executable.code_bytes),
             plural(executable.functions.len() as u64, "function")
         );
-        left -= functions(text, executable, left);
+        left -= functions(text, executable, left, layout);
     }
     let all: usize = executables.iter().map(|it| it.functions.len()).sum();
     more(text, all, MAX_ROWS);
 }
 
 /// Adds the functions, the most dispatched first; returns the number of rows.
-fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> usize {
-    let mut functions: Vec<_> = executable.functions.iter().zip(0..).collect();
-    functions.sort_by_key(|(function, ordinal)| (u64::MAX - function.dispatch_count, *ordinal));
+fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize, layout: Layout) -> usize {
+    let mut functions: Vec<_> = executable.functions.iter().collect();
+    functions.sort_by_key(|function| (u64::MAX - function.dispatch_count, function.ordinal));
     functions.truncate(limit);
-    let rows = functions.iter().map(|(function, ordinal)| {
+    let columns = [
+        Column::right(""),
+        Column::names("function").untitled(),
+        Column::right(""),
+        Column::right("workgroups").untitled().optional(1),
+        Column::right("bindings").untitled().optional(2),
+        Column::right("constants").untitled().optional(3),
+    ];
+    let mut table = Table::new("  ", columns);
+    for function in &functions {
         let name = match &function.name[..] {
             b"" => "(no name)".into(),
             name => name.escape_ascii().to_string(),
         };
-        vec![
-            format!("  #{ordinal}"),
+        table.row([
+            format!("  #{}", function.ordinal),
             name,
             plural(function.dispatch_count, "dispatch"),
             workgroups(function),
             plural(function.binding_count.into(), "binding"),
             plural(function.constant_count.into(), "constant"),
-        ]
-    });
-    let rows: Vec<_> = rows.collect();
-    let count = rows.len().max(1);
-    text.push_str(&table("  ", &[Right, Left, Right, Right, Right, Right], &rows));
-    count.min(limit)
+        ]);
+    }
+    text.push_str(&table.text(layout));
+    functions.len().max(1).min(limit)
 }
 
 /// The workgroup count of a function's dispatches, or the number of different ones.
@@ -178,41 +184,49 @@ fn workgroups(function: &FunctionSurvey) -> String {
     }
 }
 
-fn bytes(text: &mut String, report: &Report<'_>) {
+fn bytes(text: &mut String, it: &Contents<'_>, layout: Layout) {
     let _ = writeln!(text, "\nBytes");
-    let bytes = &report.survey.bytes;
-    let framing = report.capture.length_bytes() - bytes.total();
-    let rows = bytes.rows().into_iter().filter(|(_, count)| *count > 0).chain([("records", framing)]);
-    let rows = rows.map(|(name, count)| vec![name.to_string(), human_bytes(count), share(count, report)]);
-    text.push_str(&table("  ", &[Left, Right, Right], &rows.collect::<Vec<_>>()));
+    let data = &it.bytes.data;
+    let total = (data.total() + it.bytes.records).max(1);
+    let mut table = Table::new("  ", [Column::left(""), Column::right(""), Column::right("")]);
+    let rows = data.rows().into_iter().filter(|(_, count)| *count > 0);
+    for (name, count) in rows.chain([("records", it.bytes.records)]) {
+        let share = format!("{:.1} %", count as f64 / total as f64 * 100.0);
+        table.row([name.to_string(), human_bytes(count), share]);
+    }
+    text.push_str(&table.text(layout));
 }
 
-fn share(count: u64, report: &Report<'_>) -> String {
-    let total = report.capture.length_bytes().max(1);
-    format!("{:.1} %", count as f64 / total as f64 * 100.0)
-}
-
-fn outside(text: &mut String, report: &Report<'_>) {
-    let mut files: Vec<_> = report.survey.external_files.iter().collect();
+fn outside(text: &mut String, it: &Contents<'_>, layout: Layout) {
+    let mut files: Vec<_> = it.external_files.iter().collect();
     // Those that are written come first, and all of them are shown.
-    files.sort_by_key(|file| !file.is_written);
-    let written_count = files.iter().filter(|file| file.is_written).count();
+    files.sort_by_key(|it| !it.file.is_written);
+    let written_count = files.iter().filter(|it| it.file.is_written).count();
     let shown = MAX_ROWS.max(written_count);
     if files.is_empty() {
         let _ = writeln!(text, "\nNeeds from outside: nothing");
         return;
     }
     let _ = writeln!(text, "\nNeeds from outside");
-    let rows = files.iter().take(shown).map(|file| {
-        vec![
-            file.path.escape_ascii().to_string(),
-            human_bytes(file.length_bytes),
-            format!("validated by {}", if file.validation == "none" { "length" } else { file.validation }),
-            file_state(report, file),
-            if file.is_written { "WRITES" } else { "" }.into(),
-        ]
-    });
-    text.push_str(&table("  ", &[Left, Right, Left, Left, Left], &rows.collect::<Vec<_>>()));
+    let columns = [
+        Column::left("").shortened(),
+        Column::right(""),
+        Column::left("validation").untitled().optional(1),
+        Column::left("").shortened(),
+        Column::left(""),
+    ];
+    let mut table = Table::new("  ", columns);
+    for it in files.iter().take(shown) {
+        let validation = it.file.validation;
+        table.row([
+            it.file.path.escape_ascii().to_string(),
+            human_bytes(it.file.length_bytes),
+            format!("validated by {}", if validation == "none" { "length" } else { validation }),
+            file_state(it),
+            if it.file.is_written { "WRITES" } else { "" }.into(),
+        ]);
+    }
+    text.push_str(&table.text(layout));
     more(text, files.len(), shown);
     if written_count > 0 {
         let _ = writeln!(
@@ -222,11 +236,11 @@ fn outside(text: &mut String, report: &Report<'_>) {
     }
 }
 
-fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
-    match report.verdict.file(file.id) {
+fn file_state(it: &File<'_>) -> String {
+    match it.state {
         None => "not checked".into(),
         Some(state) => {
-            let moved = state.path.as_os_str().as_encoded_bytes() != file.path;
+            let moved = state.path.as_os_str().as_encoded_bytes() != it.file.path;
             let place = if moved { format!("at {}", state.path.display()) } else { "here".into() };
             match &state.problem {
                 None => place,

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use rehal_session::{DispatchFile, Kernel};
-use serde_json::{Value, json};
 
 /// Constants and bindings that the reference's tool takes; it does not check for more.
 const MAX_EXECUTABLE_CONSTANTS: usize = 512;
@@ -13,9 +12,9 @@ const MAX_BINDINGS: usize = 64;
 /// How a kernel is measured by itself.
 pub(super) struct Command {
     /// The command, for a shell in the exported directory; `None` if flags cannot express the dispatch.
-    line: Option<String>,
+    pub line: Option<String>,
     /// How the command differs from the captured dispatch.
-    limits: Vec<String>,
+    pub limits: Vec<String>,
 }
 
 /// Where kernels run.
@@ -67,21 +66,6 @@ impl Command {
             words.join(" ")
         });
         Self { line, limits }
-    }
-
-    /// Adds it to a kernel of the index.
-    pub(super) fn add_to(&self, kernel: &mut Value) {
-        kernel["command"] = json!(self.line);
-        kernel["command_limits"] = json!(self.limits);
-    }
-
-    /// For people: the command, and what to know about it.
-    pub(super) fn text(&self) -> String {
-        let mut text = self.line.clone().unwrap_or_else(|| "no command".into());
-        for limit in &self.limits {
-            text += &format!("\n  # {limit}");
-        }
-        text
     }
 }
 

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
-    Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
+    CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions,
+    KernelTimes, Kernels, Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead,
+    TemporaryDirectory,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::commands::{Command, Place};
-use super::print;
+use super::print::{Row, timed_by};
 use crate::interrupts;
 use crate::output_file::refuse_stdout;
+use crate::report::{Header, write_json};
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
@@ -29,6 +31,8 @@ pub(super) struct Export<'a> {
     pub slicing: &'a SliceOptions,
     /// Where the commands run; `None` for no commands.
     pub place: Option<Place>,
+    /// That of the index.
+    pub header: Header<'a>,
 }
 
 /// Lists the kernels, and writes the directory, which is complete or absent.
@@ -46,7 +50,7 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
         Some(place) => exported.write_commands(export, &kernels, place).context(shown)?,
         None => Commands::new(),
     };
-    exported.write_index(&kernels, &commands).context(shown)?;
+    exported.write_index(&export.header, &kernels, &commands).context(shown)?;
     std::fs::rename(&exported.directory, directory)
         .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
         .context(shown)?;
@@ -87,7 +91,16 @@ struct Exported {
 struct Entry {
     file: String,
     content_bytes: u64,
-    reads: Value,
+    reads: Vec<Read>,
+}
+
+/// What it writes, as a replay of it reads it.
+#[derive(Serialize)]
+struct Read {
+    buffer_id: u64,
+    offset: u64,
+    length: usize,
+    blake3: String,
 }
 
 impl SliceSet for Exported {
@@ -96,19 +109,17 @@ impl SliceSet for Exported {
     fn sink(&mut self, index: usize, name: &str) -> Result<File> {
         let file = file_name(index, name);
         let path = self.directory.join(&file);
-        self.entries.insert(index, Entry { file, content_bytes: 0, reads: Value::Null });
+        self.entries.insert(index, Entry { file, content_bytes: 0, reads: Vec::new() });
         let created = File::options().read(true).write(true).create_new(true).open(path);
         created.map_err(|error| Error::io("creating a slice", &error))
     }
 
     fn finished(&mut self, index: usize, slice: Slice) -> Result<()> {
-        let read = |it: &SlicedRead| {
-            json!({
-                "buffer_id": it.buffer_id,
-                "offset": it.offset,
-                "length": it.bytes.len(),
-                "blake3": it.blake3(),
-            })
+        let read = |it: &SlicedRead| Read {
+            buffer_id: it.buffer_id,
+            offset: it.offset,
+            length: it.bytes.len(),
+            blake3: it.blake3(),
         };
         if let Some(entry) = self.entries.get_mut(&index) {
             entry.content_bytes = slice.content_bytes;
@@ -153,26 +164,44 @@ impl Exported {
     }
 
     /// Each kernel as `--format=json` has it, its file, and what it writes.
-    fn write_index(&self, kernels: &Kernels, commands: &Commands) -> Result<()> {
-        let entry = |(index, entry): (&usize, &Entry)| {
-            let mut object = print::object(kernels, &kernels.kernels[*index]);
-            if let Some(command) = commands.get(index) {
-                command.add_to(&mut object);
-            }
-            object["file"] = json!(entry.file);
-            object["content_bytes"] = json!(entry.content_bytes);
-            object["reads"] = entry.reads.clone();
-            object
-        };
-        let index = json!({
-            "dispatch_count": kernels.dispatch_count,
-            "total_ns": kernels.total_ns,
-            "timed_by": print::timed_by(kernels),
-            "kernels": self.entries.iter().map(entry).collect::<Value>(),
+    fn write_index(&self, header: &Header<'_>, kernels: &Kernels, commands: &Commands) -> Result<()> {
+        let rows = self.entries.iter().map(|(index, entry)| IndexRow {
+            kernel: Row::new(kernels, &kernels.kernels[*index], commands.get(index)),
+            file: &entry.file,
+            content_bytes: entry.content_bytes,
+            reads: &entry.reads,
         });
-        std::fs::write(self.directory.join("index.json"), format!("{index:#}\n"))
+        let index = Index {
+            header,
+            dispatch_count: kernels.dispatch_count,
+            total_ns: kernels.total_ns,
+            timed_by: kernels.times,
+            kernels: rows.collect(),
+        };
+        File::create(self.directory.join("index.json"))
+            .and_then(|file| write_json(&index, false, file))
             .map_err(|error| Error::io("writing 'index.json'", &error))
     }
+}
+
+/// The index of the directory.
+#[derive(Serialize)]
+struct Index<'a> {
+    header: &'a Header<'a>,
+    dispatch_count: u64,
+    total_ns: Option<u64>,
+    #[serde(serialize_with = "timed_by")]
+    timed_by: Option<KernelTimes>,
+    kernels: Vec<IndexRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct IndexRow<'a> {
+    #[serde(flatten)]
+    kernel: Row<'a>,
+    file: &'a str,
+    content_bytes: u64,
+    reads: &'a [Read],
 }
 
 /// Its number and its function, of characters that every file system and shell takes.

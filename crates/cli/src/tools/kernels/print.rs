@@ -1,59 +1,188 @@
 //! The kernels as a table, as JSON and as CSV.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use rehal_base::Align;
 use rehal_session::{Kernel, KernelBinding, KernelTimes, Kernels};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 
+use super::commands::Command;
+use super::export::Commands;
 use crate::output::{escaped, plural};
-use crate::table::table;
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
 
-/// The kernels for people.
-pub(super) fn text(kernels: &Kernels) -> String {
-    let mut text = format!(
-        "{} of {}",
-        plural(kernels.kernels.len() as u64, "kernel"),
-        plural(kernels.dispatch_count, "dispatch")
-    );
-    if let (Some(total), Some(times)) = (kernels.total_ns, kernels.times) {
-        let _ = write!(text, " in {}, {}", time(total as f64), described(times));
-    }
-    text.push('\n');
-    if kernels.kernels.is_empty() {
-        return text;
-    }
-    let mut header = vec![
-        "count",
-        "workgroups",
-        "size",
-        "bindings",
-        "read",
-        "written",
-        "constants",
-        "record",
-        "executable",
-        "function",
-    ];
-    if kernels.times.is_some() {
-        header.splice(0..0, ["share", "time", "each"]);
-        header.insert(RATE_COLUMN, "bytes/s");
-    }
-    let mut rows = vec![header.into_iter().map(String::from).collect::<Vec<_>>()];
-    rows.extend(kernels.kernels.iter().map(|kernel| row(kernels, kernel)));
-    text.push('\n');
-    let mut aligns = vec![Align::Right; rows[0].len()];
-    aligns[rows[0].len() - 1] = Align::Left;
-    text.push_str(&table("", &aligns, &rows));
-    text.push_str(
-        "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
-         read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
-    );
-    text
+/// The kernels of a capture.
+#[derive(Serialize)]
+pub(super) struct List<'a> {
+    pub dispatch_count: u64,
+    pub total_ns: Option<u64>,
+    /// How times are measured.
+    #[serde(serialize_with = "timed_by")]
+    pub timed_by: Option<KernelTimes>,
+    pub kernels: Vec<Row<'a>>,
+    /// The directory of the commands.
+    #[serde(skip)]
+    pub directory: Option<&'a Path>,
 }
 
+/// A kernel. What is not known is null.
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    function: &'a str,
+    function_ordinal: u32,
+    executable: u64,
+    workgroup_count: Option<[u32; 3]>,
+    workgroup_size: [u32; 3],
+    local_memory: u32,
+    constants: &'a [u32],
+    #[serde(serialize_with = "bindings")]
+    bindings: &'a [KernelBinding],
+    count: u64,
+    /// The record of the first dispatch.
+    record: u32,
+    occurrence: u64,
+    time_ns: Option<u64>,
+    share: Option<f64>,
+    bytes_read: Option<u64>,
+    bytes_written: Option<u64>,
+    max_bytes_per_second: Option<f64>,
+    no_rate_because: Option<&'static str>,
+    /// How it is measured by itself, if it is exported.
+    command: Option<&'a str>,
+    command_limits: Option<&'a [String]>,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn new(kernels: &'a Kernels, commands: &'a Commands, directory: Option<&'a Path>) -> Self {
+        let rows = kernels.kernels.iter().enumerate();
+        Self {
+            dispatch_count: kernels.dispatch_count,
+            total_ns: kernels.total_ns,
+            timed_by: kernels.times,
+            kernels: rows.map(|(index, kernel)| Row::new(kernels, kernel, commands.get(&index))).collect(),
+            directory,
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(kernels: &Kernels, kernel: &'a Kernel, command: Option<&'a Command>) -> Self {
+        let rate = kernel.max_bytes_per_second();
+        Self {
+            function: &kernel.name,
+            function_ordinal: kernel.function,
+            executable: kernel.executable_id,
+            workgroup_count: kernel.workgroup_count,
+            workgroup_size: kernel.workgroup_size,
+            local_memory: kernel.dynamic_local_memory,
+            constants: &kernel.constants,
+            bindings: &kernel.bindings,
+            count: kernel.count,
+            record: kernel.location.ordinal,
+            occurrence: kernel.occurrence,
+            time_ns: kernel.time_ns,
+            share: share(kernels, kernel),
+            bytes_read: kernel.bytes_read(),
+            bytes_written: kernel.bytes_written(),
+            max_bytes_per_second: rate.ok(),
+            no_rate_because: rate.err(),
+            command: command.and_then(|command| command.line.as_deref()),
+            command_limits: command.map(|command| &command.limits[..]),
+        }
+    }
+}
+
+fn bindings<S: Serializer>(bindings: &[KernelBinding], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Binding {
+        length: u64,
+        alias_of: Option<u32>,
+        is_written: Option<bool>,
+        changed_offset: Option<u64>,
+        changed_length: Option<u64>,
+    }
+    serializer.collect_seq(bindings.iter().map(|it| Binding {
+        length: it.length,
+        alias_of: it.alias_of,
+        is_written: it.is_written,
+        changed_offset: it.changed.map(|it| it.offset),
+        changed_length: it.changed.map(|it| it.length),
+    }))
+}
+
+pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S) -> Result<S::Ok, S::Error> {
+    times.map(name).serialize(serializer)
+}
+
+/// The columns of the table, those of times first.
+const TIMES: [Column; 3] = [Column::right("share"), Column::right("time"), Column::right("each")];
+const COLUMNS: [Column; 10] = [
+    Column::right("count"),
+    Column::right("workgroups"),
+    Column::right("size").optional(5),
+    Column::right("bindings").shortened().optional(4),
+    Column::right("read").optional(3),
+    Column::right("written").optional(2),
+    Column::right("constants").shortened().optional(7),
+    Column::right("record"),
+    Column::right("executable").optional(6),
+    Column::names("function"),
+];
 /// The column of the rate, with those of times.
 const RATE_COLUMN: usize = 9;
+const RATE: Column = Column::right("bytes/s").optional(1);
+
+impl Report for List<'_> {
+    const SCHEMA: &'static str = "rehal.kernels/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        let mut text = format!(
+            "{} of {}",
+            plural(self.kernels.len() as u64, "kernel"),
+            plural(self.dispatch_count, "dispatch")
+        );
+        if let (Some(total), Some(times)) = (self.total_ns, self.timed_by) {
+            let _ = write!(text, " in {}, {}", time(total as f64), described(times));
+        }
+        text.push('\n');
+        if self.kernels.is_empty() {
+            return text;
+        }
+        let mut columns = COLUMNS.to_vec();
+        if self.timed_by.is_some() {
+            columns.splice(0..0, TIMES);
+            columns.insert(RATE_COLUMN, RATE);
+        }
+        let mut table = Table::new("", columns);
+        self.kernels.iter().for_each(|kernel| table.row(row(kernel)));
+        text.push('\n');
+        text.push_str(&table.text(layout));
+        text.push_str(
+            "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
+             read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
+        );
+        self.add_commands(&mut text);
+        text
+    }
+}
+
+impl List<'_> {
+    /// The command that measures each kernel, below the table.
+    fn add_commands(&self, text: &mut String) {
+        let mut commands =
+            self.kernels.iter().filter_map(|it| Some((it.command, it.command_limits?))).peekable();
+        let Some(directory) = self.directory.filter(|_| commands.peek().is_some()) else { return };
+        let directory = escaped(&directory.to_string_lossy());
+        let _ = writeln!(text, "\nTo measure each by itself, in the directory {directory}:");
+        for (line, limits) in commands {
+            let _ = writeln!(text, "{}", line.unwrap_or("no command"));
+            limits.iter().for_each(|limit| text.push_str(&format!("  # {limit}\n")));
+        }
+    }
+}
+
 /// Constants that the table shows.
 const MAX_CONSTANTS: usize = 8;
 
@@ -64,7 +193,7 @@ fn described(times: KernelTimes) -> &'static str {
     }
 }
 
-fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
+fn row(kernel: &Row<'_>) -> Vec<String> {
     let [x, y, z] = kernel.workgroup_size;
     let size = if [x, y, z] == [0; 3] { "-".into() } else { format!("{x}x{y}x{z}") };
     let count = kernel.workgroup_count.map_or_else(|| "indirect".into(), |[x, y, z]| format!("{x}x{y}x{z}"));
@@ -75,20 +204,19 @@ fn row(kernels: &Kernels, kernel: &Kernel) -> Vec<String> {
         count,
         size,
         bindings,
-        kernel.bytes_read().map_or_else(|| "-".into(), |bytes| bytes.to_string()),
-        kernel.bytes_written().map_or_else(|| "-".into(), |bytes| bytes.to_string()),
-        constants(&kernel.constants),
-        format!("#{}", kernel.location.ordinal),
-        kernel.executable_id.to_string(),
-        escaped(&kernel.name),
+        kernel.bytes_read.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        kernel.bytes_written.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        constants(kernel.constants),
+        format!("#{}", kernel.record),
+        kernel.executable.to_string(),
+        escaped(kernel.function),
     ];
     if let Some(time_ns) = kernel.time_ns {
-        let share =
-            share(kernels, kernel).map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
+        let share = kernel.share.map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
         row.splice(0..0, [share, time(time_ns as f64), time(time_ns as f64 / kernel.count as f64)]);
-        let rate = match kernel.max_bytes_per_second() {
-            Ok(bytes_per_second) => format!("<= {}", rate(bytes_per_second)),
-            Err(reason) => reason.into(),
+        let rate = match kernel.max_bytes_per_second {
+            Some(bytes_per_second) => format!("<= {}", rate(bytes_per_second)),
+            None => kernel.no_rate_because.unwrap_or("-").into(),
         };
         row.insert(RATE_COLUMN, rate);
     }
@@ -130,85 +258,37 @@ fn binding(it: &KernelBinding) -> String {
     format!("{direction}{}{alias}", it.length)
 }
 
-/// The kernels as an object.
-pub(super) fn json(kernels: &Kernels) -> Value {
-    json!({
-        "dispatch_count": kernels.dispatch_count,
-        "total_ns": kernels.total_ns,
-        "timed_by": timed_by(kernels),
-        "kernels": kernels.kernels.iter().map(|kernel| object(kernels, kernel)).collect::<Value>(),
-    })
-}
-
-/// How times are measured.
-pub(super) fn timed_by(kernels: &Kernels) -> Value {
-    json!(kernels.times.map(name))
-}
-
-/// A kernel as an object.
-pub(super) fn object(kernels: &Kernels, kernel: &Kernel) -> Value {
-    let binding = |it: &KernelBinding| {
-        json!({
-            "length": it.length,
-            "alias_of": it.alias_of,
-            "is_written": it.is_written,
-            "changed_offset": it.changed.map(|it| it.offset),
-            "changed_length": it.changed.map(|it| it.length),
-        })
-    };
-    let rate = kernel.max_bytes_per_second();
-    json!({
-        "function": kernel.name,
-        "function_ordinal": kernel.function,
-        "executable": kernel.executable_id,
-        "workgroup_count": kernel.workgroup_count,
-        "workgroup_size": kernel.workgroup_size,
-        "local_memory": kernel.dynamic_local_memory,
-        "constants": kernel.constants,
-        "bindings": kernel.bindings.iter().map(binding).collect::<Value>(),
-        "count": kernel.count,
-        "record": kernel.location.ordinal,
-        "occurrence": kernel.occurrence,
-        "time_ns": kernel.time_ns,
-        "share": share(kernels, kernel),
-        "bytes_read": kernel.bytes_read(),
-        "bytes_written": kernel.bytes_written(),
-        "max_bytes_per_second": rate.ok(),
-        "no_rate_because": rate.err(),
-    })
-}
-
 /// A line per kernel.
-pub(super) fn csv(kernels: &Kernels) -> String {
+pub(super) fn csv(list: &List<'_>) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
                     max_bytes_per_second\n"
             .to_string();
-    for kernel in &kernels.kernels {
+    for kernel in &list.kernels {
         let dimensions = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
         let list = |items: Vec<String>| items.join(" ");
         let aliases =
             kernel.bindings.iter().zip(0..).filter_map(|(it, at)| Some(format!("{at}={}", it.alias_of?)));
         let fields = [
-            quoted(&kernel.name),
-            kernel.function.to_string(),
-            kernel.executable_id.to_string(),
+            quoted(kernel.function),
+            kernel.function_ordinal.to_string(),
+            kernel.executable.to_string(),
             kernel.workgroup_count.map_or_else(String::new, dimensions),
             dimensions(kernel.workgroup_size),
-            kernel.dynamic_local_memory.to_string(),
+            kernel.local_memory.to_string(),
             list(kernel.constants.iter().map(u32::to_string).collect()),
             list(kernel.bindings.iter().map(|it| it.length.to_string()).collect()),
             list(kernel.bindings.iter().map(|it| direction(it).to_string()).collect()),
             list(aliases.collect()),
             kernel.count.to_string(),
-            kernel.location.ordinal.to_string(),
+            kernel.record.to_string(),
             kernel.occurrence.to_string(),
             optional(kernel.time_ns),
-            optional(share(kernels, kernel)),
-            optional(kernel.bytes_read()),
-            optional(kernel.bytes_written()),
-            optional(kernel.max_bytes_per_second().ok()),
+            optional(kernel.share),
+            optional(kernel.bytes_read),
+            optional(kernel.bytes_written),
+            optional(kernel.max_bytes_per_second),
         ];
         text.push_str(&fields.join(","));
         text.push('\n');

@@ -1,0 +1,199 @@
+//! Reports of verbs: one struct each, printed as JSON by serde, or as text.
+//!
+//! Every JSON document begins with a header that says what it was measured on. It is made only for JSON: the
+//! load of the machine is that at the start of the tool, and the rest is found when the document is printed.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+
+use rehal_base::{Error, Result};
+use rehal_bench::Host;
+use rehal_session::{CaptureFile, DeviceGroup};
+use serde::Serialize;
+
+use crate::table::Layout;
+use crate::{Invocation, advice, output};
+
+/// A report, with the data of both formats.
+pub(crate) trait Report: Serialize {
+    /// Name and version of its JSON, such as `rehal.info/1`. The version grows if a key or its meaning changes.
+    const SCHEMA: &'static str;
+    /// Whether its JSON is one line; otherwise it is indented.
+    const IS_ON_A_LINE: bool;
+
+    /// The report for people.
+    fn text(&self, layout: Layout) -> String;
+}
+
+/// The formats that every report has.
+#[derive(Clone, Copy)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// What a report is of.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Subject<'s> {
+    /// The capture; `None` without one, and if the report names several.
+    pub capture: Option<&'s CaptureFile>,
+    /// Where it ran; `None` if nothing did.
+    pub devices: Option<&'s DeviceGroup>,
+}
+
+/// What a JSON document was measured on.
+#[derive(Serialize)]
+pub(crate) struct Header<'a> {
+    schema: &'static str,
+    /// The version of rehal.
+    version: &'static str,
+    /// The commit that it was built from; `unknown` for sources without a repository.
+    commit: &'static str,
+    /// The BLAKE3 of the capture.
+    capture_digest: Option<String>,
+    device: Option<Vec<String>>,
+    cpu: &'a str,
+    host: &'a str,
+    load: Load,
+    /// The command line, without the name of the program.
+    flags: &'a [String],
+}
+
+/// The load of the machine when the tool started.
+#[derive(Serialize)]
+struct Load {
+    /// Over 1, 5 and 15 minutes.
+    average: Option<[f64; 3]>,
+    processors: u64,
+}
+
+/// Where and how a tool was started.
+pub(crate) struct Origin {
+    host: OnceCell<Host>,
+    flags: Vec<String>,
+}
+
+impl Origin {
+    pub(crate) fn new(arguments: &[OsString]) -> Self {
+        let flags = arguments.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        Self { host: OnceCell::new(), flags }
+    }
+
+    /// The machine, with its load at the first call.
+    pub(crate) fn host(&self) -> &Host {
+        self.host.get_or_init(Host::now)
+    }
+
+    pub(crate) fn header(&self, schema: &'static str, subject: Subject<'_>) -> Header<'_> {
+        let host = self.host();
+        Header {
+            schema,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("REHAL_COMMIT"),
+            capture_digest: subject.capture.map(|capture| hex(&capture.digest())),
+            device: subject.devices.map(names),
+            cpu: &host.cpu,
+            host: &host.name,
+            load: Load { average: host.load_average, processors: host.processors },
+            flags: &self.flags,
+        }
+    }
+}
+
+/// The devices by driver, and by name if that says more.
+fn names(devices: &DeviceGroup) -> Vec<String> {
+    let name = |info: &rehal_session::hal::DeviceInfo| match info.name == info.driver {
+        true => info.driver.clone(),
+        false => format!("{}: {}", info.driver, info.name),
+    };
+    devices.devices().iter().map(|device| name(device.info())).collect()
+}
+
+/// A report with its header.
+#[derive(Serialize)]
+struct Document<'a, R> {
+    header: Header<'a>,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+impl Invocation {
+    /// Prints a report.
+    pub(crate) fn print<R: Report>(&self, report: &R, format: Format, subject: Subject<'_>) -> Result<()> {
+        match format {
+            Format::Text => output::print(&report.text(Layout::for_stdout())),
+            Format::Json => {
+                let document = Document { header: self.origin.header(R::SCHEMA, subject), report };
+                output::written(write_json(&document, R::IS_ON_A_LINE, output::stdout()?))
+            }
+        }
+    }
+}
+
+/// A report in each format, without a header, for the fuzzer.
+pub(crate) fn formats<R: Report>(report: &R) -> Result<[String; 2]> {
+    let mut json = Vec::new();
+    output::written(write_json(report, R::IS_ON_A_LINE, &mut json))?;
+    Ok([report.text(Layout::PIPE), String::from_utf8_lossy(&json).into_owned()])
+}
+
+/// Writes JSON piece by piece, since a report may have millions of rows, and a line feed.
+pub(crate) fn write_json(value: &impl Serialize, is_on_a_line: bool, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    match is_on_a_line {
+        true => serde_json::to_writer(&mut out, value)?,
+        false => serde_json::to_writer_pretty(&mut out, value)?,
+    }
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Errors as JSON, if that is the format of the report that they prevent. Their text goes to standard error.
+pub(crate) struct ErrorReports<'o> {
+    /// `None` for errors as text only.
+    origin: Option<&'o Origin>,
+    is_printed: Cell<bool>,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    header: Header<'a>,
+    error: FailureError<'a>,
+}
+
+#[derive(Serialize)]
+struct FailureError<'a> {
+    code: &'static str,
+    message: &'a str,
+    /// Where it happened, the outermost first.
+    context: &'a [String],
+    advice: Option<String>,
+}
+
+impl<'o> ErrorReports<'o> {
+    pub(crate) fn new(origin: Option<&'o Origin>) -> Self {
+        Self { origin, is_printed: Cell::new(false) }
+    }
+
+    /// Prints an error of the tool, unless one is printed.
+    pub(crate) fn print(&self, error: &Error) {
+        let Some(origin) = self.origin.filter(|_| !self.is_printed.replace(true)) else { return };
+        let failure = Failure {
+            header: origin.header("rehal.error/1", Subject::default()),
+            error: FailureError {
+                code: error.code().name(),
+                message: error.message(),
+                context: error.context_lines(),
+                advice: advice::of(error),
+            },
+        };
+        // If standard output is lost, the text and the exit status remain.
+        let _ = output::stdout().map(|stdout| write_json(&failure, false, stdout));
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

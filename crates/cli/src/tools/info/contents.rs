@@ -1,0 +1,208 @@
+//! The report: what a capture contains, and whether it can be replayed here.
+
+use std::path::Path;
+
+use rehal_base::Error;
+use rehal_session::{
+    CaptureFile, ChecksumState, Damage, ExecutableSurvey, ExternalFile, FailedOperation, FileState,
+    RecordKind, ScopeSurvey, Survey, SurveyedBytes, Tear, Verdict,
+};
+use serde::{Serialize, Serializer};
+
+use crate::advice;
+
+/// The report on a capture: sizes in bytes, names as text.
+#[derive(Serialize)]
+pub(super) struct Info<'a> {
+    #[serde(flatten)]
+    pub contents: Contents<'a>,
+    pub replay: Replayability<'a>,
+}
+
+/// What a capture contains, whatever the machine.
+#[derive(Serialize)]
+pub(in crate::tools) struct Contents<'a> {
+    #[serde(serialize_with = "path")]
+    pub path: &'a Path,
+    pub version: String,
+    pub size_bytes: u64,
+    pub closed: bool,
+    #[serde(serialize_with = "tear")]
+    pub tear: Option<Tear>,
+    pub checksums: Checksums<'a>,
+    pub counts: Counts,
+    pub failed_operations: &'a [FailedOperation],
+    pub records: &'a [RecordKind],
+    pub scopes: &'a [ScopeSurvey],
+    pub executables: &'a [ExecutableSurvey],
+    pub bytes: Bytes,
+    pub external_files: Vec<File<'a>>,
+}
+
+#[derive(Serialize)]
+pub(in crate::tools) struct Checksums<'a> {
+    #[serde(serialize_with = "state")]
+    pub state: ChecksumState,
+    #[serde(serialize_with = "damage")]
+    pub damage: &'a [Damage],
+}
+
+#[derive(Serialize)]
+pub(in crate::tools) struct Counts {
+    pub records: u64,
+    pub operations: u64,
+    pub objects: u64,
+    pub failed_operations: u64,
+    pub unsupported_operations: u64,
+    pub devices: u64,
+    pub submissions: u64,
+    pub dispatches: u64,
+}
+
+#[derive(Serialize)]
+pub(in crate::tools) struct Bytes {
+    #[serde(flatten)]
+    pub data: SurveyedBytes,
+    /// The framing of records.
+    pub records: u64,
+}
+
+/// An external file, and its state on this machine if that was checked.
+#[derive(Serialize)]
+pub(in crate::tools) struct File<'a> {
+    #[serde(flatten)]
+    pub file: &'a ExternalFile,
+    #[serde(flatten, serialize_with = "file_state")]
+    pub state: Option<&'a FileState>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Replayability<'a> {
+    pub device: &'a str,
+    pub possible: bool,
+    pub executables_loaded: bool,
+    #[serde(serialize_with = "reasons")]
+    pub reasons: &'a [Error],
+}
+
+impl<'a> Info<'a> {
+    pub(super) fn new(
+        path: &'a Path,
+        capture: &'a CaptureFile,
+        survey: &'a Survey,
+        verdict: &'a Verdict,
+    ) -> Self {
+        let mut contents = Contents::of(path, capture, survey);
+        for it in &mut contents.external_files {
+            it.state = verdict.file(it.file.id);
+        }
+        let replay = Replayability {
+            device: &verdict.device,
+            possible: verdict.reasons.is_empty(),
+            executables_loaded: verdict.is_loaded,
+            reasons: &verdict.reasons,
+        };
+        Self { contents, replay }
+    }
+}
+
+impl<'a> Contents<'a> {
+    pub(in crate::tools) fn of(path: &'a Path, capture: &'a CaptureFile, survey: &'a Survey) -> Self {
+        let version = capture.version();
+        Self {
+            path,
+            version: format!("{}.{}", version.major, version.minor),
+            size_bytes: capture.total_bytes(),
+            closed: capture.is_closed(),
+            tear: capture.tear(),
+            checksums: Checksums { state: capture.checksums(), damage: capture.damage().unwrap_or_default() },
+            counts: Counts {
+                records: survey.record_count,
+                operations: survey.operation_count,
+                objects: survey.object_count,
+                failed_operations: survey.failed_count,
+                unsupported_operations: survey.unsupported_count,
+                devices: survey.device_count,
+                submissions: survey.submission_count,
+                dispatches: survey.dispatch_count,
+            },
+            failed_operations: &survey.failed,
+            records: &survey.record_kinds,
+            scopes: &survey.scopes,
+            executables: &survey.executables,
+            bytes: Bytes { data: survey.bytes, records: capture.length_bytes() - survey.bytes.total() },
+            external_files: survey.external_files.iter().map(|file| File { file, state: None }).collect(),
+        }
+    }
+}
+
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+fn tear<S: Serializer>(tear: &Option<Tear>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row {
+        offset: u64,
+        record_count: u64,
+        lost_bytes: u64,
+    }
+    let row = |it: &Tear| Row { offset: it.offset, record_count: it.record_count, lost_bytes: it.lost_bytes };
+    tear.as_ref().map(row).serialize(serializer)
+}
+
+fn state<S: Serializer>(state: &ChecksumState, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match state {
+        ChecksumState::Absent => "absent",
+        ChecksumState::Missing => "missing",
+        ChecksumState::Present => "present",
+    })
+}
+
+fn damage<S: Serializer>(damage: &[Damage], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row {
+        offset: u64,
+        length: u64,
+        first_record: Option<u64>,
+        last_record: Option<u64>,
+    }
+    serializer.collect_seq(damage.iter().map(|it| Row {
+        offset: it.offset,
+        length: it.length,
+        first_record: it.records.map(|(first, _)| first),
+        last_record: it.records.map(|(_, last)| last),
+    }))
+}
+
+fn file_state<S: Serializer>(state: &Option<&FileState>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        path_here: Option<String>,
+        problem: Option<Reason<'a>>,
+    }
+    let row = Row {
+        path_here: state.map(|state| state.path.to_string_lossy().into_owned()),
+        problem: state.and_then(|state| state.problem.as_ref()).map(Reason::of),
+    };
+    row.serialize(serializer)
+}
+
+#[derive(Serialize)]
+struct Reason<'a> {
+    status: &'static str,
+    message: &'a str,
+    at: &'a [String],
+    advice: Option<String>,
+}
+
+impl<'a> Reason<'a> {
+    fn of(error: &'a Error) -> Self {
+        let (status, message) = (error.code().name(), error.message());
+        Self { status, message, at: error.context_lines(), advice: advice::of(error) }
+    }
+}
+
+fn reasons<S: Serializer>(errors: &[Error], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(errors.iter().map(Reason::of))
+}
