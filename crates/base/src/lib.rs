@@ -1,6 +1,6 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
 //! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
-//! the C library, glob patterns, suggestions for misspelt names, text for terminals, and
+//! the C library, work on all processors, glob patterns, suggestions for misspelt names, text for terminals, and
 //! the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
@@ -36,6 +36,7 @@ mod map;
 mod memory;
 mod nearest;
 mod padded;
+pub mod parallel;
 mod range;
 mod status;
 mod terminal;
@@ -48,7 +49,7 @@ pub use file_id::FileId;
 pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
 pub use map::{MappedFile, mapped_file_at};
-pub use memory::{HostMemory, Overrun, WriteTracker, evict, keep_freed_memory};
+pub use memory::{HostMemory, Overrun, evict, keep_freed_memory};
 pub use nearest::nearest;
 pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};

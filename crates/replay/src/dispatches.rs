@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use rehal_base::Result;
 use rehal_hal::{Binding, BufferRef, WorkgroupCount};
 
-use crate::access::{Effect, Footprints, clamp};
+use crate::effects::{Effect, Footprints, clamp};
 use crate::walk::DispatchSite;
 use crate::{AccessKind, ExecutableRecord, Plan, RecordLocation};
 

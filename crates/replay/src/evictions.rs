@@ -9,7 +9,7 @@ use rehal_hal::{
 };
 
 use crate::Plan;
-use crate::access::{Footprint, Footprints};
+use crate::effects::{Footprint, Footprints};
 use crate::plan::StepOp;
 use crate::region::{Bytes, Holder, RangeSet};
 use crate::scopes::Entry;

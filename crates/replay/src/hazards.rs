@@ -6,7 +6,7 @@
 
 use rehal_hal::Timepoint;
 
-use crate::access::{Access, Effect, Footprint};
+use crate::effects::{Access, Effect, Footprint};
 use crate::lists::Lists;
 
 /// Ranges of one resource with different accesses; more are approximated.

@@ -21,6 +21,7 @@
 //!
 //! # Other users of a plan
 //!
+//! - `effects/` tells what operations read, write and change.
 //! - `run/stepping.rs` performs operations one at a time, for observers that want them.
 //! - `slice.rs` writes a capture of a part of the work.
 //! - `fast_forward.rs` repeats a scope by itself, `evictions.rs` evicts caches before timed scopes.
@@ -29,12 +30,12 @@
 
 #![deny(unsafe_code)]
 
-mod access;
 mod arguments;
 mod command_buffer;
 mod decode;
 mod dispatches;
 pub mod dump;
+mod effects;
 mod encode;
 mod evictions;
 mod fast_forward;
@@ -65,6 +66,7 @@ mod walk;
 
 pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
+pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, changes, merged, without};
 pub use encode::encode_payload;
 pub use fast_forward::{FastForward, Outputs, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};
@@ -82,9 +84,7 @@ pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenBindings};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
-pub use slice::{
-    CHANGE_BYTES, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer, changes,
-};
+pub use slice::{Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
 pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

@@ -1,3 +1,4 @@
+use rehal_base::Range;
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{Buffer, Executable, FunctionInfo};
 
@@ -82,6 +83,13 @@ pub struct AccessedRange<'a> {
     pub offset: u64,
     /// Number of bytes; a binding may be empty.
     pub length: u64,
+}
+
+impl AccessedRange<'_> {
+    /// The bytes of the buffer.
+    pub fn range(&self) -> Range {
+        Range { offset: self.offset, length: self.length }
+    }
 }
 
 impl<'a> Operation<'a> {

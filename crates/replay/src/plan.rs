@@ -8,7 +8,7 @@ use rehal_hal::{
 };
 use serde::Serialize;
 
-use crate::access::Extent;
+use crate::effects::Extent;
 use crate::planner;
 
 /// The capture record of an operation.

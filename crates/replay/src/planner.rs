@@ -13,10 +13,10 @@ use rehal_hal::{
 };
 use zerocopy::little_endian::U64;
 
-use crate::access::Extent;
 use crate::arguments::{check_command, check_queue_op};
 use crate::command_buffer::{CommandBufferState, Use};
 use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barrier, timepoint};
+use crate::effects::Extent;
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{

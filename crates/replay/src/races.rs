@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rehal_hal::{Timepoint, WrittenBindings};
 use serde::{Serialize, Serializer};
 
-use crate::access::{Access, Effect};
+use crate::effects::{Access, Effect};
 use crate::hazards::{Conflict, InFlight, Slots, Tracker};
 use crate::plan::StepOp;
 use crate::schedule::{ConflictPolicy, HostWait, Moment, Walk};

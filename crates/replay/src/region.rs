@@ -12,7 +12,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::{CreateOp, FileContents, HostOp, Indexed, QueueOp};
 
 use crate::Plan;
-use crate::access::{Access, Effect, Footprint, Footprints};
+use crate::effects::{Access, Effect, Footprint, Footprints};
 use crate::plan::{OBJECT_KINDS, ObjectKind, RecordLocation, Release, StepOp};
 use crate::scopes::Entry;
 

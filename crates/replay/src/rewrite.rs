@@ -16,8 +16,8 @@ use rehal_hal::{
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use crate::access::Footprints;
 use crate::decode::decode;
+use crate::effects::Footprints;
 use crate::files::resolve_path;
 use crate::ids::ThreadNumbers;
 use crate::{FileRemap, Ids, Plan, encode};

@@ -17,7 +17,7 @@ use std::ops::Range;
 use rehal_hal::{HostOp, Indexed, Timepoint, WrittenBindings};
 
 use crate::Plan;
-use crate::access::{Footprint, Footprints};
+use crate::effects::{Footprint, Footprints};
 use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
 use crate::plan::{ObjectKind, StepOp};
 

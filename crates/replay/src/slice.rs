@@ -23,7 +23,6 @@
 mod collect;
 mod cut;
 mod issue;
-mod ranges;
 mod references;
 mod runs;
 mod shared;
@@ -36,7 +35,6 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_hal::{BufferParams, CreateOp, Device, HostOp, WatchedBuffer};
 
-pub use self::ranges::{CHANGE_BYTES, changes};
 use self::runs::{DispatchRun, ScopeRun};
 use self::shared::Shared;
 use crate::plan::RecordLocation;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{BufferRef, Indexed, QueueOp};
 
-use crate::access::Footprints;
+use crate::effects::Footprints;
 use crate::walk::Event;
 use crate::{AccessKind, Plan, PlannedBinding, RecordLocation};
 

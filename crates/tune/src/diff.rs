@@ -9,11 +9,9 @@
 
 use std::collections::HashMap;
 
-use rehal_base::Result;
+use rehal_base::{Result, parallel};
 use rehal_capture::{Capture, CaptureBytes, OpenOptions, Version};
 use rehal_replay::dump::Progress;
-
-use crate::parallel;
 
 mod align;
 mod compare;

@@ -5,7 +5,6 @@
 //! them into the order of a run. `Ledger` reads entries one by one, so that memory does not grow with the
 //! file. The digest of the capture in the header ties a ledger to its capture.
 
-mod changed;
 mod encoder;
 pub(crate) mod layout;
 mod reader;
@@ -17,9 +16,8 @@ pub use reader::{Entries, Entry, EntryKind, EntryRange, Ledger, Piece};
 pub use watcher::DispatchDigests;
 pub use writer::{LedgerContents, LedgerOptions, LedgerWriter};
 
+use rehal_base::parallel;
 use rehal_replay::CaptureBytes;
-
-use crate::parallel;
 
 /// The digest of a range: 128 bits of BLAKE3. An accidental or even a deliberate change of the bytes that keeps it is out of
 /// reach; a pair of byte strings with the same digest takes about 2^64 attempts.

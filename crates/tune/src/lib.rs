@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
 
+mod bytes;
 mod compare;
 mod diff;
 mod elements;
@@ -28,13 +29,11 @@ mod kernel_record;
 mod ledger;
 mod new_memory;
 mod number_summary;
-mod parallel;
 mod redact;
 mod reduce;
 mod runner;
 mod tolerance;
 mod verify;
-mod written;
 
 pub use compare::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,

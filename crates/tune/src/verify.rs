@@ -1,8 +1,9 @@
 //! Verification: a replay compared with a ledger, or with another replay.
 //!
-//! - `against.rs` compares with a ledger. A first run screens (`screen.rs`); a second run finds the
-//!   dispatches that it suspects with copies, so that a false alarm costs time only. `verify_elements`
-//!   compares in lockstep if a ledger has only digests of what differs.
+//! - `against.rs` compares with a ledger. A first run screens: after each dispatch, it compares what should
+//!   have changed, and the rest once for each submission. If it suspects something, a second run compares
+//!   everything after each dispatch, so that a false alarm costs time only. `verify_elements` compares in
+//!   lockstep if a ledger has only digests of what differs.
 //! - `lockstep.rs` runs two replays of one plan on two threads. The expected side sends what a dispatch wrote
 //!   and waits for the answer, so neither side is ahead by more than one dispatch.
 //! - `judge.rs` has the verdict on a range for both: elements if the expected bytes are known, else digests
@@ -19,7 +20,6 @@
 mod against;
 mod judge;
 mod lockstep;
-mod screen;
 mod watch;
 
 pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};

@@ -4,7 +4,7 @@ use super::source::code_only;
 use super::{Problem, tree::Tree};
 
 /// The file that uses rayon's pool, after it has created it.
-const POOL: &str = "crates/tune/src/parallel.rs";
+const POOL: &str = "crates/base/src/parallel.rs";
 /// Crates for tests.
 const FOR_TESTS: [&str; 2] = ["crates/cts/", "crates/interleave/"];
 
@@ -46,7 +46,7 @@ fn problem_of(line: &str, path: &str) -> Option<&'static str> {
     }
     let uses_pool = line.contains("rayon") && path != POOL;
     uses_pool.then_some(
-        "rayon panics if its pool cannot be created: use the functions of crates/tune/src/parallel.rs",
+        "rayon panics if its pool cannot be created: use the functions of crates/base/src/parallel.rs",
     )
 }
 

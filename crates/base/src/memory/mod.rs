@@ -7,7 +7,6 @@ mod guarded;
 mod spare;
 #[cfg(test)]
 mod tests;
-mod written;
 
 use std::alloc::{Layout, alloc, alloc_zeroed};
 use std::any::Any;
@@ -25,7 +24,6 @@ use spare::Block;
 pub use evict::evict;
 pub use guarded::Overrun;
 pub use spare::keep_freed_memory;
-pub use written::WriteTracker;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;

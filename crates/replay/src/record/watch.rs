@@ -24,7 +24,7 @@ use rehal_hal::{
 };
 
 use super::stream::{Stream, status_of};
-use crate::access::{Effect, written_by_kernels};
+use crate::effects::{ChangeTracker, Effect, written_by_kernels};
 use crate::ids::Ids;
 use crate::operation::AccessedRange;
 
@@ -33,11 +33,8 @@ use crate::operation::AccessedRange;
 /// An error does not disturb the program: the dispatch has no record, and [`Recorder::close`](crate::Recorder::close) reports
 /// the first one.
 pub trait DispatchWatcher: Send {
-    /// Called before a dispatch, with its bindings by ordinal.
-    fn before_dispatch(&mut self, bindings: &[AccessedRange<'_>]) -> Result<()>;
-
-    /// Called after it, unless it failed. Returns the payload of an optional record of the capture.
-    fn after_dispatch(&mut self, dispatch: &WatchedDispatch<'_>) -> Result<&[u8]>;
+    /// Called after a dispatch with what it changed, unless it failed. Returns the payload of an optional record of the capture.
+    fn dispatched(&mut self, dispatch: &WatchedDispatch<'_>, changes: &ChangeTracker) -> Result<&[u8]>;
 }
 
 /// A dispatch of a recorded program.
@@ -67,6 +64,7 @@ pub(super) struct Watch {
 /// What performs submissions.
 struct Performer {
     watcher: Box<dyn DispatchWatcher>,
+    changes: ChangeTracker,
     /// The first error of the watcher.
     error: Option<Error>,
 }
@@ -127,7 +125,7 @@ struct WatchedCommand {
 
 impl Watch {
     pub fn new(stream: &Arc<Stream>, watcher: Box<dyn DispatchWatcher>) -> Arc<Self> {
-        let performer = Mutex::new(Performer { watcher, error: None });
+        let performer = Mutex::new(Performer { watcher, changes: ChangeTracker::default(), error: None });
         Arc::new(Self { stream: stream.clone(), performer, jobs: OnceLock::new() })
     }
 
@@ -160,7 +158,13 @@ impl Watch {
     fn perform(job: &Job) -> Result<()> {
         let this = &job.watch;
         let promise = job.kept.promise();
-        let outcome = this.performer.lock().submission(&this.stream, job);
+        let outcome = {
+            let mut performer = this.performer.lock();
+            let outcome = performer.submission(&this.stream, job);
+            // The program may write or free its buffers from here on.
+            performer.changes.release();
+            outcome
+        };
         if let (Err(_), Some((_, offset)), 0) =
             (&outcome, job.details.record, job.kept.submission().signals.count)
         {
@@ -351,6 +355,7 @@ impl Performer {
             let Command::Dispatch(dispatch) = &first.command else {
                 // Everything before and after a barrier is ordered already.
                 if !part.iter().all(|it| matches!(it.command, Command::ExecutionBarrier { .. })) {
+                    self.changes.release();
                     performed.part(&commands.store, part)?;
                 }
                 continue;
@@ -378,20 +383,22 @@ impl Performer {
         let places = site.record.zip(performed.job.details.record.map(|(ordinal, _)| ordinal));
         // One that cannot be resolved is an error of the device.
         let (Some((record, submission)), Ok(bindings)) = (places, site.bindings(performed)) else {
+            self.changes.release();
             return perform(performed);
         };
-        let before = self.watcher.before_dispatch(&bindings);
+        let before = self.changes.begin(&bindings);
         let is_watched = before.is_ok();
+        if !is_watched {
+            self.changes.release();
+        }
         self.keep_error(before);
         perform(performed)?;
         if is_watched {
             let function = site.executable().function(site.dispatch.function)?.name.as_str();
             let dispatch = WatchedDispatch { record, submission, function };
-            let after = self
-                .watcher
-                .after_dispatch(&dispatch)
-                .map(|payload| stream.with_log(|log| log.dispatch_digests(payload)));
-            self.keep_error(after);
+            let payload = self.changes.end().and_then(|()| self.watcher.dispatched(&dispatch, &self.changes));
+            let written = payload.map(|payload| stream.with_log(|log| log.dispatch_digests(payload)));
+            self.keep_error(written);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use rehal_hal::{
 use super::Run;
 use super::names::LiveNames;
 use super::objects::get;
-use crate::access::{Effect, Footprints};
+use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};

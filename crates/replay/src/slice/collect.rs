@@ -8,8 +8,8 @@ use rehal_base::{Error, Range, Result};
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{Buffer, HostOp, transfer};
 
-use super::ranges::Ranges;
 use super::shared::Shared;
+use crate::effects::Ranges;
 use crate::{AccessKind, AccessedRange, Operation};
 
 /// Bytes of a buffer, by its index.

@@ -9,7 +9,7 @@ use rehal_hal::{Binding, CreateOp, HostOp, ImportFile, Indexed, MemoryAccess, Qu
 
 use super::collect::Content;
 use super::shared::Shared;
-use crate::access::{Footprints, clamp};
+use crate::effects::{Footprints, clamp};
 use crate::files::Opening;
 use crate::{FileContents, FileValidation, Plan, Replay, Validation, files};
 

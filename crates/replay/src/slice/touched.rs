@@ -7,9 +7,9 @@ use rehal_base::{Range, Result};
 use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
 use super::issue::Fill;
-use super::ranges::Ranges;
 use super::shared::Shared;
 use super::trim::{Tested, overlap};
+use crate::effects::Ranges;
 
 /// Contents up to this size stay: they are a page, or two that may be parts of one.
 const SMALL_BYTES: usize = 4 << 10;

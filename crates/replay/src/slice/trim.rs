@@ -9,8 +9,8 @@ use rehal_base::{Range, Result};
 use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
 use super::issue::{Fill, patterns};
-use super::ranges::{Ranges, changes};
 use super::shared::Shared;
+use crate::effects::{Ranges, changes};
 
 /// Ranges with fewer bytes between them are one: the records of another take more.
 const GAP_BYTES: u64 = 256;

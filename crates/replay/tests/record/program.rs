@@ -9,7 +9,7 @@ use rehal_hal::{
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
-    AccessedRange, DispatchWatcher, LedgerRecording, Observer, Plan, PlanOptions, RecordOptions, Recorder,
+    ChangeTracker, DispatchWatcher, LedgerRecording, Observer, Plan, PlanOptions, RecordOptions, Recorder,
     Replay, ReplayOptions, ReplayOrder, WatchedDispatch,
 };
 
@@ -30,11 +30,7 @@ pub fn local_task() -> Device {
 struct EmptyDigests;
 
 impl DispatchWatcher for EmptyDigests {
-    fn before_dispatch(&mut self, _bindings: &[AccessedRange<'_>]) -> Result<()> {
-        Ok(())
-    }
-
-    fn after_dispatch(&mut self, _dispatch: &WatchedDispatch<'_>) -> Result<&[u8]> {
+    fn dispatched(&mut self, _dispatch: &WatchedDispatch<'_>, _changes: &ChangeTracker) -> Result<&[u8]> {
         Ok(&[])
     }
 }

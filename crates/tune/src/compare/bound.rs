@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Range, Result};
 use rehal_hal::transfer;
-use rehal_replay::{AccessKind, AccessedRange, Observer, Operation};
+use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, merged};
 
+use crate::bytes::{different_bytes, read};
 use crate::verify::{Evidence, Judge, Known, Target, Verdict};
-use crate::written::{different_bytes, merged, read};
 use crate::{Place, Verification, VerifyOptions};
 
 /// The same without tolerances: what is compared is not numbers that two kernels computed.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Remedy, Result, StatusCode};
+use rehal_base::{Context, Error, Remedy, Result, StatusCode, parallel};
 use rehal_hal::transfer;
 use rehal_replay::{AccessKind, DispatchOperation, Operation};
 
@@ -17,7 +17,6 @@ use super::descriptor::{
 use super::layout::Layout;
 use crate::TemporaryDirectory;
 use crate::kernel::PartialResult;
-use crate::parallel;
 
 /// Options of a [`KernelRecorder`].
 #[derive(Clone, Debug)]

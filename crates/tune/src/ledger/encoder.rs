@@ -1,16 +1,15 @@
 //! Encodes the entries of ledgers.
 
-use rehal_base::{ElementType, Range};
+use rehal_base::{ElementType, Range, parallel};
+use rehal_replay::{ChangeTracker, TrackedBinding};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::changed::ChangeTracker;
 use super::digest;
 use super::layout::{self, EntryHeader, PieceRow, RangeHeader};
+use crate::bytes::part;
 use crate::number_summary::Summing;
-use crate::parallel;
 use crate::tolerance::{ElementTypeRule, element_type_of};
-use crate::written::part;
 
 /// Bytes of a piece, unless there would be too many.
 const PIECE_BYTES: u64 = 16 << 10;
@@ -47,22 +46,23 @@ impl EntryEncoder {
 
     /// The entry of a dispatch: what it wrote. `header` is completed.
     pub fn dispatch(&mut self, header: EntryHeader, function: &str, changes: &ChangeTracker) -> &[u8] {
+        let changed = || changes.bindings().filter(|it| !it.changes.is_empty());
         self.begin(EntryHeader {
             kind: U32::new(layout::ENTRY_DISPATCH),
-            range_count: U32::new(changes.changed().count() as u32),
+            range_count: U32::new(changed().count() as u32),
             ..header
         });
         let element_type = element_type_of(&self.element_types, Some(function.as_bytes()));
-        for it in changes.changed() {
+        for TrackedBinding { binding, buffer_id, range, changes, after, .. } in changed() {
             let header = RangeHeader {
-                binding: U32::new(it.binding),
+                binding: U32::new(binding),
                 element_type: U32::new(element_type.map_or(0, |it| it.0)),
-                buffer_id: U64::new(it.buffer_id),
-                offset: U64::new(it.offset),
-                length: U64::new(it.bytes.len() as u64),
+                buffer_id: U64::new(buffer_id),
+                offset: U64::new(range.offset),
+                length: U64::new(range.length),
                 ..RangeHeader::default()
             };
-            self.range(header, it.bytes, it.changes);
+            self.range(header, after, changes);
         }
         self.end()
     }

@@ -3,12 +3,11 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
 use rehal_capture::layout::ReadDigest;
-use rehal_replay::{HostRead, Observer, Operation, Plan};
+use rehal_replay::{ChangeTracker, HostRead, Observer, Operation, Plan};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::CaptureIdentity;
-use super::changed::ChangeTracker;
 use super::encoder::{EntryEncoder, seal};
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
 use crate::tolerance::{ElementTypeRule, element_type_of};

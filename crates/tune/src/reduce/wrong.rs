@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Range, Result};
 use rehal_hal::transfer;
-use rehal_replay::{AccessedRange, HostRead, Observer, Operation, Replay};
+use rehal_replay::{AccessedRange, ChangeTracker, HostRead, Observer, Operation, Replay};
 use serde::{Deserialize, Serialize};
 
 use super::SlicedDispatch;
 use crate::Verification;
-use crate::written::Written;
+use crate::bytes::part;
 
 /// The wrong bytes that a dispatch writes, or that a host read sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub fn wrong_result(
         function: difference.place.function().map(str::to_owned),
         binding: difference.binding.unwrap_or_default(),
         different: difference.different,
-        written: Written::default(),
+        changes: ChangeTracker::default(),
         found: None,
     };
     let mut all: Vec<&mut dyn Observer> = observers.iter_mut().map(|it| &mut **it as _).collect();
@@ -122,7 +122,7 @@ struct Reader {
     function: Option<String>,
     binding: u32,
     different: Range,
-    written: Written,
+    changes: ChangeTracker,
     found: Option<WrongResult>,
 }
 
@@ -145,7 +145,7 @@ impl Observer for Reader {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if self.is_it(operation) {
-            self.written.begin(operation.bindings())?;
+            self.changes.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -154,16 +154,13 @@ impl Observer for Reader {
         if !self.is_it(operation) {
             return Ok(ControlFlow::Continue(()));
         }
-        self.written.end()?;
-        let is_it = |it: &&crate::written::WrittenBinding| {
-            it.binding == self.binding || it.aliases.contains(&self.binding)
-        };
-        if let Some(binding) = self.written.bindings.iter().find(is_it) {
-            let mut ranges = binding.changes.clone();
+        self.changes.end()?;
+        if let Some(binding) = self.changes.binding(self.binding) {
+            let mut ranges = binding.changes.to_vec();
             // Bytes that should have been written and were not are wrong as well.
             ranges.push(self.different);
             let (record, occurrence) = (self.record, self.occurrence);
-            let digest = digest(ranges.iter().map(|range| crate::written::part(binding.after(), *range)));
+            let digest = digest(ranges.iter().map(|range| part(binding.after, *range)));
             self.found = Some(WrongResult::of_dispatch(
                 self.function.clone().unwrap_or_default(),
                 self.binding,

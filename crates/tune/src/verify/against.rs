@@ -1,16 +1,17 @@
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
 use rehal_replay::{
-    AccessKind, AccessedRange, CHANGE_BYTES, HostRead, Observer, Operation, Plan, RecordLocation, Replay,
+    AccessKind, AccessedRange, CHANGE_BYTES, ChangeTracker, HostRead, Observer, Operation, Plan,
+    RecordLocation, Replay, TrackedBinding, merged, without,
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::lockstep::{self, NewMemory};
-use super::screen::Screen;
 use super::{Outcome, Place, Verification, VerifyOptions, VerifySides};
+use crate::bytes::{different_bytes, part, read};
 use crate::ledger::{Entries, digest};
-use crate::written::{Written, WrittenBinding, different_bytes, part, read, without};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
 /// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
@@ -31,16 +32,16 @@ pub fn verify_against(
 ) -> Result<Verification> {
     ledger.check_capture(replay.plan())?;
     if !ledger.has_dispatches() {
-        return Against::new(ledger, options, Bytes::Copied(Written::default())).run(replay, observers);
+        return Against::new(ledger, options, Comparing::Everything).run(replay, observers);
     }
-    let mut screening = Against::new(ledger, options, Bytes::Screened(Screen::default()));
+    let mut screening = Against::new(ledger, options, Comparing::Expected);
     let screened = screening.run(replay, observers);
     if let Ok(screened) = &screened
         && !screening.is_suspect()
     {
         return Ok(screened.clone());
     }
-    let found = Against::new(ledger, options, Bytes::Copied(Written::default())).run(replay, observers)?;
+    let found = Against::new(ledger, options, Comparing::Everything).run(replay, observers)?;
     match screened {
         Ok(mut screened) if screened.different_count != 0 && found.outcome() != Outcome::Different => {
             screened.is_unreproduced = true;
@@ -63,7 +64,7 @@ pub fn verify_elements(
         return Ok(found);
     }
     let exact = VerifyOptions { element_types: options.element_types.clone(), ..VerifyOptions::default() };
-    let mut captured = Against::new(ledger, &exact, Bytes::Screened(Screen::default()));
+    let mut captured = Against::new(ledger, &exact, Comparing::Expected);
     let VerifySides { expected, actual, expected_observers, observers } = sides;
     let mut all: Vec<&mut (dyn Observer + Send)> = Vec::with_capacity(expected_observers.len() + 1);
     for observer in expected_observers {
@@ -92,25 +93,41 @@ struct Against<'l> {
     ledger: &'l Ledger,
     entries: Entries<'l>,
     judge: Judge<'l>,
-    bytes: Bytes,
+    comparing: Comparing,
+    changes: ChangeTracker,
+    /// What the dispatch that is being performed should change, by buffer.
+    expected: BTreeMap<u64, Vec<Range>>,
+    /// Something changed that should not have.
+    has_changed: bool,
     /// The entry of the dispatch that is being performed.
     entry: Option<Entry<'l>>,
     /// A dispatch or host read differs, however little.
     has_difference: bool,
 }
 
-/// How the bytes that dispatches change are found.
-enum Bytes {
-    /// All bindings are copied before a dispatch.
-    Copied(Written),
-    /// Only whether there are other changes than those of the ledger.
-    Screened(Screen),
+/// What is compared after each dispatch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparing {
+    /// All that it may have changed.
+    Everything,
+    /// What it should have changed. The rest is compared before another operation writes it, and after the submission: the program
+    /// may write it then.
+    Expected,
 }
 
 impl<'l> Against<'l> {
-    fn new(ledger: &'l Ledger, options: &'l VerifyOptions, bytes: Bytes) -> Self {
-        let judge = Judge::new(options);
-        Self { ledger, entries: ledger.entries(), judge, bytes, entry: None, has_difference: false }
+    fn new(ledger: &'l Ledger, options: &'l VerifyOptions, comparing: Comparing) -> Self {
+        Self {
+            ledger,
+            entries: ledger.entries(),
+            judge: Judge::new(options),
+            comparing,
+            changes: ChangeTracker::default(),
+            expected: BTreeMap::new(),
+            has_changed: false,
+            entry: None,
+            has_difference: false,
+        }
     }
 
     /// Runs the replay.
@@ -127,15 +144,16 @@ impl<'l> Against<'l> {
     }
 
     fn complete_submission(&mut self) -> Result<()> {
-        match &mut self.bytes {
-            Bytes::Screened(screen) => screen.submission_complete(),
-            Bytes::Copied(_) => Ok(()),
+        if self.comparing == Comparing::Expected {
+            self.has_changed |= self.changes.differs_anywhere()?;
+            self.changes.release();
         }
+        Ok(())
     }
 
-    /// Whether a copy of all bindings may find a difference.
+    /// Whether a comparison of everything may find a difference.
     fn is_suspect(&self) -> bool {
-        self.has_difference || matches!(&self.bytes, Bytes::Screened(screen) if screen.has_changed())
+        self.has_difference || self.has_changed
     }
 
     /// The entry of what the replay just did; `None` at the end of a ledger that is not complete.
@@ -177,8 +195,7 @@ impl<'l> Against<'l> {
 
     /// Whether the replay continues.
     fn flow(&self) -> ControlFlow<()> {
-        let has_changed = matches!(&self.bytes, Bytes::Screened(screen) if screen.has_changed());
-        match self.judge.is_stopped || has_changed {
+        match self.judge.is_stopped || self.has_changed {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -199,11 +216,35 @@ impl<'l> Against<'l> {
                 return Err(self.mismatch(&format!("another binding {binding} of the dispatch"), &place));
             }
         }
-        match &mut self.bytes {
-            Bytes::Copied(written) => written.begin(bindings)?,
-            Bytes::Screened(screen) => screen.begin(bindings, &entry)?,
+        self.changes.begin(bindings)?;
+        if self.comparing == Comparing::Expected {
+            self.expect(&entry)?;
         }
         self.entry = Some(entry);
+        Ok(())
+    }
+
+    /// Before a dispatch that should change what an entry says: compares that with what is known.
+    fn expect(&mut self, entry: &Entry<'_>) -> Result<()> {
+        self.expected.clear();
+        for range in &entry.ranges {
+            let start = range.range.offset;
+            let pieces = range.pieces.iter().map(|it| Range { offset: start + it.range.offset, ..it.range });
+            self.expected.entry(range.buffer_id).or_default().extend(pieces);
+        }
+        for (buffer_id, pieces) in &mut self.expected {
+            *pieces = merged(std::mem::take(pieces));
+            self.has_changed |= self.changes.differs(*buffer_id, pieces)?;
+        }
+        Ok(())
+    }
+
+    /// Before an operation that is not a dispatch: what it overwrites is compared, and not known from then on.
+    fn overwrite(&mut self, ranges: &[AccessedRange<'_>]) -> Result<()> {
+        for it in ranges.iter().filter(|it| it.access != AccessKind::Reads && it.length != 0) {
+            self.has_changed |= self.changes.differs(it.buffer_id, &[it.range()])?;
+            self.changes.forget(it.buffer_id, it.range());
+        }
         Ok(())
     }
 
@@ -211,20 +252,20 @@ impl<'l> Against<'l> {
     fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
         let place = Place::of_operation(operation);
         let Some(entry) = self.entry.take() else { return Ok(()) };
-        let verdict = match &mut self.bytes {
-            Bytes::Copied(written) => {
-                written.end()?;
-                let bindings = std::mem::take(&mut written.bindings);
-                let verdict = self.copied(&place, &bindings, &entry)?;
-                if let Bytes::Copied(written) = &mut self.bytes {
-                    written.bindings = bindings;
-                    written.release();
-                }
+        let verdict = match self.comparing {
+            Comparing::Everything => {
+                let mut changes = std::mem::take(&mut self.changes);
+                changes.end()?;
+                let verdict = self.everything(&place, &changes, &entry)?;
+                changes.release();
+                self.changes = changes;
                 verdict
             }
-            Bytes::Screened(screen) => {
-                screen.end()?;
-                self.screened(&place, operation.bindings(), &entry)?
+            Comparing::Expected => {
+                for (buffer_id, pieces) in &self.expected {
+                    self.changes.accept(*buffer_id, pieces)?;
+                }
+                self.digests(&place, operation.bindings(), &entry)?
             }
         };
         self.judge.count(&place, verdict);
@@ -232,24 +273,25 @@ impl<'l> Against<'l> {
         Ok(())
     }
 
-    fn copied(&mut self, place: &Place, bindings: &[WrittenBinding], entry: &Entry<'_>) -> Result<Verdict> {
+    /// Judges what a dispatch may have changed.
+    fn everything(&mut self, place: &Place, changes: &ChangeTracker, entry: &Entry<'_>) -> Result<Verdict> {
         // Several bindings of a range are compared as the first of them.
         let is_compared =
-            |range: &&EntryRange<'_>| bindings.iter().any(|it| Some(it.binding) == range.binding);
+            |range: &&EntryRange<'_>| changes.bindings().any(|it| Some(it.binding) == range.binding);
         if let Some(range) = entry.ranges.iter().find(|range| !is_compared(range)) {
             let binding = range.binding.unwrap_or_default();
             return Err(self.mismatch(&format!("another binding {binding} of the dispatch"), place));
         }
         let mut verdict = Verdict::Same;
-        for binding in bindings {
+        for binding in changes.bindings() {
             let range = entry.ranges.iter().find(|range| range.binding == Some(binding.binding));
-            verdict = verdict.max(self.binding(place, binding, range)?);
+            verdict = verdict.max(self.binding(place, &binding, range)?);
         }
         Ok(verdict)
     }
 
     /// Judges what a dispatch should have changed, by digests.
-    fn screened(
+    fn digests(
         &mut self,
         place: &Place,
         bindings: &[AccessedRange<'_>],
@@ -295,39 +337,39 @@ impl<'l> Against<'l> {
     fn binding(
         &mut self,
         place: &Place,
-        binding: &WrittenBinding,
+        binding: &TrackedBinding<'_>,
         range: Option<&EntryRange<'_>>,
     ) -> Result<Verdict> {
         let pieces = range.map_or(&[][..], |range| &range.pieces);
-        let unexpected = without(&binding.changes, pieces.iter().map(|piece| piece.range));
+        let unexpected = without(binding.changes, pieces.iter().map(|piece| piece.range));
         let before: Vec<Vec<u8>> = unexpected.iter().map(|range| binding.before(*range)).collect();
         // Changes are known in units of several bytes.
         let changed_bytes = unexpected
             .iter()
             .zip(&before)
-            .map(|(range, before)| different_bytes(before, part(binding.after(), *range)));
+            .map(|(range, before)| different_bytes(before, part(binding.after, *range)));
         let mut evidence = Evidence {
             unexpected_bytes: changed_bytes.sum(),
             expected: range.and_then(|range| range.summary),
             summarized: pieces.iter().map(|piece| piece.range).collect(),
             ..Evidence::default()
         };
-        add_pieces(&mut evidence, range, binding.after());
+        add_pieces(&mut evidence, range, binding.after);
         evidence.known.extend(unexpected.iter().zip(&before).map(|(range, before)| Known {
             offset: range.offset,
             expected: before,
-            actual: part(binding.after(), *range),
+            actual: part(binding.after, *range),
         }));
         evidence.known.sort_by_key(|known| known.offset);
         let target = Target {
             place,
             binding: Some(binding.binding),
-            aliases: &binding.aliases,
+            aliases: binding.aliases,
             buffer_id: binding.buffer_id,
-            range: binding.range(),
+            range: binding.range,
             recorded_type: range.and_then(|range| range.element_type),
         };
-        let verdict = self.judge.judge(&target, &evidence, binding.after());
+        let verdict = self.judge.judge(&target, &evidence, binding.after);
         let is_replaced = match verdict {
             Verdict::Same => false,
             Verdict::Tolerated => true,
@@ -411,7 +453,7 @@ impl Observer for Against<'_> {
     }
 
     fn wants_steps(&self) -> bool {
-        matches!(self.bytes, Bytes::Screened(_))
+        self.comparing == Comparing::Expected
     }
 
     fn step(&mut self, _location: RecordLocation) -> Result<()> {
@@ -420,10 +462,10 @@ impl Observer for Against<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if !self.judge.is_stopped {
-            match (&operation.dispatch, &mut self.bytes) {
+            match (&operation.dispatch, self.comparing) {
                 (Some(_), _) => self.begin(operation)?,
-                (None, Bytes::Screened(screen)) => screen.overwrite(operation.ranges)?,
-                (None, Bytes::Copied(_)) => {}
+                (None, Comparing::Expected) => self.overwrite(operation.ranges)?,
+                (None, Comparing::Everything) => {}
             }
         }
         Ok(self.flow())

@@ -4,13 +4,15 @@ use std::thread;
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode};
 use rehal_hal::Buffer;
-use rehal_replay::{CHANGE_BYTES, HostRead, Observer, Operation, Replay};
+use rehal_replay::{
+    CHANGE_BYTES, ChangeTracker, HostRead, Observer, Operation, Replay, TrackedBinding, without,
+};
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
+use crate::bytes::{different_bytes, part};
 use crate::new_memory::fill_new_memory;
-use crate::written::{Written, WrittenBinding, different_bytes, part, without};
 
 /// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
 ///
@@ -89,7 +91,7 @@ pub(crate) fn run(
             leader.map_err(|error| Error::io("starting a thread for the expected replay", &error))?;
         let judge = Judge::new(options);
         let follower =
-            Follower { states: next_state, replies, judge, written: Written::default(), new_memory };
+            Follower { states: next_state, replies, judge, changes: ChangeTracker::default(), new_memory };
         let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
@@ -106,14 +108,14 @@ pub(crate) fn run(
 
 /// What the expected side sends after a dispatch or at a host read.
 enum State {
-    Dispatch { record: u32, occurrence: u64, bindings: Vec<WrittenBinding> },
+    Dispatch { record: u32, occurrence: u64, changes: ChangeTracker },
     Read { record: u32, bytes: Vec<u8> },
 }
 
-/// The answer: whether to go on, and the bindings for reuse.
+/// The answer: whether to go on, and the tracker of a dispatch.
 struct Reply {
     is_stopped: bool,
-    bindings: Vec<WrittenBinding>,
+    changes: Option<ChangeTracker>,
 }
 
 /// The error of a side whose other side has ended.
@@ -133,7 +135,7 @@ fn lead(
     new_memory: NewMemory,
     observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
-    let mut leader = Leader { states, replies, written: Written::default(), is_stopped: false };
+    let mut leader = Leader { states, replies, changes: ChangeTracker::default(), is_stopped: false };
     let mut filler = new_memory.filler(Poison::EXPECTED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
@@ -147,7 +149,7 @@ fn lead(
 struct Leader {
     states: SyncSender<State>,
     replies: Receiver<Reply>,
-    written: Written,
+    changes: ChangeTracker,
     is_stopped: bool,
 }
 
@@ -156,8 +158,10 @@ impl Leader {
         self.states.send(state).map_err(|_| left())?;
         let reply = self.replies.recv().map_err(|_| left())?;
         self.is_stopped = reply.is_stopped;
-        self.written.bindings = reply.bindings;
-        self.written.release();
+        if let Some(changes) = reply.changes {
+            self.changes = changes;
+            self.changes.release();
+        }
         Ok(())
     }
 }
@@ -180,17 +184,17 @@ impl Observer for Leader {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() && !self.is_stopped {
-            self.written.begin(operation.bindings())?;
+            self.changes.begin(operation.bindings())?;
         }
         Ok(flow(self.is_stopped))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() {
-            self.written.end()?;
-            let bindings = std::mem::take(&mut self.written.bindings);
+            self.changes.end()?;
+            let changes = std::mem::take(&mut self.changes);
             let (record, occurrence) = (operation.location.ordinal, operation.occurrence);
-            self.exchange(State::Dispatch { record, occurrence, bindings })?;
+            self.exchange(State::Dispatch { record, occurrence, changes })?;
         }
         Ok(flow(self.is_stopped))
     }
@@ -228,7 +232,7 @@ struct Follower<'o> {
     states: Receiver<State>,
     replies: SyncSender<Reply>,
     judge: Judge<'o>,
-    written: Written,
+    changes: ChangeTracker,
     new_memory: NewMemory,
 }
 
@@ -252,8 +256,8 @@ impl Follower<'_> {
         }
     }
 
-    fn reply(&self, bindings: Vec<WrittenBinding>) -> Result<()> {
-        let reply = Reply { is_stopped: self.judge.is_stopped, bindings };
+    fn reply(&self, changes: Option<ChangeTracker>) -> Result<()> {
+        let reply = Reply { is_stopped: self.judge.is_stopped, changes };
         self.replies.send(reply).map_err(|_| left())
     }
 
@@ -264,52 +268,52 @@ impl Follower<'_> {
 
     fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
         let place = Place::of_operation(operation);
-        self.written.end()?;
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.end()?;
         let expected = match self.states.recv().map_err(|_| left())? {
-            State::Dispatch { record, occurrence, bindings }
+            State::Dispatch { record, occurrence, changes: expected }
                 if (record, occurrence) == (place.record, place.occurrence)
-                    && bindings.len() == self.written.bindings.len() =>
+                    && expected.bindings().count() == changes.bindings().count() =>
             {
-                bindings
+                expected
             }
             _ => return Err(Self::out_of_step(place.record)),
         };
         let mut verdict = Verdict::Same;
-        let bindings = std::mem::take(&mut self.written.bindings);
-        for (expected, actual) in expected.iter().zip(&bindings) {
-            verdict = verdict.max(self.binding(&place, expected, actual)?);
+        for (expected, actual) in expected.bindings().zip(changes.bindings()) {
+            verdict = verdict.max(self.binding(&place, &expected, &actual)?);
         }
-        self.written.bindings = bindings;
-        self.written.release();
+        changes.release();
+        self.changes = changes;
         self.judge.count(&place, verdict);
-        self.reply(expected)
+        self.reply(Some(expected))
     }
 
     /// Judges what a dispatch wrote to a binding on both sides.
     fn binding(
         &mut self,
         place: &Place,
-        expected: &WrittenBinding,
-        actual: &WrittenBinding,
+        expected: &TrackedBinding<'_>,
+        actual: &TrackedBinding<'_>,
     ) -> Result<Verdict> {
-        if expected.after().len() != actual.after().len() {
+        if expected.range.length != actual.range.length {
             return Err(Self::out_of_step(place.record));
         }
-        let only_actual = without(&actual.changes, expected.changes.iter().copied());
+        let only_actual = without(actual.changes, expected.changes.iter().copied());
         let mut compared: Vec<Range> = expected.changes.iter().chain(&only_actual).copied().collect();
         compared.sort_by_key(|range| range.offset);
         let target = Target {
             place,
             binding: Some(actual.binding),
-            aliases: &actual.aliases,
+            aliases: actual.aliases,
             buffer_id: actual.buffer_id,
-            range: actual.range(),
+            range: actual.range,
             recorded_type: None,
         };
         let element_bytes = self.judge.typed(&target).0.and_then(ElementType::whole_bytes);
         let differing = compared.iter().filter_map(|range| {
             let bytes = expected_bytes(expected, actual, *range, element_bytes.unwrap_or(1) as usize);
-            (bytes != part(actual.after(), *range)).then_some((*range, bytes))
+            (bytes != part(actual.after, *range)).then_some((*range, bytes))
         });
         let differing: Vec<(Range, Vec<u8>)> = differing.collect();
         let (mut summarized, mut unexpected_bytes) = (Vec::new(), 0);
@@ -321,17 +325,17 @@ impl Follower<'_> {
         let known = differing.iter().map(|(range, bytes)| Known {
             offset: range.offset,
             expected: bytes,
-            actual: part(actual.after(), *range),
+            actual: part(actual.after, *range),
         });
         let known = known.collect();
         let evidence = Evidence {
             known,
             unexpected_bytes,
-            expected_bytes: Some(expected.after()),
+            expected_bytes: Some(expected.after),
             summarized,
             ..Evidence::default()
         };
-        let verdict = self.judge.judge(&target, &evidence, actual.after());
+        let verdict = self.judge.judge(&target, &evidence, actual.after);
         if verdict == Verdict::Tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
             for known in &evidence.known {
                 actual.put(known.offset, known.expected)?;
@@ -344,13 +348,13 @@ impl Follower<'_> {
 /// What a range of the verified side should contain after a dispatch. Changes are known in units of several elements: elements
 /// that neither side changed, and that may have differed before, are expected as they are.
 fn expected_bytes(
-    expected: &WrittenBinding,
-    actual: &WrittenBinding,
+    expected: &TrackedBinding<'_>,
+    actual: &TrackedBinding<'_>,
     range: Range,
     element_bytes: usize,
 ) -> Vec<u8> {
-    let mut bytes = part(expected.after(), range).to_vec();
-    let present = part(actual.after(), range);
+    let mut bytes = part(expected.after, range).to_vec();
+    let present = part(actual.after, range);
     if bytes == present {
         return bytes;
     }
@@ -368,15 +372,15 @@ fn expected_bytes(
 /// Adds the elements of a range that one of the sides changed, or the units of [`CHANGE_BYTES`] if elements have no type: changes are
 /// known in ranges with others between them.
 fn add_changed(
-    expected: &WrittenBinding,
-    actual: &WrittenBinding,
+    expected: &TrackedBinding<'_>,
+    actual: &TrackedBinding<'_>,
     range: Range,
     unit: usize,
     changed: &mut Vec<Range>,
 ) {
     let mut is_changed = vec![false; (range.length as usize).div_ceil(unit)];
     for side in [expected, actual] {
-        let (before, after) = (side.before(range), part(side.after(), range));
+        let (before, after) = (side.before(range), part(side.after, range));
         for (is_changed, (old, new)) in is_changed.iter_mut().zip(before.chunks(unit).zip(after.chunks(unit)))
         {
             *is_changed |= old != new;
@@ -394,15 +398,15 @@ fn add_changed(
 
 /// Number of bytes that differ in elements, or units, that only the verified side changed. `differing` is a range and its expected bytes.
 fn unexpected(
-    expected: &WrittenBinding,
-    actual: &WrittenBinding,
+    expected: &TrackedBinding<'_>,
+    actual: &TrackedBinding<'_>,
     differing: &(Range, Vec<u8>),
     unit: usize,
 ) -> u64 {
     let (range, bytes) = differing;
     let before = expected.before(*range);
-    let sides = before.chunks(unit).zip(part(expected.after(), *range).chunks(unit));
-    let differing = bytes.chunks(unit).zip(part(actual.after(), *range).chunks(unit));
+    let sides = before.chunks(unit).zip(part(expected.after, *range).chunks(unit));
+    let differing = bytes.chunks(unit).zip(part(actual.after, *range).chunks(unit));
     let only_actual = sides.zip(differing).filter(|((old, new), _)| old == new);
     only_actual.map(|(_, (expected, actual))| different_bytes(expected, actual)).sum()
 }
@@ -418,7 +422,7 @@ impl Observer for Follower<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() && !self.judge.is_stopped {
-            self.written.begin(operation.bindings())?;
+            self.changes.begin(operation.bindings())?;
         }
         Ok(flow(self.judge.is_stopped))
     }
@@ -457,6 +461,6 @@ impl Observer for Follower<'_> {
         };
         let verdict = self.judge.judge(&target, &evidence, &actual);
         self.judge.count(&place, verdict);
-        self.reply(Vec::new())
+        self.reply(None)
     }
 }

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
-use rehal_replay::{Observer, Operation};
+use rehal_replay::{Observer, Operation, merged, without};
 
 use super::lockstep::{self, NewMemory};
 use super::{Difference, Place, Verification, VerifyOptions, VerifySides};
-use crate::written::{merged, part, read, without};
+use crate::bytes::{part, read};
 
 /// The redzones of the replays that [`watch_memory`] needs: [`rehal_replay::ReplayOptions::redzone_bytes`].
 pub const REDZONE_BYTES: u64 = 64 << 10;
@@ -298,15 +298,5 @@ mod tests {
         for other in [of(&Poison::EXPECTED, 8, 0), of(&Poison::EXPECTED, 7, 8)] {
             assert!(equal(&expected, &other) < 4, "{}", equal(&expected, &other));
         }
-    }
-
-    #[test]
-    fn ranges_are_merged() {
-        let of = |ranges: &[(u64, u64)]| {
-            let ranges = ranges.iter().map(|&(offset, length)| Range { offset, length });
-            merged(ranges.collect()).iter().map(|it| (it.offset, it.length)).collect::<Vec<_>>()
-        };
-        assert_eq!(of(&[(10, 5), (0, 4), (15, 5), (3, 2), (40, 0)]), [(0, 5), (10, 10)]);
-        assert_eq!(of(&[(0, 100), (10, 5)]), [(0, 100)]);
     }
 }

@@ -2,11 +2,11 @@ use rehal_base::Range;
 
 /// A set of bytes: sorted ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges(Vec<Range>);
+pub(crate) struct Ranges(Vec<Range>);
 
 impl Ranges {
     /// Adds a range; returns the parts of it that are new, in order.
-    pub(super) fn add(&mut self, range: Range) -> Vec<Range> {
+    pub(crate) fn add(&mut self, range: Range) -> Vec<Range> {
         if range.length == 0 {
             return Vec::new();
         }
@@ -28,13 +28,13 @@ impl Ranges {
     }
 
     /// Whether it contains all bytes of a range.
-    pub(super) fn covers(&self, range: Range) -> bool {
+    pub(crate) fn covers(&self, range: Range) -> bool {
         let at = self.0.partition_point(|it| it.end() < range.end());
         self.0.get(at).is_some_and(|it| it.offset <= range.offset)
     }
 
     /// The ranges, joined over the gaps that `joins` accepts.
-    pub(super) fn joined(&self, joins: impl Fn(Range) -> bool) -> Vec<Range> {
+    pub(crate) fn joined(&self, joins: impl Fn(Range) -> bool) -> Vec<Range> {
         let mut joined: Vec<Range> = Vec::new();
         for range in &self.0 {
             let gap = |last: &Range| Range { offset: last.end(), length: range.offset - last.end() };
@@ -47,7 +47,7 @@ impl Ranges {
     }
 
     /// At most `count` ranges, joined over gaps below a size, which grows until there are no more.
-    pub(super) fn joined_to(&self, mut gap_bytes: u64, count: usize) -> Vec<Range> {
+    pub(crate) fn joined_to(&self, mut gap_bytes: u64, count: usize) -> Vec<Range> {
         loop {
             let joined = self.joined(|gap| gap.length < gap_bytes);
             if joined.len() <= count {
@@ -58,43 +58,48 @@ impl Ranges {
     }
 
     /// The ranges, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range> {
         self.0.iter().copied()
     }
 }
 
-/// Unit of [`changes`]: a multiple of the size of every element, so that no element is split.
-pub const CHANGE_BYTES: usize = 16;
-/// Bytes that are compared at once while nothing differs.
-const STRIDE_BYTES: usize = 4 << 10;
-
-/// The ranges in which two slices of the same length differ, in units of [`CHANGE_BYTES`]; ranges that touch are one.
-pub fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
-    let mut add = |offset: usize, length: usize| {
-        let (offset, length) = (offset as u64, length as u64);
-        match ranges.last_mut() {
-            Some(last) if last.end() == offset => last.length += length,
-            _ => ranges.push(Range { offset, length }),
+/// The same bytes as ranges in order, without overlap.
+pub fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.retain(|range| range.length != 0);
+    ranges.sort_by_key(|range| range.offset);
+    ranges.dedup_by(|next, last| {
+        let is_merged = next.offset <= last.end();
+        if is_merged {
+            last.length = last.end().max(next.end()) - last.offset;
         }
-    };
-    let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
-    for (number, (old, new)) in strides.enumerate().filter(|(_, (old, new))| old != new) {
-        let start = number * STRIDE_BYTES;
-        // Of constant length, so that they are compared in a register and not by a call each.
-        let ((old, old_rest), (new, new_rest)) = (old.as_chunks(), new.as_chunks());
-        for (grain, _) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| is_changed(old, new)) {
-            add(start + grain * CHANGE_BYTES, CHANGE_BYTES);
-        }
-        if old_rest != new_rest {
-            add(start + old.len() * CHANGE_BYTES, new_rest.len());
-        }
-    }
+        is_merged
+    });
     ranges
 }
 
-fn is_changed(old: &[u8; CHANGE_BYTES], new: &[u8; CHANGE_BYTES]) -> bool {
-    u128::from_ne_bytes(*old) != u128::from_ne_bytes(*new)
+/// The parts of `ranges` that no range of `others` covers; both are in order and do not overlap themselves.
+pub fn without(ranges: &[Range], others: impl Iterator<Item = Range>) -> Vec<Range> {
+    let mut others = others.peekable();
+    let mut rest = Vec::new();
+    for range in ranges {
+        let (mut start, end) = (range.offset, range.end());
+        while start < end {
+            match others.peek() {
+                Some(other) if other.end() <= start => {
+                    others.next();
+                }
+                Some(other) if other.offset < end => {
+                    push(&mut rest, start, other.offset);
+                    start = other.end();
+                }
+                _ => {
+                    push(&mut rest, start, end);
+                    start = end;
+                }
+            }
+        }
+    }
+    rest
 }
 
 fn push(list: &mut Vec<Range>, start: u64, end: u64) {
@@ -143,15 +148,27 @@ mod tests {
         assert!(!covers(9, 4) && !covers(10, 2) && !covers(99, 2) && !covers(200, 1));
     }
 
+    fn pairs(ranges: &[Range]) -> Vec<(u64, u64)> {
+        ranges.iter().map(|range| (range.offset, range.length)).collect()
+    }
+
     #[test]
-    fn changes_are_whole_units() {
-        let before = vec![0; 10_005];
-        let mut after = before.clone();
-        assert!(changes(&before, &after).is_empty());
-        for at in [5, 40, 4095, 4096, 9_999, 10_003] {
-            after[at] = 1;
-        }
-        let pairs: Vec<_> = changes(&before, &after).iter().map(|it| (it.offset, it.length)).collect();
-        assert_eq!(pairs, [(0, 16), (32, 16), (4080, 32), (9984, 21)]);
+    fn what_others_cover_is_left_out() {
+        let range = |offset, length| Range { offset, length };
+        let others = || [range(0, 10), range(20, 5), range(40, 100)].into_iter();
+        assert_eq!(pairs(&without(&[range(0, 10), range(22, 2)], others())), []);
+        assert_eq!(pairs(&without(&[range(5, 20), range(30, 20)], others())), [(10, 10), (30, 10)]);
+        assert_eq!(pairs(&without(&[range(200, 3)], others())), [(200, 3)]);
+        assert_eq!(pairs(&without(&[range(15, 30)], others())), [(15, 5), (25, 15)]);
+    }
+
+    #[test]
+    fn ranges_are_merged() {
+        let of = |ranges: &[(u64, u64)]| {
+            let ranges = ranges.iter().map(|&(offset, length)| Range { offset, length });
+            pairs(&merged(ranges.collect()))
+        };
+        assert_eq!(of(&[(10, 5), (0, 4), (15, 5), (3, 2), (40, 0)]), [(0, 5), (10, 10)]);
+        assert_eq!(of(&[(0, 100), (10, 5)]), [(0, 100)]);
     }
 }

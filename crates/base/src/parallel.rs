@@ -13,7 +13,7 @@ static HAS_POOL: LazyLock<bool> = LazyLock::new(|| match ThreadPoolBuilder::new(
 });
 
 /// Calls `perform` for each item, in any order; the results are in the order of the items.
-pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
+pub fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
     match items.len() > 1 && *HAS_POOL {
         true => items.into_par_iter().map(perform).collect(),
         false => items.into_iter().map(perform).collect(),
@@ -21,10 +21,7 @@ pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Se
 }
 
 /// Calls both, perhaps at the same time.
-pub(crate) fn join<A: Send, B: Send>(
-    first: impl FnOnce() -> A + Send,
-    second: impl FnOnce() -> B + Send,
-) -> (A, B) {
+pub fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
     match *HAS_POOL {
         true => rayon::join(first, second),
         false => (first(), second()),
@@ -32,7 +29,7 @@ pub(crate) fn join<A: Send, B: Send>(
 }
 
 /// Adds bytes to a digest.
-pub(crate) fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+pub fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     // Below it, waking a thread takes as long as it saves.
     const PARALLEL_BYTES: usize = 512 << 10;
     match bytes.len() >= PARALLEL_BYTES && *HAS_POOL {

@@ -1,0 +1,21 @@
+//! What operations read, write and change: the only place that answers.
+//!
+//! - `access.rs` has what is known before an operation runs: the ranges of fills and copies, the access flags
+//!   of buffers, and the bindings that an executable's format declares as read-only. Everything else that is
+//!   bound to a kernel may be read and written.
+//! - `tracker.rs` observes what is not known: it compares what is bound to a dispatch with a copy. A range is
+//!   copied once, before the first dispatch that binds it, and is known from then on until the tracker forgets
+//!   it: so a consumer that passes all operations of a submission pays one comparison for each dispatch, and
+//!   one that knows what should change, such as a verification, compares that alone until the end.
+//! - `changes.rs` has the unit of a change, and `ranges.rs` sets of ranges.
+
+mod access;
+mod changes;
+mod ranges;
+mod tracker;
+
+pub(crate) use access::{Access, Effect, Extent, Footprint, Footprints, clamp, written_by_kernels};
+pub use changes::{CHANGE_BYTES, changes};
+pub(crate) use ranges::Ranges;
+pub use ranges::{merged, without};
+pub use tracker::{ChangeTracker, TrackedBinding};
