@@ -9,7 +9,7 @@ use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{Buffer, HostOp, transfer};
 
 use super::shared::Shared;
-use crate::effects::Ranges;
+use crate::effects::{ChangeTracker, Ranges};
 use crate::{AccessKind, AccessedRange, Operation};
 
 /// Bytes of a buffer, by its index.
@@ -50,8 +50,7 @@ pub(super) struct Collector<'s> {
     pub transfers: HashMap<u32, Ranges>,
     /// The ranges that kernels may have written without a change.
     bound: BTreeMap<u32, Ranges>,
-    /// The digests of bound ranges before an operation, in its order.
-    before: Vec<Option<blake3::Hash>>,
+    changes: ChangeTracker,
     /// The first of `contents` that the operation needs.
     first_content: usize,
     /// What operations read first, as it was.
@@ -75,7 +74,7 @@ impl<'s> Collector<'s> {
             written: BTreeMap::new(),
             transfers: HashMap::new(),
             bound: BTreeMap::new(),
-            before: Vec::new(),
+            changes: ChangeTracker::default(),
             first_content: 0,
             contents: Vec::new(),
             outputs: Vec::new(),
@@ -130,27 +129,18 @@ impl<'s> Collector<'s> {
 
     /// An operation of the slice is about to be performed.
     pub(super) fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
-        self.before.clear();
         self.first_content = self.contents.len();
         for it in operation.ranges {
             let buffer = self.index(it.buffer_id)?;
-            let range = Range { offset: it.offset, length: it.length };
             match operation.kind {
-                QueueOpKind::Alloca => continue,
-                // Its bytes are gone afterwards.
-                QueueOpKind::Dealloca => {
-                    self.keep_outputs_of(buffer, it.buffer)?;
-                    continue;
-                }
                 // A slice does not write files.
-                QueueOpKind::Write => continue,
-                _ => self.touch(buffer, it.buffer, range, it.access != AccessKind::Writes)?,
+                QueueOpKind::Alloca | QueueOpKind::Write => {}
+                // Its bytes are gone afterwards.
+                QueueOpKind::Dealloca => self.keep_outputs_of(buffer, it.buffer)?,
+                _ => self.touch(buffer, it.buffer, it.range(), it.access != AccessKind::Writes)?,
             }
-            self.before.push(match it.access {
-                AccessKind::Binds => Some(digest(it.buffer, range)?),
-                _ => None,
-            });
         }
+        self.changes.begin(operation.bindings())?;
         self.begun = Instant::now();
         Ok(())
     }
@@ -167,22 +157,24 @@ impl<'s> Collector<'s> {
     /// It is complete.
     pub(super) fn end(&mut self, operation: &Operation<'_>) -> Result<()> {
         self.duration += self.begun.elapsed();
-        let before = std::mem::take(&mut self.before);
-        for (it, before) in operation.ranges.iter().zip(before) {
-            let buffer = self.index(it.buffer_id)?;
-            let range = Range { offset: it.offset, length: it.length };
-            match (it.access, before) {
-                (AccessKind::Writes, _) => {
+        if matches!(operation.kind, QueueOpKind::Alloca | QueueOpKind::Dealloca | QueueOpKind::Write) {
+            return Ok(());
+        }
+        self.changes.end()?;
+        for (it, ordinal) in operation.ranges.iter().zip(0..) {
+            let (buffer, range) = (self.index(it.buffer_id)?, it.range());
+            match it.access {
+                AccessKind::Reads => {}
+                AccessKind::Writes => {
                     self.written.entry(buffer).or_default().add(range);
                     self.transfers.entry(buffer).or_default().add(range);
                 }
-                (AccessKind::Binds, Some(before)) => {
+                AccessKind::Binds => {
                     self.bound.entry(buffer).or_default().add(range);
-                    if digest(it.buffer, range)? != before {
+                    if self.changes.binding(ordinal).is_some_and(|it| !it.changes.is_empty()) {
                         self.written.entry(buffer).or_default().add(range);
                         let shares = |other: &&AccessedRange<'_>| {
-                            other.buffer_id == it.buffer_id
-                                && Range { offset: other.offset, length: other.length }.overlaps(range)
+                            other.buffer_id == it.buffer_id && other.range().overlaps(range)
                         };
                         // Of aliases, one may be read.
                         self.mark(
@@ -195,13 +187,13 @@ impl<'s> Collector<'s> {
                         );
                     }
                 }
-                _ => {}
             }
             if operation.kind == QueueOpKind::Read {
                 let bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
                 self.file_reads.entry(operation.submission.ordinal).or_default().push(bytes);
             }
         }
+        self.changes.release();
         Ok(())
     }
 
@@ -223,15 +215,4 @@ impl<'s> Collector<'s> {
             self.touched.entry(at.buffer).or_default().add(range);
         }
     }
-}
-
-fn digest(buffer: &Buffer, range: Range) -> Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    transfer::read_with(buffer, range.offset, range.length, |memory, range| {
-        memory.for_each_chunk(range, |chunk| {
-            hasher.update(chunk);
-            Ok::<_, Error>(())
-        })
-    })?;
-    Ok(hasher.finalize())
 }

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rehal_base::{ElementType, Range, Result};
-use rehal_hal::transfer;
-use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay, changes};
+use rehal_replay::{AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay};
 use rehal_tune::{DispatchSpans, type_in_name};
 
 use crate::CrashReports;
@@ -49,7 +48,7 @@ pub(super) fn inspect(
 ) -> Result<()> {
     let sites = kernels.iter().zip(0..);
     let sites = sites.map(|(kernel, index)| ((kernel.location.ordinal, kernel.occurrence), index)).collect();
-    let mut inspector = Inspector { kernels, sites, before: Vec::new() };
+    let mut inspector = Inspector { kernels, sites, changes: ChangeTracker::default() };
     match inspector.sites.is_empty() {
         true => Ok(()),
         false => replay(&mut inspector),
@@ -110,7 +109,7 @@ struct Inspector<'k> {
     kernels: &'k mut [Kernel],
     /// The kernel whose first dispatch has this record and occurrence.
     sites: HashMap<(u32, u64), usize>,
-    before: Vec<Vec<u8>>,
+    changes: ChangeTracker,
 }
 
 impl Observer for Inspector<'_> {
@@ -127,14 +126,8 @@ impl Observer for Inspector<'_> {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        self.before.clear();
         if self.sites.contains_key(&site(operation)) {
-            for it in operation.bindings() {
-                self.before.push(match it.access {
-                    AccessKind::Binds => transfer::to_vec(it.buffer, it.offset, it.length)?,
-                    _ => Vec::new(),
-                });
-            }
+            self.changes.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -143,19 +136,19 @@ impl Observer for Inspector<'_> {
         let Some(kernel) = self.sites.remove(&site(operation)) else {
             return Ok(ControlFlow::Continue(()));
         };
+        self.changes.end()?;
         let kernel = &mut self.kernels[kernel];
         let element_bytes = type_in_name(&kernel.name).and_then(ElementType::whole_bytes);
         // By buffer: first byte and end.
         let mut read = Vec::new();
         let (mut written, mut only_written) = (0, 0);
         let bindings = operation.bindings();
-        for (index, (it, before)) in bindings.iter().zip(&self.before).enumerate() {
+        for (index, it) in bindings.iter().enumerate() {
             let mut changed = Changed::default();
-            if it.access == AccessKind::Binds {
-                let after = transfer::to_vec(it.buffer, it.offset, it.length)?;
+            if let Some(tracked) = self.changes.binding(index as u32) {
                 let unit = element_bytes.filter(|bytes| it.length.is_multiple_of(*bytes)).unwrap_or(1);
                 // What several bindings have is counted once.
-                changed = Changed::of(before, &after, unit, |offset| {
+                let counts = |offset| {
                     let place = it.offset + offset;
                     let has = |other: &AccessedRange<'_>| {
                         other.access == AccessKind::Binds
@@ -163,7 +156,11 @@ impl Observer for Inspector<'_> {
                             && (other.offset..other.offset + other.length).contains(&place)
                     };
                     !bindings[..index].iter().any(has)
-                });
+                };
+                for range in tracked.changes {
+                    let after = &tracked.after[range.offset as usize..range.end() as usize];
+                    changed.add(range.offset, (&tracked.before(*range), after), unit, counts);
+                }
             }
             let Some(binding) = kernel.bindings.get_mut(index) else { break };
             let is_changed = changed.range.is_some();
@@ -188,6 +185,7 @@ impl Observer for Inspector<'_> {
         let both = count(&mut read) + only_written;
         let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
         let bound = count(&mut bound.collect::<Vec<_>>());
+        self.changes.release();
         kernel.traffic = Some(Traffic { read: both.saturating_sub(written), written, bound });
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
@@ -206,23 +204,16 @@ struct Changed {
 }
 
 impl Changed {
-    /// In elements of `unit` bytes; `counts` is asked for the first byte of each.
-    fn of(before: &[u8], after: &[u8], unit: u64, counts: impl Fn(u64) -> bool) -> Self {
-        let mut changed = Self::default();
-        for range in changes(before, after) {
-            let bytes = range.offset as usize..range.end() as usize;
-            let elements =
-                before[bytes.clone()].chunks(unit as usize).zip(after[bytes].chunks(unit as usize));
-            for (offset, (_, new)) in
-                (range.offset..).step_by(unit as usize).zip(elements).filter(|(_, (old, new))| old != new)
-            {
-                let end = offset + new.len() as u64;
-                let start = changed.range.map_or(offset, |it| it.offset);
-                changed.range = Some(Range { offset: start, length: end - start });
-                changed.bytes += if counts(offset) { new.len() as u64 } else { 0 };
-            }
+    /// Adds what differs from `start` on, before and after, in elements of `unit` bytes; `counts` is asked for the first byte of each.
+    fn add(&mut self, start: u64, sides: (&[u8], &[u8]), unit: u64, counts: impl Fn(u64) -> bool) {
+        let elements = sides.0.chunks(unit as usize).zip(sides.1.chunks(unit as usize));
+        let offsets = (start..).step_by(unit as usize);
+        for (offset, (_, new)) in offsets.zip(elements).filter(|(_, (old, new))| old != new) {
+            let end = offset + new.len() as u64;
+            let start = self.range.map_or(offset, |it| it.offset);
+            self.range = Some(Range { offset: start, length: end - start });
+            self.bytes += if counts(offset) { new.len() as u64 } else { 0 };
         }
-        changed
     }
 }
 
@@ -257,14 +248,19 @@ mod tests {
         let numbers = |values: &[f32]| values.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>();
         let before = numbers(&[0.0; 23]);
         let mut after = before.clone();
-        assert_eq!(Changed::of(&before, &after, 4, |_| true), Changed::default());
+        let of = |after: &[u8], unit, counts: fn(u64) -> bool| {
+            let mut changed = Changed::default();
+            changed.add(0, (&before, after), unit, counts);
+            changed
+        };
+        assert_eq!(of(&after, 4, |_| true), Changed::default());
         for index in [5, 6, 22] {
             after[4 * index..][..4].copy_from_slice(&2.0_f32.to_le_bytes());
         }
         let changed = |offset, length, bytes| Changed { range: Some(Range { offset, length }), bytes };
-        assert_eq!(Changed::of(&before, &after, 4, |_| true), changed(20, 72, 12));
-        assert_eq!(Changed::of(&before, &after, 4, |offset| offset != 24), changed(20, 72, 8));
+        assert_eq!(of(&after, 4, |_| true), changed(20, 72, 12));
+        assert_eq!(of(&after, 4, |offset| offset != 24), changed(20, 72, 8));
         // 2.0 is 00 00 00 40.
-        assert_eq!(Changed::of(&before, &after, 1, |_| true), changed(23, 69, 3));
+        assert_eq!(of(&after, 1, |_| true), changed(23, 69, 3));
     }
 }
