@@ -1,11 +1,13 @@
-//! Work on all processors, or on the calling thread if the system gives no threads: as in a container with a limit on them.
+//! Work on all processors, or on the calling thread if the system gives no threads: as in a container with
+//! a limit on them.
 
 use std::sync::LazyLock;
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
-/// Whether the pool of threads exists. It is created here, before anything uses it: otherwise rayon panics if it cannot be.
+/// Whether the pool of threads exists. It is created here, before anything uses it: otherwise rayon panics
+/// if it cannot be.
 static HAS_POOL: LazyLock<bool> = LazyLock::new(|| match ThreadPoolBuilder::new().build_global() {
     Ok(()) => true,
     // Without a source, the program that uses this library has created it.

@@ -47,6 +47,7 @@ mod host_reads;
 mod ids;
 mod lists;
 mod observe;
+mod one_by_one;
 mod operation;
 mod order;
 mod plan;
@@ -66,7 +67,7 @@ mod walk;
 
 pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
-pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, changes, merged, without};
+pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, merged, without};
 pub use encode::encode_payload;
 pub use fast_forward::{FastForward, Outputs, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};

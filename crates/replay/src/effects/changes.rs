@@ -11,8 +11,9 @@ const MAX_CHANGES: usize = 1024;
 /// [`Changes::gap`], unless there are too many changes.
 const MIN_GAP_BYTES: u64 = 64;
 
-/// The ranges in which two slices of the same length differ, in units of [`CHANGE_BYTES`]; ranges that touch are one.
-pub fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
+/// The ranges in which two slices of the same length differ, in units of [`CHANGE_BYTES`]; ranges that
+/// touch are one.
+pub(crate) fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut add = |offset: usize, length: usize| {
         let (offset, length) = (offset as u64, length as u64);

@@ -4,9 +4,9 @@
 //!   of buffers, and the bindings that an executable's format declares as read-only. Everything else that is
 //!   bound to a kernel may be read and written.
 //! - `tracker.rs` observes what is not known: it compares what is bound to a dispatch with a copy. A range is
-//!   copied once, before the first dispatch that binds it, and is known from then on until the tracker forgets
-//!   it: so a consumer that passes all operations of a submission pays one comparison for each dispatch, and
-//!   one that knows what should change, such as a verification, compares that alone until the end.
+//!   copied once, before the first dispatch that binds it, and is known until the tracker forgets it. A
+//!   consumer that sees all operations of a submission pays one comparison for each dispatch. One that knows
+//!   what should change, such as a verification, compares the rest once for each submission.
 //! - `changes.rs` has the unit of a change, and `ranges.rs` sets of ranges.
 
 mod access;
@@ -15,7 +15,8 @@ mod ranges;
 mod tracker;
 
 pub(crate) use access::{Access, Effect, Extent, Footprint, Footprints, clamp, written_by_kernels};
-pub use changes::{CHANGE_BYTES, changes};
+pub use changes::CHANGE_BYTES;
+pub(crate) use changes::changes;
 pub(crate) use ranges::Ranges;
 pub use ranges::{merged, without};
 pub use tracker::{ChangeTracker, TrackedBinding};

@@ -16,9 +16,10 @@ const SPARE_COUNT: usize = 16;
 
 /// Finds what dispatches change of what is bound to them: captures do not say what kernels write.
 ///
-/// What a dispatch binds is copied unless it is known already: from the last dispatch on, until [`ChangeTracker::forget`] or
-/// [`ChangeTracker::release`]. A consumer that does not see everything that may write between two dispatches calls the latter.
-/// What a kernel writes outside of its bindings is a change of the next dispatch that binds it.
+/// What a dispatch binds is copied unless it is known already: from the last dispatch on, until
+/// [`ChangeTracker::forget`] or [`ChangeTracker::release`]. A consumer that does not see everything that
+/// may write between two dispatches calls the latter. What a kernel writes outside of its bindings is a
+/// change of the next dispatch that binds it.
 #[derive(Default)]
 pub struct ChangeTracker {
     /// By captured id.
@@ -71,8 +72,8 @@ pub struct TrackedBinding<'t> {
     pub buffer_id: u64,
     /// What is bound of the buffer.
     pub range: Range,
-    /// What changed of it, in order and in units of [`CHANGE_BYTES`](crate::CHANGE_BYTES); changes with little between them are
-    /// one.
+    /// What changed of it, in order and in units of [`CHANGE_BYTES`](crate::CHANGE_BYTES); changes with
+    /// little between them are one.
     pub changes: &'t [Range],
     /// All bytes of it.
     pub after: &'t [u8],
@@ -80,7 +81,8 @@ pub struct TrackedBinding<'t> {
 }
 
 impl ChangeTracker {
-    /// Before a dispatch: copies what it may write, as far as that is not known. The same range is compared once.
+    /// Before a dispatch: copies what it may write, as far as that is not known. The same range is compared
+    /// once.
     pub fn begin(&mut self, bindings: &[AccessedRange<'_>]) -> Result<()> {
         self.bindings.clear();
         for (binding, it) in (0..).zip(bindings) {
@@ -274,7 +276,8 @@ impl KnownBuffer {
         Ok(results)
     }
 
-    /// The strides that the last dispatch changed and that overlap a range of the buffer, as they were before.
+    /// The strides that the last dispatch changed and that overlap a range of the buffer, as they were
+    /// before.
     fn replaced_in(&self, range: Range) -> impl Iterator<Item = (Range, &[u8])> {
         let parts = self.replaced.iter().filter(move |it| it.span().is_some_and(|it| it.overlaps(range)));
         parts.flat_map(Replaced::each).filter(move |(stride, _)| stride.overlaps(range))
@@ -343,7 +346,8 @@ impl Replaced {
     }
 }
 
-/// What is done with a part of a copy: the offset of the part in the buffer, the part, and where the buffer has it now.
+/// What is done with a part of a copy: the offset of the part in the buffer, the part, and where the buffer
+/// has it now.
 type Perform<'p, R> = dyn Fn(u64, &mut [u8], &HostMemory, u64) -> Result<R> + Sync + 'p;
 
 fn copies(_at: u64, part: &mut [u8], memory: &HostMemory, source: u64) -> Result<()> {
@@ -356,8 +360,8 @@ fn differs(_at: u64, part: &mut [u8], memory: &HostMemory, source: u64) -> Resul
     Ok(differs)
 }
 
-/// Calls `perform` for parts of `copy`, which is of a buffer from `offset` on: on several threads if there is more than one part,
-/// since one processor alone cannot use all the bandwidth of the memory.
+/// Calls `perform` for parts of `copy`, which is of a buffer from `offset` on: on several threads if there
+/// is more than one part, since one processor alone cannot use all the bandwidth of the memory.
 fn each_part<R: Send>(
     buffer: &Buffer,
     offset: u64,
@@ -380,8 +384,8 @@ fn each_part<R: Send>(
     Ok(results)
 }
 
-/// Calls `perform` for strides of a part of a copy, with their offset in it, and what the memory has. That is copied in strides
-/// that stay in the cache.
+/// Calls `perform` for strides of a part of a copy, with their offset in it, and what the memory has. That
+/// is copied in strides that stay in the cache.
 fn each_stride(
     part: &mut [u8],
     memory: &HostMemory,

@@ -19,13 +19,13 @@ use rehal_base::{Error, Range, Result};
 use rehal_capture::layout;
 use rehal_hal::{
     Binding, BufferRef, Command, Device, Dispatch, Executable, Indexed, KeptSubmission, Live,
-    PendingSubmissions, QueueOp, Rename, Semaphore, SemaphoreFlags, Store, StoredNames, Submission,
-    WHOLE_BUFFER,
+    PendingSubmissions, QueueOp, Rename, Store, StoredNames, Submission, WHOLE_BUFFER,
 };
 
 use super::stream::{Stream, status_of};
 use crate::effects::{ChangeTracker, Effect, written_by_kernels};
 use crate::ids::Ids;
+use crate::one_by_one::{self, OneByOne};
 use crate::operation::AccessedRange;
 
 /// Describes what each dispatch of a recorded program writes. Called for one dispatch after the other, on any thread.
@@ -33,7 +33,8 @@ use crate::operation::AccessedRange;
 /// An error does not disturb the program: the dispatch has no record, and [`Recorder::close`](crate::Recorder::close) reports
 /// the first one.
 pub trait DispatchWatcher: Send {
-    /// Called after a dispatch with what it changed, unless it failed. Returns the payload of an optional record of the capture.
+    /// Called after a dispatch with what it changed, unless it failed. Returns the payload of an optional
+    /// record of the capture.
     fn dispatched(&mut self, dispatch: &WatchedDispatch<'_>, changes: &ChangeTracker) -> Result<&[u8]>;
 }
 
@@ -300,9 +301,7 @@ fn ids_of(references: &[layout::BufferRef]) -> Vec<u64> {
 struct Performed<'j> {
     job: &'j Job,
     store: &'j Store,
-    /// Signalled by each part of it.
-    done: Semaphore,
-    value: u64,
+    parts: OneByOne,
 }
 
 /// Where a dispatch comes from.
@@ -317,8 +316,8 @@ struct Site<'s> {
 impl Performer {
     fn submission(&mut self, stream: &Arc<Stream>, job: &Job) -> Result<()> {
         let affinity = job.kept.submission().affinity;
-        let done = job.device.create_semaphore(affinity, 0, SemaphoreFlags::default())?;
-        let mut performed = Performed { job, store: job.kept.store(), done, value: 0 };
+        let parts = OneByOne::new(&job.device, affinity)?;
+        let mut performed = Performed { job, store: job.kept.store(), parts };
         match (job.kept.op(), &job.details.commands) {
             (QueueOp::Dispatch(dispatch), _) => {
                 let site = Site {
@@ -459,40 +458,31 @@ fn part_of(bound: Range, reference: &BufferRef<u32>) -> Result<Range> {
 impl Performed<'_> {
     /// Performs the operation of the submission as it is, and waits.
     fn whole(&mut self) -> Result<()> {
-        let scratch = Bump::new();
-        let op = self.job.kept.op().rename(&mut StoredNames::new(self.store, &scratch))?;
-        self.value += 1;
-        let signals = [self.done.at(self.value)];
-        let affinity = self.job.kept.submission().affinity;
-        let device = &self.job.device;
-        let submission = Submission::<Live<'_>> { device, affinity, waits: &[], signals: &signals, op };
-        // Checked by the handle of the program.
-        device.backend().submit(&submission)?;
-        self.wait()
+        let (device, affinity) = (&self.job.device, self.job.kept.submission().affinity);
+        self.parts.perform(device, affinity, |_, signals| {
+            let scratch = Bump::new();
+            let op = self.job.kept.op().rename(&mut StoredNames::new(self.store, &scratch))?;
+            // Checked by the handle of the program.
+            device.backend().submit(&Submission { device, affinity, waits: &[], signals, op }).map(drop)
+        })
     }
 
     /// Executes commands in a command buffer of their own, with the binding table of the submission, and waits.
     fn part(&mut self, store: &Store, commands: &[WatchedCommand]) -> Result<()> {
         let QueueOp::Execute { command_buffer, bindings, flags } = *self.job.kept.op() else { return Ok(()) };
+        let (device, affinity) = (&self.job.device, self.job.kept.submission().affinity);
         let whole = &self.store.command_buffers[command_buffer as usize];
-        let own = self.job.device.create_command_buffer(*whole.params())?;
-        own.begin()?;
         let mut scratch = Bump::new();
-        for command in commands {
-            own.record(&command.command.rename(&mut StoredNames::new(store, &scratch))?)?;
-            scratch.reset();
-        }
-        own.end()?;
+        let own = one_by_one::recorded(device, *whole.params(), |own| {
+            for command in commands {
+                own.record(&command.command.rename(&mut StoredNames::new(store, &scratch))?)?;
+                scratch.reset();
+            }
+            Ok(())
+        })?;
         let bindings = StoredNames::new(self.store, &scratch).buffer_refs(bindings)?;
-        self.value += 1;
-        let affinity = self.job.kept.submission().affinity;
-        let signals = [self.done.at(self.value)];
-        self.job.device.queue(affinity).signal(&signals).execute(&own, bindings, flags)?;
-        self.wait()
-    }
-
-    fn wait(&self) -> Result<()> {
-        self.job.device.flush(self.job.kept.submission().affinity)?;
-        self.done.wait(self.value, None)
+        self.parts.perform(device, affinity, |_, signals| {
+            device.queue(affinity).signal(signals).execute(&own, bindings, flags)
+        })
     }
 }

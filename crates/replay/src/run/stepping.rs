@@ -19,7 +19,7 @@ use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Binding, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, Indexed, QueueOp,
-    Rename, Semaphore, SemaphoreFlags, Submission, WORKGROUP_COUNT_BYTES, WorkgroupCount, transfer, wait_all,
+    Rename, Submission, WORKGROUP_COUNT_BYTES, WorkgroupCount, transfer, wait_all,
 };
 
 use super::Run;
@@ -27,6 +27,7 @@ use super::names::LiveNames;
 use super::objects::get;
 use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
+use crate::one_by_one::{self, OneByOne};
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
@@ -284,13 +285,9 @@ impl<'r> Run<'r, '_, '_> {
             return Ok(ControlFlow::Continue(()));
         };
         wait_all(self.names(scratch).timepoints(submission.waits)?, None)?;
-        let own = self.device(submission.device).create_semaphore(
-            submission.affinity,
-            0,
-            SemaphoreFlags::default(),
-        )?;
+        let mut performed = OneByOne::new(self.device(submission.device), submission.affinity)?;
         let table = table.of(&self.plan.lists.buffer_refs);
-        let (mut rest, mut value) = (commands, 0);
+        let mut rest = commands;
         loop {
             let unwanted = rest.iter().take_while(|it| !self.is_wanted(stepped, it, occurrence)).count();
             let (together, others) = rest.split_at(unwanted);
@@ -299,17 +296,15 @@ impl<'r> Run<'r, '_, '_> {
             };
             // Everything before and after them is ordered already.
             if !together.iter().all(is_barrier) {
-                value += 1;
-                self.run_commands(submission, together, &own, value)?;
+                self.run_commands(submission, together, &mut performed)?;
             }
             let Some((single, others)) = others.split_first() else { return Ok(ControlFlow::Continue(())) };
             let (location, index) = *single;
             let op =
                 self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
-            value += 1;
             let run_it = |run: &mut Self| {
                 run.command_step(stepping, location)?;
-                run.run_commands(submission, std::slice::from_ref(single), &own, value)?;
+                run.run_commands(submission, std::slice::from_ref(single), &mut performed)?;
                 run.command_step(stepping, stepped.location)
             };
             let flow = self.step_one(stepping, stepped, (location, occurrence), op, table, run_it);
@@ -346,26 +341,26 @@ impl<'r> Run<'r, '_, '_> {
         &self,
         submission: &Submission<Indexed>,
         commands: &[(RecordLocation, u32)],
-        done: &Semaphore,
-        value: u64,
+        performed: &mut OneByOne,
     ) -> Result<()> {
         let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
         let device = self.device(submission.device);
         let whole: &CommandBuffer = get(&self.state.objects.command_buffers, command_buffer)?;
-        let own = device.create_command_buffer(*whole.params())?;
-        own.begin()?;
         let mut scratch = Bump::new();
-        for (location, index) in commands {
-            let command = self.plan.commands[*index as usize].1;
-            let recorded = command.rename(&mut self.names(&scratch)).and_then(|command| own.record(&command));
-            recorded.map_err(|error| self.plan.locate(error, *location))?;
-            scratch.reset();
-        }
-        own.end()?;
+        let own = one_by_one::recorded(device, *whole.params(), |own| {
+            for (location, index) in commands {
+                let command = self.plan.commands[*index as usize].1;
+                let recorded =
+                    command.rename(&mut self.names(&scratch)).and_then(|command| own.record(&command));
+                recorded.map_err(|error| self.plan.locate(error, *location))?;
+                scratch.reset();
+            }
+            Ok(())
+        })?;
         let bindings = self.names(&scratch).buffer_refs(bindings)?;
-        device.queue(submission.affinity).signal(&[done.at(value)]).execute(&own, bindings, flags)?;
-        device.flush(submission.affinity)?;
-        done.wait(value, None)
+        performed.perform(device, submission.affinity, |_, signals| {
+            device.queue(submission.affinity).signal(signals).execute(&own, bindings, flags)
+        })
     }
 
     /// Performs one operation, with the calls of observers before and after it.

@@ -7,14 +7,14 @@ use rehal_base::{Error, Range, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp,
     Device, Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
-    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timepoint,
-    WatchAccesses, transfer,
+    QUEUE_AFFINITY_ANY, QueueOp, Submission, WatchAccesses, transfer,
 };
 
 use super::collect::{Collector, Content};
 use super::cut::{Found, Item};
 use super::references::{Piece, References, Source};
 use super::shared::Shared;
+use crate::one_by_one::{self, OneByOne};
 use crate::plan::ObjectKind;
 use crate::run::{LiveNames, Objects};
 use crate::{Plan, Replay};
@@ -70,8 +70,7 @@ pub(super) struct Issue<'r> {
     /// What the operations accessed of them.
     pub accessed: HashMap<u32, Vec<Range>>,
     /// Every submission waits for the previous one.
-    timeline: Semaphore,
-    now: u64,
+    parts: OneByOne,
 }
 
 impl<'r> Shared<'r> {
@@ -107,8 +106,7 @@ impl<'r> Shared<'r> {
         let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
         };
-        let timeline =
-            devices[*first as usize].create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
+        let parts = OneByOne::new(&devices[*first as usize], QUEUE_AFFINITY_ANY)?;
         let mut issue = Issue {
             shared: self,
             plan: self.plan,
@@ -120,8 +118,7 @@ impl<'r> Shared<'r> {
             files: HashMap::new(),
             watched,
             accessed: HashMap::new(),
-            timeline,
-            now: 0,
+            parts,
         };
         issue.create(self.replay, &needs)?;
         Ok(issue)
@@ -332,10 +329,10 @@ impl<'r> Issue<'r> {
         let file = self.import(file, home, &self.shared.references()?.files[&file])?;
         let device = &self.devices[home as usize];
         let target = BufferRef::range(&buffer, piece.offset, piece.length);
-        let (wait, signal) = self.next();
-        let queue = device.queue(QUEUE_AFFINITY_ANY).wait(wait.as_slice()).signal(&signal);
-        queue.read(&file, file_offset, target, 0)?;
-        self.wait(home, QUEUE_AFFINITY_ANY)
+        self.parts.perform(device, QUEUE_AFFINITY_ANY, |waits, signals| {
+            let queue = device.queue(QUEUE_AFFINITY_ANY).wait(waits).signal(signals);
+            queue.read(&file, file_offset, target, 0)
+        })
     }
 
     pub(super) fn write(&self, content: &Content, fill: Fill) -> Result<()> {
@@ -428,23 +425,19 @@ impl<'r> Issue<'r> {
             binding_capacity: 0,
         });
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
-        let recorded =
-            device.create_command_buffer(CommandBufferParams { mode, binding_capacity: 0, ..params })?;
-        recorded.begin()?;
-        let mut scratch = Bump::new();
-        for command in commands {
-            let mut names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch).with_table(table);
-            recorded.record(&self.plan.commands[*command as usize].1.rename(&mut names)?)?;
-            scratch.reset();
-        }
-        recorded.end()?;
-        let (wait, signal) = self.next();
-        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).execute(
-            &recorded,
-            &[],
-            flags,
-        )?;
-        self.wait(submission.device, submission.affinity)
+        let params = CommandBufferParams { mode, binding_capacity: 0, ..params };
+        let own = one_by_one::recorded(device, params, |own| {
+            let mut scratch = Bump::new();
+            for command in commands {
+                let names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch);
+                own.record(&self.plan.commands[*command as usize].1.rename(&mut names.with_table(table))?)?;
+                scratch.reset();
+            }
+            Ok(())
+        })?;
+        self.parts.perform(device, submission.affinity, |waits, signals| {
+            device.queue(submission.affinity).wait(waits).signal(signals).execute(&own, &[], flags)
+        })
     }
 
     fn submit(&mut self, submission: &Submission<Indexed>) -> Result<()> {
@@ -452,21 +445,9 @@ impl<'r> Issue<'r> {
         let scratch = Bump::new();
         let mut names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch).with_table(&[]);
         let op = submission.op.rename(&mut names)?;
-        let (wait, signal) = self.next();
-        device.queue(submission.affinity).wait(wait.as_slice()).signal(&signal).submit(op)?;
-        self.wait(submission.device, submission.affinity)
-    }
-
-    /// What the next submission waits for, and what it signals.
-    fn next(&self) -> (Option<Timepoint<&Semaphore>>, [Timepoint<&Semaphore>; 1]) {
-        let wait = (self.now != 0).then(|| self.timeline.at(self.now));
-        (wait, [self.timeline.at(self.now + 1)])
-    }
-
-    fn wait(&mut self, device: u32, affinity: QueueAffinity) -> Result<()> {
-        self.now += 1;
-        self.devices[device as usize].flush(affinity)?;
-        self.timeline.wait(self.now, None)
+        self.parts.perform(device, submission.affinity, |waits, signals| {
+            device.queue(submission.affinity).wait(waits).signal(signals).submit(op).map(drop)
+        })
     }
 }
 

@@ -110,8 +110,8 @@ struct Against<'l> {
 enum Comparing {
     /// All that it may have changed.
     Everything,
-    /// What it should have changed. The rest is compared before another operation writes it, and after the submission: the program
-    /// may write it then.
+    /// What it should have changed. The rest is compared before another operation writes it, and after the
+    /// submission: the program may write it then.
     Expected,
 }
 
