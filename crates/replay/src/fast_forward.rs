@@ -1,5 +1,4 @@
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 use rehal_base::{Error, HostMemory, Range, Result};
@@ -89,12 +88,6 @@ impl<'r> FastForward<'r> {
         self.saved.iter().map(|saved| saved.at.end - saved.at.start).sum()
     }
 
-    /// Number of bytes that [`FastForward::vary`] passes at most.
-    pub fn accessed_bytes(&self) -> u64 {
-        let others = self.unchanged.iter().map(|(at, _)| at.end - at.start);
-        self.restored_bytes() + others.sum::<u64>()
-    }
-
     /// Puts back what the scope has changed.
     pub fn restore(&mut self) -> Result<()> {
         self.put_back().map_err(|error| self.replay.plan().in_file(error))
@@ -163,8 +156,9 @@ impl<'r> FastForward<'r> {
             let Holder::Buffer(index) = at.holder else { continue };
             let buffer = state.objects.buffers[index as usize].as_ref();
             let Some(buffer) = buffer.filter(|_| !self.is_deallocated(at.holder)) else { continue };
+            let buffer_id = self.replay.plan().buffer_ids[index as usize];
             let outcome = self.read(state, at, |offset, piece| {
-                match change(VariedPiece { buffer: index, offset: at.start + offset, is_restored }, piece) {
+                match change(VariedPiece { buffer_id, offset: at.start + offset, is_restored }, piece) {
                     true => transfer::write(buffer, at.start + offset, piece),
                     false => Ok(()),
                 }
@@ -179,24 +173,6 @@ impl<'r> FastForward<'r> {
         let state = self.take_state()?;
         self.run(state, observers, &mut FirstReads::default())
             .map_err(|error| self.replay.plan().in_file(error))
-    }
-
-    /// Digests of the bytes that the scope changed in the first pass, as they are now.
-    pub fn outputs(&self) -> Result<Outputs> {
-        let state = self.state.as_ref().ok_or_else(failed)?;
-        let mut outputs = Outputs::default();
-        for Saved { at, .. } in self.saved.iter().filter(|saved| saved.after.is_some()) {
-            let outcome = self.read(state, at, |offset, bytes| {
-                let starts = (at.start + offset..).step_by(BLOCK_BYTES as usize);
-                let blocks = starts.zip(bytes.chunks(BLOCK_BYTES as usize));
-                outputs
-                    .0
-                    .extend(blocks.map(|(start, bytes)| ((at.holder, start), XxHash3_64::oneshot(bytes))));
-                Ok(())
-            });
-            outcome.map_err(|error| self.replay.plan().in_file(error))?;
-        }
-        Ok(outputs)
     }
 
     /// Fails if a repetition changed bytes that are not restored.
@@ -421,18 +397,13 @@ pub enum VariedBytes {
 /// Bytes that [`FastForward::vary`] passes: up to 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariedPiece {
-    /// The number of their buffer, the same in all replays of a plan.
-    pub buffer: u32,
+    /// The id of their buffer.
+    pub buffer_id: u64,
     /// Their offset in it.
     pub offset: u64,
     /// Whether [`FastForward::restore`] puts them back.
     pub is_restored: bool,
 }
-
-/// Digests of what a scope wrote, by blocks, of 64 bits: they are compared with those of the same scope and not stored, so that only
-/// chance matters. See [`FastForward::outputs`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outputs(BTreeMap<(Holder, u64), u64>);
 
 fn failed() -> Error {
     Error::failed_precondition("an earlier repetition failed")

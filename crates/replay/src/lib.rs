@@ -69,7 +69,7 @@ pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, merged, without};
 pub use encode::encode_payload;
-pub use fast_forward::{FastForward, Outputs, VariedBytes, VariedPiece};
+pub use fast_forward::{FastForward, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;

@@ -1,10 +1,9 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
 //!
-//! Whether a replacement is right, `verify_lockstep` of the whole capture says. Two kinds of errors need
-//! more: `unread.rs` finds bytes that are the same before and after the captured kernel, and `workgroups.rs`
-//! finds races on CPU devices by running halves of the workgroups by themselves, and all of them in reverse
-//! order. Which workgroups run is a parameter of a prepared executable (`WorkgroupSchedule`), so that no
-//! operation has it.
+//! Whether a replacement is right, `verify_lockstep` of the whole capture says. Races need more:
+//! `workgroups.rs` finds them on CPU devices by running halves of the workgroups by themselves, and all of
+//! them in reverse order. Which workgroups run is a parameter of a prepared executable (`WorkgroupSchedule`),
+//! so that no operation has it.
 //!
 //! Then a slice in memory of each distinct dispatch (`slices.rs`) is repeated by `FastForward` on both sides
 //! (`timing.rs`), on the same devices: executables are prepared once for a batch, inputs are restored, and
@@ -14,22 +13,17 @@
 //! `sampling/coarse.rs` those of clocks with few steps per dispatch. They have no clock, so that their tests
 //! run on simulated machines.
 //!
-//! `varied.rs` changes the last bits of numbers before each repetition, on both sides, or exchanges groups of
-//! integers in which nothing can be an index of what is bound (`integers.rs`). `remembered.rs` runs both
-//! sides with altered inputs. Changed inputs may be out of bounds for a kernel, so a process that crashes is
-//! repeated without them. The tool runs each comparison in a process of its own, because nothing contains a
-//! crash or an endless loop within a process.
+//! `fresh.rs` gives inputs of a known element type fresh values in each pair. They may be out of bounds for a
+//! kernel, so a process that crashes is repeated without them. The tool runs each comparison in a process of
+//! its own, because nothing contains a crash or an endless loop within a process.
 
 mod bound;
-mod integers;
+mod fresh;
 mod memory;
-mod remembered;
 mod sampling;
 mod slices;
 mod spans;
 mod timing;
-mod unread;
-mod varied;
 mod workgroups;
 
 pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
@@ -76,8 +70,8 @@ pub struct CompareOptions {
     /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all that makes them depend on each
     /// other is a race.
     pub allows_atomics: bool,
-    /// Whether kernels also run with inputs other than the captured ones, as it takes to find those that remember results, and what is
-    /// written over the same bytes. A kernel for which such inputs are out of bounds may crash with them.
+    /// Whether inputs of a known element type get fresh values while kernels are timed, as it takes to find kernels that remember results.
+    /// A kernel for which such values are out of bounds may crash with them.
     pub changes_inputs: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
@@ -171,18 +165,14 @@ pub struct Comparison {
     /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
     /// other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
-    /// The dispatches, with changed inputs in memory that the captured kernel neither changes nor reads: a replacement that overwrites it,
-    /// or leaves what the captured kernel overwrites with equal bytes, is right only by chance. `None` if it was wrong before, if no
-    /// memory can be tested, or without [`CompareOptions::changes_inputs`].
-    pub unread: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
     /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select
     /// workgroups, or with [`CompareOptions::allows_atomics`].
     pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
-    /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or
-    /// writes earlier results instead of computing them.
+    /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or with
+    /// fresh values of its inputs.
     pub not_reproduced: Option<String>,
     /// By state of the caches, as in the options, up to one in which the replacement is far slower; empty if it was not timed.
     pub timings: Vec<Timing>,
@@ -194,7 +184,6 @@ impl Comparison {
         let is_same = |it: &Verification| it.outcome() == Outcome::Same;
         is_same(&self.verification)
             && self.memory.as_ref().is_none_or(is_same)
-            && self.unread.as_ref().is_none_or(is_same)
             && self.workgroups.as_ref().is_none_or(is_same)
             && self.after_timing.as_ref().is_none_or(is_same)
             && self.not_reproduced.is_none()
@@ -212,7 +201,7 @@ impl Comparison {
 
     /// The verification that found it wrong, other than by its [accesses](Comparison::memory).
     pub fn wrong_verification(&self) -> Option<&Verification> {
-        let others = [&self.workgroups, &self.unread, &self.after_timing];
+        let others = [&self.workgroups, &self.after_timing];
         let all = others.into_iter().map(Option::as_ref);
         std::iter::once(Some(&self.verification))
             .chain(all)
@@ -299,7 +288,6 @@ impl KernelComparer {
         let mut comparison = Comparison {
             verification,
             memory: None,
-            unread: None,
             workgroups: None,
             after_timing: None,
             not_reproduced: None,
@@ -314,9 +302,6 @@ impl KernelComparer {
             }
             if comparison.is_right() {
                 comparison.memory = memory::watch(subject, &replaying, &options.verify, observers)?;
-            }
-            if comparison.is_right() && options.changes_inputs {
-                comparison.unread = unread::verify(subject, slices, &replaying, &options.verify, observers)?;
             }
         }
         Ok(CheckedKernel { comparer: self, replaying, options: options.clone(), comparison })
@@ -348,7 +333,7 @@ impl KernelComparer {
 
     fn slices(&self) -> Result<&[ShapeSlice]> {
         if self.slices.get().is_none() {
-            let slices = slices::cut(&self.captured, &self.subject.shapes)?;
+            let slices = slices::cut(&self.captured, &self.subject)?;
             // Nothing else sets it: it is not shared between threads.
             let _ = self.slices.set(slices);
         }
@@ -386,7 +371,7 @@ impl KernelComparer {
     }
 }
 
-/// Zeros in new memory: `memory` names results that depend on it, and `unread` finds what is written to it with its own value.
+/// Zeros in new memory: `memory` names results that depend on it.
 fn verify_sides(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     decided(run_lockstep(sides, options, NewMemory::Filled(0))?)
 }

@@ -22,6 +22,7 @@
 mod bytes;
 mod compare;
 mod diff;
+mod element_types;
 mod elements;
 pub mod fuzzing;
 mod kernel;
@@ -44,6 +45,7 @@ pub use diff::{
     ExecutableChange, FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence,
     OperationChange, ScopeChange, ScopePath, diff_captures,
 };
+pub use element_types::type_in_name;
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
@@ -71,7 +73,7 @@ pub use runner::{
     Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
     Worker,
 };
-pub use tolerance::{ElementTypeRule, Tolerance, type_in_name};
+pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, TypeSource,
     Verification, VerifyOptions, VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,

@@ -240,7 +240,6 @@ fn a_scope_is_repeated_with_other_inputs() {
     let devices = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
     let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
     let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
-    let outputs = fast.outputs().unwrap();
     fast.restore().unwrap();
     fast.vary(VariedBytes::Restored, &mut |_, bytes| {
         bytes.iter_mut().for_each(|byte| *byte ^= 0xf0);
@@ -248,7 +247,7 @@ fn a_scope_is_repeated_with_other_inputs() {
     })
     .unwrap();
     fast.repeat_varied(&mut []).unwrap();
-    assert_ne!(fast.outputs().unwrap(), outputs);
+    assert!(!fast.is_reproduced().unwrap());
 
     // Changes of what is not restored stay until they are undone.
     let mut pieces = Vec::new();
@@ -269,7 +268,7 @@ fn a_scope_is_repeated_with_other_inputs() {
     let restored = (0, true, 16, 3);
     assert_eq!(pieces, [(0, false, 8192, 9), (0, false, 8192, 9 ^ 0xf0), restored, restored, restored]);
     fast.repeat(&mut []).unwrap();
-    assert_eq!((fast.outputs().unwrap() == outputs, fast.is_reproduced().unwrap()), (true, true));
+    assert!(fast.is_reproduced().unwrap());
     fast.finish().unwrap();
 }
 

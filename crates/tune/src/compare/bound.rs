@@ -3,10 +3,9 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Range, Result};
-use rehal_hal::transfer;
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, merged};
 
-use crate::bytes::{different_bytes, read};
+use crate::bytes::read;
 use crate::verify::{Evidence, Judge, Known, Target, Verdict};
 use crate::{Place, Verification, VerifyOptions};
 
@@ -25,17 +24,9 @@ pub(super) struct Bound {
 }
 
 /// What is bound to a dispatch, without what it only reads. The same parts in each replay of a slice.
-pub(super) fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
-    bound_for(bindings, |access| access != AccessKind::Reads)
-}
-
-/// The same of other kinds of access.
-pub(super) fn bound_for(
-    bindings: &[AccessedRange<'_>],
-    is_wanted: impl Fn(AccessKind) -> bool,
-) -> Result<Vec<Bound>> {
+fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
     let mut all: Vec<Bound> = Vec::new();
-    let wanted = || bindings.iter().filter(|it| is_wanted(it.access));
+    let wanted = || bindings.iter().filter(|it| it.access != AccessKind::Reads);
     for it in wanted() {
         if all.iter().any(|other| other.buffer_id == it.buffer_id) {
             continue;
@@ -54,14 +45,6 @@ impl Bound {
     /// The bytes of a range of the buffer, inside.
     pub(super) fn bytes(&self, range: Range) -> &[u8] {
         &self.content[self.span(range)]
-    }
-
-    /// Replaces what the buffer contains, which is one of those that are bound.
-    pub(super) fn put(&self, bindings: &[AccessedRange<'_>]) -> Result<()> {
-        match bindings.iter().find(|it| it.buffer_id == self.buffer_id) {
-            Some(it) => transfer::write(it.buffer, self.range.offset, &self.content),
-            None => Ok(()),
-        }
     }
 
     fn span(&self, range: Range) -> std::ops::Range<usize> {
@@ -95,14 +78,8 @@ impl Dispatched {
         self.place.dispatch.as_ref().map_or([0; 3], |it| it.workgroup_count)
     }
 
-    /// Compares what is bound with what `expected` has of it, binding by binding. Whether bytes that differ should not have been
-    /// written at all.
-    pub(super) fn judge(
-        &self,
-        expected: &[Bound],
-        is_unexpected: bool,
-        options: &VerifyOptions,
-    ) -> Verification {
+    /// Compares what is bound with what `expected` has of it, binding by binding.
+    pub(super) fn judge(&self, expected: &[Bound], options: &VerifyOptions) -> Verification {
         let mut judge = Judge::new(options);
         let mut verdict = Verdict::Same;
         for (index, (buffer_id, range)) in self.bindings.iter().enumerate() {
@@ -130,7 +107,6 @@ impl Dispatched {
             };
             let evidence = Evidence {
                 known: vec![Known { offset: 0, expected: &wanted, actual }],
-                unexpected_bytes: if is_unexpected { different_bytes(&wanted, actual) } else { 0 },
                 ..Evidence::default()
             };
             verdict = verdict.max(judge.judge(&target, &evidence, actual));

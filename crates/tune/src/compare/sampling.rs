@@ -83,12 +83,6 @@ pub struct Timing {
     pub clock_error: f64,
     /// The part of it that more pairs do not reduce: the steps of shortest times.
     pub clock_difference: f64,
-    /// Whether inputs differed from one repetition to the next. Otherwise a replacement that compares them with the last ones, and
-    /// writes what it wrote for them, is not found.
-    pub is_varied: bool,
-    /// Whether the replacement does not write results that it remembers: with other inputs, the captured kernel left something else, and
-    /// so did the replacement; or it takes many times as long.
-    pub excludes_remembered: bool,
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
@@ -112,6 +106,8 @@ pub struct ShapeTiming {
     pub ratio: f64,
     /// Its interval, at 99 %.
     pub interval: Option<Interval>,
+    /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results is not found.
+    pub varied_bindings: Vec<u32>,
 }
 
 impl Timing {
@@ -400,6 +396,7 @@ impl<'s> Sampler<'s> {
                 replaced_ns: stats::median(&samples.replaced_ns),
                 ratio,
                 interval: interval_of(&samples.ratios).map(|it| widened(it, ratio, steps)),
+                varied_bindings: Vec::new(),
             }
         };
         let steps = self.steps();
@@ -418,8 +415,6 @@ impl<'s> Sampler<'s> {
             is_averaged: self.samples.iter().any(|it| it.is_averaged),
             clock_error: steps.deviation() + steps.difference(),
             clock_difference: steps.difference(),
-            is_varied: false,
-            excludes_remembered: false,
             stopped,
             elapsed: Duration::ZERO,
             conditions: Conditions::default(),

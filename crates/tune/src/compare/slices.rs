@@ -1,7 +1,6 @@
 //! Slices in memory: a capture for each shape of the kernel.
 
-use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
@@ -9,33 +8,57 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{
-    Observer, Plan, PlanOptions, PlannedBinding, RecordLocation, Replay, ReplayOptions, Slice, SliceOptions,
-    SliceSet,
+    Observer, Plan, PlanOptions, PlannedBinding, PlannedDispatch, RecordLocation, Replay, ReplayOptions,
+    Slice, SliceOptions, SliceSet,
 };
 
-use super::ComparedShape;
-use super::integers::IndexLimit;
-use super::unread::Unread;
-use crate::{DispatchPlace, Place, Verification};
+use super::bound::{Bound, Watched};
+use super::fresh::FreshBindings;
+use super::{CompareSubject, ComparedShape};
+use crate::element_types::known_element_type;
+use crate::{DispatchPlace, ElementTypeRule, Place, Verification};
 
-/// A capture of the first dispatch of a shape, whose only scope has the name of the function.
+/// Dispatches of a shape that are tried, one after the other, if the inputs of those before are zeros.
+const MAX_OCCURRENCES: usize = 8;
+
+/// A capture of a dispatch of a shape, whose only scope has the name of the function: of the first whose inputs are not all zero.
 pub(super) struct ShapeSlice {
     pub plan: Arc<Plan>,
     pub shape: ComparedShape,
-    /// What may be an index of what is bound.
-    pub index_limit: IndexLimit,
-    /// What [`super::unread`] has found.
-    pub unread: OnceCell<Option<Unread>>,
+    /// What is bound to it, as far as it can be read.
+    bindings: Vec<PlannedBinding>,
+    before: Vec<Bound>,
+    has_only_zeros: bool,
     captured: Captured,
 }
 
 impl ShapeSlice {
+    /// The inputs that get fresh values, where rules and the name of the function say their type.
+    pub(super) fn fresh_bindings(&self, rules: &[ElementTypeRule], function: &str) -> FreshBindings {
+        FreshBindings::for_dispatch(known_element_type(rules, function), &self.bindings, &self.before)
+    }
+
     /// A replay on the first of the devices. A dispatch uses one, unless its buffers are of others.
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         let executable_label = Some(format!("executable {}", self.captured.executable_id));
         let options = ReplayOptions { executable_label, ..options.clone() };
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, &options)
+    }
+
+    /// Reads what is bound to the captured kernel before and after it.
+    fn look(&mut self, subject: &CompareSubject) -> Result<()> {
+        let mut watched = Watched { keeps_before: true, ..Watched::default() };
+        self.replay(&subject.devices, &subject.replay)?.run(&mut [&mut watched])?;
+        let Watched { before, dispatched: Some(dispatched), .. } = watched else { return Ok(()) };
+        let is_zero = |(before, _): &(&Bound, &Bound)| before.content.iter().all(|byte| *byte == 0);
+        let both = || before.iter().zip(&dispatched.after);
+        // What a kernel only overwrites is not an input.
+        let has_inputs = both().any(|(before, after)| before == after);
+        self.has_only_zeros =
+            both().filter(|(before, after)| !has_inputs || before == after).all(|it| is_zero(&it));
+        self.before = before;
+        Ok(())
     }
 
     /// Before a replay of the slice: a crash is one of the dispatch of the whole capture.
@@ -69,63 +92,120 @@ struct Captured {
     bindings: Vec<PlannedBinding>,
 }
 
-/// The dispatches of the shapes, in their order.
-fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<Captured>> {
-    let mut found: HashMap<_, _> = shapes.iter().map(|it| ((it.record, it.occurrence), None)).collect();
+impl Captured {
+    fn of(it: &PlannedDispatch<'_>) -> Self {
+        let place = Place {
+            record: it.location.ordinal,
+            record_offset: it.location.offset,
+            submission: it.submission.ordinal,
+            occurrence: it.occurrence,
+            ..Place::default()
+        };
+        Self { location: it.location, place, executable_id: it.executable.id, bindings: it.bindings.to_vec() }
+    }
+}
+
+/// The dispatches of the shapes, in their order: of each the first, and some later ones.
+fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<VecDeque<Captured>>> {
+    let mut found: Vec<(Option<ShapeKey>, VecDeque<Captured>)> =
+        shapes.iter().map(|_| (None, VecDeque::new())).collect();
     plan.dispatches(|it| {
-        if let Some(found) = found.get_mut(&(it.location.ordinal, it.occurrence)) {
-            let place = Place {
-                record: it.location.ordinal,
-                record_offset: it.location.offset,
-                submission: it.submission.ordinal,
-                occurrence: it.occurrence,
-                ..Place::default()
-            };
-            let executable_id = it.executable.id;
-            *found = Some(Captured {
-                location: it.location,
-                place,
-                executable_id,
-                bindings: it.bindings.to_vec(),
-            });
+        for (shape, (key, captured)) in shapes.iter().zip(&mut found) {
+            if (shape.record, shape.occurrence) == (it.location.ordinal, it.occurrence) {
+                *key = Some(ShapeKey::of(it));
+                captured.push_back(Captured::of(it));
+            } else if captured.len() < MAX_OCCURRENCES && *key == Some(ShapeKey::of(it)) {
+                captured.push_back(Captured::of(it));
+            }
         }
         Ok(())
     })?;
-    let unknown = |it: &ComparedShape| Error::not_found(format!("record #{} is not a dispatch", it.record));
-    let found = shapes
-        .iter()
-        .map(|it| found.remove(&(it.record, it.occurrence)).flatten().ok_or_else(|| unknown(it)));
-    found.collect()
+    match found.iter().zip(shapes).find(|((key, _), _)| key.is_none()) {
+        Some((_, shape)) => Err(Error::not_found(format!("record #{} is not a dispatch", shape.record))),
+        None => Ok(found.into_iter().map(|(_, captured)| captured).collect()),
+    }
 }
 
-/// Cuts a slice of each shape, in a single replay.
-pub(super) fn cut(captured: &Replay, shapes: &[ComparedShape]) -> Result<Vec<ShapeSlice>> {
-    let dispatches: Vec<_> = shapes.iter().map(|shape| (shape.record, shape.occurrence)).collect();
+/// By what dispatches have the same shape.
+#[derive(PartialEq, Eq)]
+struct ShapeKey {
+    function: Vec<u8>,
+    workgroup_count: Option<[u32; 3]>,
+    constants: Vec<u8>,
+    lengths: Vec<u64>,
+}
+
+impl ShapeKey {
+    fn of(it: &PlannedDispatch<'_>) -> Self {
+        Self {
+            function: it.name.to_vec(),
+            workgroup_count: it.workgroup_count,
+            constants: it.constants.to_vec(),
+            lengths: it.bindings.iter().map(|it| it.length).collect(),
+        }
+    }
+}
+
+/// Cuts a slice of each shape, all of them in a single replay, unless their inputs are zeros.
+pub(super) fn cut(captured: &Replay, subject: &CompareSubject) -> Result<Vec<ShapeSlice>> {
+    let mut pending: Vec<_> =
+        (0..).zip(captured_dispatches(captured.plan(), &subject.shapes)?).collect::<Vec<(usize, _)>>();
+    let mut slices: Vec<Option<ShapeSlice>> = subject.shapes.iter().map(|_| None).collect();
+    while !pending.is_empty() {
+        let mut next: Vec<(usize, Captured)> = Vec::new();
+        pending.retain_mut(|(index, captured)| {
+            next.extend(captured.pop_front().map(|it| (*index, it)));
+            !captured.is_empty()
+        });
+        for (index, slice) in cut_dispatches(captured, subject, next)? {
+            let is_zero = slice.has_only_zeros;
+            // The first one stays if all are zeros.
+            if slices[index].is_none() || !is_zero {
+                slices[index] = Some(slice);
+            }
+            if !is_zero {
+                pending.retain(|(other, _)| *other != index);
+            }
+        }
+    }
+    Ok(slices.into_iter().flatten().collect())
+}
+
+/// Cuts slices of dispatches of these shapes in a single replay.
+fn cut_dispatches(
+    captured: &Replay,
+    subject: &CompareSubject,
+    dispatches: Vec<(usize, Captured)>,
+) -> Result<Vec<(usize, ShapeSlice)>> {
+    let places: Vec<_> =
+        dispatches.iter().map(|(_, it)| (it.location.ordinal, it.place.occurrence)).collect();
     let mut options = SliceOptions::default();
     // A replacement may read what the captured kernel only overwrites.
     options.keep_outputs = true;
-    let mut captures = Captures(shapes.iter().map(|_| Memory::default()).collect());
-    captured.slices(&dispatches, &options, &mut captures, &mut [])?;
-    let places = captured_dispatches(captured.plan(), shapes)?;
-    let compile = |((memory, shape), captured): ((&Memory, &ComparedShape), Captured)| {
+    let mut captures = Captures(dispatches.iter().map(|_| Memory::default()).collect());
+    captured.slices(&places, &options, &mut captures, &mut [])?;
+    let compile = |(memory, (index, captured)): (&Memory, (usize, Captured))| {
         let bytes = std::mem::take(&mut *memory.0.lock()).into_inner();
         let plan = Plan::compile(bytes, PlanOptions::default())
-            .map_err(|error| error.context(format!("the slice of record #{}", shape.record)))?;
-        let mut bound_bytes = 0;
+            .map_err(|error| error.context(format!("the slice of record #{}", captured.location.ordinal)))?;
+        let mut bindings = Vec::new();
         plan.dispatches(|it| {
-            bound_bytes = it.bindings.iter().map(|it| it.length).fold(bound_bytes, u64::saturating_add);
+            bindings = it.bindings.to_vec();
             Ok(())
         })?;
-        let index_limit = IndexLimit::of(bound_bytes);
-        Ok(ShapeSlice {
+        let shape = subject.shapes[index].clone();
+        let mut slice = ShapeSlice {
             plan: Arc::new(plan),
-            shape: shape.clone(),
-            index_limit,
-            unread: OnceCell::new(),
+            shape,
+            bindings,
+            before: Vec::new(),
+            has_only_zeros: false,
             captured,
-        })
+        };
+        slice.look(subject)?;
+        Ok((index, slice))
     };
-    captures.0.iter().zip(shapes).zip(places).map(compile).collect::<Result<Vec<_>, Error>>()
+    captures.0.iter().zip(dispatches).map(compile).collect()
 }
 
 struct Captures(Vec<Memory>);

@@ -7,18 +7,21 @@ use rehal_bench::Monitor;
 use rehal_hal::profile::resolution_ns;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
-use super::integers::IndexLimit;
-use super::remembered::{self, Remembers};
-use super::sampling::{FAR, LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
+use super::fresh::{FreshBindings, FreshSide, difference};
+use super::sampling::{LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
-use super::varied::VariedSide;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
+use crate::Tolerance;
+use crate::element_types::known_element_type;
+use crate::tolerance::tolerance_of;
 
 /// Number of pairs of a batch, so that neither side is disturbed in all of them: fewer of kernels for which that takes too long.
 const MIN_PAIRS: usize = 10;
 /// Maximum number of pairs of a batch.
 const MAX_PAIRS: usize = 100;
+/// Number of pairs of which one compares what kernels compute with fresh values, as the first of each batch does.
+const COMPARED_PAIRS: u32 = 16;
 /// Batches for which there should be time. Those of long kernels have fewer pairs.
 const WANTED_BATCHES: u32 = 24;
 /// The part of the time after which a replacement that is far slower is not timed any longer.
@@ -33,6 +36,11 @@ pub(super) fn time(
     comparison: &mut Comparison,
 ) -> Result<()> {
     let shapes: Vec<_> = slices.iter().map(|slice| slice.shape.clone()).collect();
+    let (rules, function) = (&options.verify.element_types, &subject.function);
+    let fresh = |slice: &ShapeSlice| slice.fresh_bindings(rules, function);
+    let unchanged = || slices.iter().map(|_| FreshBindings::default()).collect();
+    let tolerance = known_element_type(rules, function)
+        .and_then(|it| tolerance_of(&options.verify.tolerances, function.as_bytes(), it));
     let begun = Instant::now();
     for (index, cache) in options.caches.iter().enumerate() {
         let left = options.max_time.saturating_sub(begun.elapsed());
@@ -46,12 +54,8 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
-            varies: options.changes_inputs,
-            changes_inputs: options.changes_inputs,
-            is_tested: false,
-            excludes_remembered: false,
-            is_unknown: false,
-            has_varied: false,
+            fresh: if options.changes_inputs { slices.iter().map(fresh).collect() } else { unchanged() },
+            tolerance,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
@@ -81,8 +85,9 @@ pub(super) fn time(
         let mut timing = sampler.finish(*cache, stopped);
         timing.conditions = monitor.end();
         timing.is_device_time = bench.is_device_time;
-        timing.is_varied = bench.varies && bench.has_varied;
-        timing.excludes_remembered = bench.excludes_remembered && !bench.is_unknown;
+        for (shape, fresh) in timing.shapes.iter_mut().zip(&bench.fresh) {
+            shape.varied_bindings = fresh.ordinals();
+        }
         timing.elapsed = begun.elapsed();
         bench.spans.end()?;
         comparison.timings.push(timing);
@@ -101,7 +106,7 @@ enum Batch {
     OutOfTime,
     /// The captured kernel cannot be repeated with other inputs: from now on, they are the captured ones.
     Unvaried,
-    /// The replacement computed something else when it was repeated, or remembered what it had computed.
+    /// The replacement computed something else when it was repeated, or with fresh values.
     NotReproduced(String),
 }
 
@@ -114,18 +119,10 @@ struct Bench<'a> {
     spans: DispatchSpans,
     is_device_time: bool,
     random: fastrand::Rng,
-    /// Whether inputs differ from one repetition to the next.
-    varies: bool,
-    /// As in the options.
-    changes_inputs: bool,
-    /// Whether the replacement has been tested for remembering its results.
-    is_tested: bool,
-    /// Whether it does not, in some shape.
-    excludes_remembered: bool,
-    /// Whether that could not be told, in some shape.
-    is_unknown: bool,
-    /// Whether there are inputs that can differ.
-    has_varied: bool,
+    /// The inputs that get fresh values, by shape.
+    fresh: Vec<FreshBindings>,
+    /// For what is computed with them.
+    tolerance: Option<&'a Tolerance>,
     /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
     placed_first: Option<[usize; 2]>,
     /// The time that a batch should take.
@@ -151,19 +148,24 @@ impl Bench<'_> {
         };
         let batch_time = self.batch_time / slices.len().max(1) as u32;
         let mut all = Vec::with_capacity(slices.len());
-        for slice in slices {
-            match self.pairs(slice, placed, batch_time, may_end)? {
+        for (index, slice) in slices.iter().enumerate() {
+            let fresh = self.fresh[index].clone();
+            match self.pairs(slice, &fresh, placed, batch_time, may_end)? {
                 Batch::Pairs(pairs) => all.extend(pairs),
+                Batch::Unvaried => {
+                    self.fresh[index] = FreshBindings::default();
+                    return Ok(Batch::Unvaried);
+                }
                 other => return Ok(other),
             }
         }
-        self.is_tested = true;
         Ok(Batch::Pairs(all))
     }
 
     fn pairs(
         &mut self,
         slice: &ShapeSlice,
+        fresh: &FreshBindings,
         placed: [usize; 2],
         batch_time: Duration,
         may_end: bool,
@@ -172,7 +174,7 @@ impl Bench<'_> {
         let _displacing = self.displace()?;
         let replays = self.replays(slice, placed)?;
         let (sides, first) = self.sides(&replays, placed)?;
-        let mut sides = sides.map(|it| VariedSide::new(it, slice.index_limit));
+        let mut sides = FreshSide::pair(sides, fresh)?;
         let prepared = begun.elapsed();
         // As long as preparing at least, which is not for the sake of a pair.
         let longest = batch_time.saturating_sub(prepared).max(prepared);
@@ -192,54 +194,48 @@ impl Bench<'_> {
                     break;
                 }
             }
-            match self.pair(&mut sides, pairs.len(), &mut others)? {
+            match self.pair(&mut sides, fresh, pairs.len(), &mut others)? {
                 Ok(pair) => pairs.push(pair),
                 Err(other) => return Ok(other),
             }
         }
-        // Who takes many times as long remembers nothing.
-        let step_ns = self.resolution_ns();
-        let is_far = others.iter().chain(&pairs).all(|it| it.replaced_ns > FAR * (it.captured_ns + step_ns));
-        self.excludes_remembered |= is_far;
-        let failed = if is_far { None } else { self.check(&mut sides, pairs.len(), slice.index_limit)? };
+        let failed = self.check(&mut sides, fresh, pairs.len())?;
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
     }
 
     /// Times both sides in random order, with inputs that they have not had before.
     fn pair(
         &mut self,
-        sides: &mut [VariedSide<'_>; 2],
+        sides: &mut [FreshSide<'_>; 2],
+        fresh: &FreshBindings,
         number: usize,
         others: &mut Vec<Pair>,
     ) -> Result<Result<Pair, Batch>> {
-        // Other than the last one in the last two bits.
-        let variant = if self.varies { self.random.u64(1..) << 2 | (number as u64 + 1) & 3 } else { 0 };
-        let is_kept = self.random.usize(..=number) == 0;
+        let seed = (!fresh.is_empty()).then(|| self.random.u64(..));
         let (mut times, mut warm_up) = ([0.0; 2], [0.0; 2]);
         for side in self.order() {
             let it = &mut sides[side];
             if self.cache == CacheState::Warm {
-                // With the inputs of the last timed repetition, so that its results are checked.
-                let (time_ns, _) = self.repeat(it, it.timed_variant())?;
-                warm_up[side] = time_ns;
-                if !it.is_timed_reproduced()?
-                    && let Some(failed) = self.differs(side, number)?
-                {
-                    return Ok(Err(failed));
-                }
+                // With the values of the last one, so that it does not tell the results of the next one.
+                warm_up[side] = self.repeat(it, it.seed())?;
             }
-            let (time_ns, is_changed) = self.repeat(it, variant)?;
-            times[side] = time_ns;
-            self.has_varied |= is_changed;
-            match variant {
-                0 if !it.side.is_reproduced()? => {
-                    if let Some(failed) = self.differs(side, number)? {
-                        return Ok(Err(failed));
-                    }
-                }
-                0 => {}
-                _ => it.keep(variant, is_kept)?,
+            times[side] = self.repeat(it, seed)?;
+            if seed.is_none()
+                && !it.side.is_reproduced()?
+                && let Some(failed) = self.differs(side, fresh, number)?
+            {
+                return Ok(Err(failed));
             }
+        }
+        // In some pairs, of which no kernel knows which.
+        let is_compared = number == 0 || self.random.u32(..COMPARED_PAIRS) == 0;
+        if self.checks
+            && seed.is_some()
+            && is_compared
+            && let Some(difference) = difference(sides, self.tolerance)?
+        {
+            let why = format!("with fresh values of its inputs, it computes something else: {difference}");
+            return Ok(Err(Batch::NotReproduced(why)));
         }
         if self.cache == CacheState::Warm {
             others.push(Pair::from(warm_up));
@@ -248,65 +244,34 @@ impl Bench<'_> {
     }
 
     /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same inputs.
-    fn differs(&mut self, side: usize, number: usize) -> Result<Option<Batch>> {
+    fn differs(&mut self, side: usize, fresh: &FreshBindings, number: usize) -> Result<Option<Batch>> {
         match side {
-            // It may be that its inputs cannot be varied.
-            0 if self.varies => {
-                self.varies = false;
-                Ok(Some(Batch::Unvaried))
-            }
+            // It may be that what it wrote with fresh values is not undone.
+            0 if !fresh.is_empty() => Ok(Some(Batch::Unvaried)),
             0 => Err(captured_differs()),
             _ => Ok(self.checks.then(|| not_reproduced(number))),
         }
     }
 
-    /// Checks what both sides compute after a batch. Returns why it does not count.
+    /// Checks what both sides compute with the captured inputs after a batch. Returns why it does not count.
     fn check(
         &mut self,
-        sides: &mut [VariedSide<'_>; 2],
+        sides: &mut [FreshSide<'_>; 2],
+        fresh: &FreshBindings,
         number: usize,
-        limit: IndexLimit,
     ) -> Result<Option<Batch>> {
         for (side, it) in sides.iter_mut().enumerate() {
-            it.repeat(0, &mut [])?;
+            it.repeat(None, &mut [])?;
             match it.side.check_unchanged() {
                 // What it wrote with other inputs may not be undone.
-                Err(_) if self.varies => {
-                    self.varies = false;
-                    return Ok(Some(Batch::Unvaried));
-                }
+                Err(_) if !fresh.is_empty() => return Ok(Some(Batch::Unvaried)),
                 Err(error) if side == 0 => return Err(error.context("the captured kernel")),
                 Ok(()) if it.side.is_reproduced()? => {}
                 _ => {
-                    if let Some(failed) = self.differs(side, number)? {
+                    if let Some(failed) = self.differs(side, fresh, number)? {
                         return Ok(Some(failed));
                     }
                 }
-            }
-        }
-        if !self.checks || !self.changes_inputs {
-            return Ok(None);
-        }
-        let [captured, replaced] = sides;
-        // In half of the batches, but always in the first: no kernel can know which.
-        let is_due = !self.is_tested || self.random.bool();
-        if is_due {
-            match remembered::test(&mut captured.side, &mut replaced.side, limit) {
-                Remembers::Yes => {
-                    return Ok(Some(Batch::NotReproduced(
-                        "it remembers its results: with other inputs it writes what it wrote before".into(),
-                    )));
-                }
-                Remembers::No => self.excludes_remembered = true,
-                Remembers::Unknown => self.is_unknown = true,
-            }
-        }
-        // The inputs before it were quite different, so that one that remembers similar ones must compute.
-        for (side, it) in sides.iter_mut().enumerate() {
-            if !it.is_kept_reproduced()?
-                && let Some(failed) = self.differs(side, number)?
-            {
-                return Ok(Some(failed));
             }
         }
         Ok(None)
@@ -376,12 +341,12 @@ impl Bench<'_> {
         if self.random.bool() { [0, 1] } else { [1, 0] }
     }
 
-    /// Puts back the inputs of a variant and dispatches the kernel; returns its time in nanoseconds, and whether that changed inputs.
-    fn repeat(&mut self, side: &mut VariedSide<'_>, variant: u64) -> Result<(f64, bool)> {
+    /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its time in nanoseconds.
+    fn repeat(&mut self, side: &mut FreshSide<'_>, seed: Option<u64>) -> Result<f64> {
         self.spans.take();
         let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
-        let is_changed = side.repeat(variant, &mut [&mut timer])?;
-        Ok((self.time_of(&timer), is_changed))
+        side.repeat(seed, &mut [&mut timer])?;
+        Ok(self.time_of(&timer))
     }
 
     /// The steps of the clock of the times.

@@ -83,7 +83,7 @@ fn race(
     }
     // A workgroup may read what a later one overwrites: no half shows that.
     let Some(reversed) = run(WorkgroupSchedule::Reversed)?.dispatched else { return Ok(None) };
-    let mut found = reversed.judge(&whole.after, false, exact);
+    let mut found = reversed.judge(&whole.after, exact);
     for bit in 0..u64::BITS - (total - 1).leading_zeros() {
         if found.outcome() != Outcome::Same {
             break;
@@ -97,7 +97,7 @@ fn race(
         {
             join(&mut one.content, &other.content, &before.content, &whole.content);
         }
-        found = one.judge(&whole.after, false, exact);
+        found = one.judge(&whole.after, exact);
     }
     Ok(Some(found))
 }

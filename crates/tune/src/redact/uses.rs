@@ -9,7 +9,7 @@ use rehal_hal::profile::QueueOpKind;
 use rehal_replay::{AccessKind, Plan, PlannedTransfer};
 
 use super::rules::RedactRule;
-use crate::tolerance::type_in_name;
+use crate::element_types::type_in_name;
 
 /// Steps of the search for the uses of copied data, which is quadratic for captures that shift data within a
 /// buffer many times.

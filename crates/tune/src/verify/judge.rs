@@ -8,9 +8,10 @@ use rehal_replay::Plan;
 
 use super::{Difference, InferredType, Place, TypeSource, Verification, VerifyOptions};
 use crate::bytes::part;
+use crate::element_types::type_in_name;
 use crate::elements::Comparison;
 use crate::number_summary::Summing;
-use crate::tolerance::{element_type_of, tolerance_of, type_in_name, type_in_tolerances};
+use crate::tolerance::{element_type_of, tolerance_of, type_in_tolerances};
 use crate::{NumberSummary, Tolerance};
 
 /// Decides what is the same, and collects differences.

@@ -1,5 +1,6 @@
 //! Comparisons as text and as JSON.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rehal_base::Align;
@@ -70,10 +71,6 @@ fn check(text: &mut String, comparison: &Comparison) {
 /// In which case a replacement is wrong, if not in a replay of the capture.
 fn case(comparison: &Comparison, wrong: &Verification) -> &'static str {
     let cases = [
-        (
-            &comparison.unread,
-            "with other bytes where memory is the same before and after the captured kernel: ",
-        ),
         (
             &comparison.workgroups,
             "workgroups depend on each other (a race, but of atomic operations: --atomics), in reverse order, or with half of them: ",
@@ -149,26 +146,25 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
-    if !timing.is_varied || !timing.excludes_remembered {
-        let [first, second] = match (options.changes_inputs, timing.is_varied) {
-            (true, false) => [
-                "no input can be changed between repetitions, because none looks",
-                "like floats, and its integers may be indices or are too few",
-            ],
-            (true, true) => {
-                ["no input that can be changed makes the captured kernel write", "something else"]
-            }
-            (false, _) => [
-                "with inputs other than the captured ones, the replacement or",
-                "the captured kernel crashes",
-            ],
-        };
-        line(text, "", &format!("remembered results could not be excluded: {first}"));
-        line(text, "", second);
-    }
+    line(text, "", &varied(timing, options));
     line(text, "", &machine(&timing.conditions));
     for warning in &timing.conditions.warnings {
         line(text, "", &format!("warning: {warning}"));
+    }
+}
+
+/// Which inputs had fresh values in each pair.
+fn varied(timing: &Timing, options: &CompareOptions) -> String {
+    let varied: BTreeSet<u32> =
+        timing.shapes.iter().flat_map(|it| it.varied_bindings.iter().copied()).collect();
+    let ordinals: Vec<_> = varied.iter().map(u32::to_string).collect();
+    match (ordinals.len(), options.changes_inputs) {
+        (0, true) => "inputs as captured: none has a known element type (--element_type)".into(),
+        (0, false) => {
+            "inputs as captured: with others, the replacement or the captured kernel crashes".into()
+        }
+        (1, _) => format!("each pair had fresh values in binding {}", ordinals[0]),
+        (_, _) => format!("each pair had fresh values in bindings {}", ordinals.join(", ")),
     }
 }
 
@@ -292,7 +288,6 @@ pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
         "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
         "verification": verify::object(&comparison.verification),
         "memory": comparison.memory.as_ref().map(verify::object),
-        "unread": comparison.unread.as_ref().map(verify::object),
         "workgroups": comparison.workgroups.as_ref().map(verify::object),
         "after_timing": comparison.after_timing.as_ref().map(verify::object),
         "not_reproduced": comparison.not_reproduced,
@@ -318,8 +313,6 @@ fn timing(it: &Timing) -> Value {
         "clock_difference": it.clock_difference,
         "wanted_pair_count": it.wanted_pairs(),
         "timed_by": if it.is_device_time { "device" } else { "host" },
-        "varied_inputs": it.is_varied,
-        "remembered_excluded": it.excludes_remembered,
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
             Stopped::FarSlower => "far_slower",
@@ -334,6 +327,7 @@ fn timing(it: &Timing) -> Value {
             "replaced_ns": it.replaced_ns,
             "ratio": it.ratio,
             "ratio_interval": interval(it.interval),
+            "varied_bindings": it.varied_bindings,
         })).collect::<Value>(),
         "machine": {
             "frequency_hz": conditions.frequency_hz.map(|(low, high)| json!([low, high])),
