@@ -307,6 +307,58 @@ fn sign_test_interval(count: usize) -> (usize, f64) {
     (trim, (1.0 - 2.0 * tail).max(0.0))
 }
 
+/// The interval that contains the median of the samples' distribution, but for a probability of `outside`: from one sample to another,
+/// in their order, since the number of samples below the median is binomial. Nothing else is assumed of the distribution. `None`
+/// with too few samples.
+///
+/// Samples that resemble their neighbours say less than independent ones: the probability is that of as many fewer samples.
+pub fn median_interval(samples: &[f64], outside: f64) -> Option<Interval> {
+    let independent = samples.len() as f64 * independence(samples);
+    let count = (independent.round() as usize).min(samples.len());
+    // The probability of fewer than `rank + 1` samples below the median, from that of none.
+    let mut probability = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let (mut below, mut rank) = (probability, 0);
+    if probability == 0.0 {
+        // Too small for a number: the normal distribution is exact enough.
+        rank = ((count as f64 - t_quantile(count, outside / 2.0) * (count as f64).sqrt()) / 2.0)
+            .floor()
+            .max(0.0) as usize;
+    } else {
+        if 2.0 * below > outside {
+            return None;
+        }
+        loop {
+            probability *= (count - rank) as f64 / (rank + 1) as f64;
+            if 2.0 * (below + probability) > outside {
+                break;
+            }
+            below += probability;
+            rank += 1;
+        }
+    }
+    let sorted = sorted(samples);
+    // The same part of all samples.
+    let rank = rank * samples.len() / count.max(1);
+    Some(Interval { low: *sorted.get(rank)?, high: *sorted.get(samples.len() - 1 - rank)? })
+}
+
+/// How much samples in a row say, as a fraction of what independent ones would: by how often neighbours are on the same side of the
+/// median.
+fn independence(samples: &[f64]) -> f64 {
+    /// Of fewer, chance makes too much.
+    const LEAST: usize = 16;
+    if samples.len() < LEAST {
+        return 1.0;
+    }
+    let center = median(samples);
+    let side = |sample: &f64| f64::from(i8::from(*sample > center) - i8::from(*sample < center));
+    let sides: Vec<f64> = samples.iter().map(side).collect();
+    let count = (sides.len() - 1) as f64;
+    let correlation = sides.windows(2).map(|it| it[0] * it[1]).sum::<f64>() / count;
+    let correlation = (correlation - 0.5 / count.sqrt()).clamp(0.0, 0.9);
+    (1.0 - correlation) / (1.0 + correlation)
+}
+
 fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut ordered = samples.to_vec();
     ordered.sort_by(f64::total_cmp);
@@ -569,5 +621,24 @@ mod tests {
         ] {
             assert!(paired_ratio(&ours, &theirs).is_err(), "{ours:?} {theirs:?}");
         }
+    }
+
+    /// The ranks are those of tables of the sign test.
+    #[test]
+    fn intervals_of_the_median_are_from_one_sample_to_another() {
+        let of = |count: u32, outside| {
+            // In an order in which neighbours do not resemble each other.
+            let step = if count > 1000 { 6181 } else { 7 };
+            let samples: Vec<f64> = (0..count).map(|it| f64::from(it * step % count)).collect();
+            median_interval(&samples, outside).map(|it| (it.low, it.high))
+        };
+        assert_eq!(of(5, 0.05), None);
+        assert_eq!([of(6, 0.05), of(8, 0.01)], [Some((0.0, 5.0)), Some((0.0, 7.0))]);
+        assert_eq!([of(20, 0.05), of(20, 0.01)], [Some((5.0, 14.0)), Some((3.0, 16.0))]);
+        let (low, high) = of(10_000, 0.01).unwrap();
+        assert!((4860.0..4880.0).contains(&low) && (5119.0..5140.0).contains(&high), "{low} {high}");
+        // Samples that are mostly as their neighbours say as little as eleven.
+        let slow: Vec<f64> = (0..200).map(|it| f64::from(it / 25 % 2)).collect();
+        assert_eq!(median_interval(&slow, 0.01).map(|it| (it.low, it.high)), Some((0.0, 1.0)));
     }
 }

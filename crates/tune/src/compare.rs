@@ -63,6 +63,8 @@ pub struct CompareOptions {
     pub caches: Vec<CacheState>,
     /// Sampling stops once half the interval is at most this fraction of the ratio.
     pub precision: f64,
+    /// By which fraction of the captured time a replacement may be slower.
+    pub margin: f64,
     /// Sampling stops after this time, with several states of caches after an equal share for each, and once there is a pair.
     pub max_time: Duration,
     /// Seed of the order of the pairs.
@@ -83,6 +85,7 @@ impl Default for CompareOptions {
             verify: VerifyOptions::default(),
             caches: vec![CacheState::Warm, CacheState::Cold],
             precision: 0.01,
+            margin: 0.05,
             max_time: Duration::from_secs(60),
             seed: 0,
             allows_atomics: false,
@@ -189,12 +192,13 @@ impl Comparison {
             && self.not_reproduced.is_none()
     }
 
-    /// Whether the replacement is slower in some state of the caches; `None` if that cannot be told, or if it was not timed.
+    /// Whether the replacement is slower in some state of the caches: `Some(false)` if it is proved that it is not slower than the
+    /// margin allows, `None` if that cannot be told, or if it was not timed.
     pub fn is_slower(&self) -> Option<bool> {
         let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
         match has(TimingVerdict::Slower) {
             true => Some(true),
-            false if self.timings.is_empty() || has(TimingVerdict::Inconclusive) => None,
+            false if self.timings.is_empty() || has(TimingVerdict::CannotTell) => None,
             false => Some(false),
         }
     }

@@ -36,14 +36,14 @@ impl Compared {
 }
 
 /// A capture with a kernel of 2^18 elements, and how to write replacements of it.
-struct Subject {
-    rehal: PathBuf,
-    capture: String,
-    kernel: String,
+pub struct Subject {
+    pub rehal: PathBuf,
+    pub capture: String,
+    pub kernel: String,
 }
 
 impl Subject {
-    fn new(workplace: &Workplace) -> Result<Self, Box<dyn Error>> {
+    pub fn new(workplace: &Workplace) -> Result<Self, Box<dyn Error>> {
         let capture = workplace.scratch("compare.ireereplay");
         let arguments = workplace.call("vmvx_speed.vmvx", "add", &["512x512xf32=0.5", "512x512xf32=1.5"]);
         let arguments = arguments.into_iter().chain(["--device=local-sync".to_owned()]).collect();
@@ -69,11 +69,12 @@ impl Subject {
     }
 
     /// The count of [`work`] with which a dispatch takes a millisecond.
-    fn millisecond(&self, workplace: &Workplace) -> Result<u32, Box<dyn Error>> {
+    pub fn millisecond(&self, workplace: &Workplace) -> Result<u32, Box<dyn Error>> {
         const COUNT: u32 = 150;
         let source = self.source(workplace, "compare_calibration.c", &work(COUNT))?;
         let (baseline, with) = (format!("--baseline={source}"), format!("--with={source}"));
         let words = ["compare", "--device=local-sync", "--cache=warm", "--precision=10%", "--format=json"];
+        let words = [&words[..], &["--fail_if_slower=1000%"]].concat();
         let report = [&words[..], &[&self.kernel, &baseline, &with, &self.capture]].concat();
         let report: serde_json::Value = serde_json::from_slice(&self.ours(workplace, &report)?)?;
         let time_ns = report["candidates"][0]["timings"][0]["shapes"][0]["captured_ns"].as_f64();
@@ -81,7 +82,7 @@ impl Subject {
     }
 
     /// Writes a source that adds, after `extra` for each element.
-    fn source(&self, workplace: &Workplace, name: &str, extra: &str) -> Result<String, Box<dyn Error>> {
+    pub fn source(&self, workplace: &Workplace, name: &str, extra: &str) -> Result<String, Box<dyn Error>> {
         let path = workplace.scratch(name);
         if path.exists() {
             fs::remove_file(&path)?;
@@ -98,12 +99,12 @@ impl Subject {
     }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
 /// Work for each element. A volatile counter takes the same time whatever else the compiler does.
-fn work(count: u32) -> String {
+pub fn work(count: u32) -> String {
     format!("if (i % 64 == 0) for (volatile int j = 0; j < {count}; ++j) {{}}")
 }
 
@@ -149,7 +150,13 @@ fn slowdown(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error
     // Status 3 is slower.
     let script = r#""$@"; test $? -eq 3"#;
     let mut arguments = words(&["-c", script, "sh", &rehal.display().to_string(), "compare"]);
-    arguments.extend(words(&["--device=local-sync", "--cache=warm", &kernel, &capture]));
+    arguments.extend(words(&[
+        "--device=local-sync",
+        "--cache=warm",
+        "--fail_if_slower=0%",
+        &kernel,
+        &capture,
+    ]));
     arguments.extend([format!("--baseline={baseline}"), format!("--with={slower}")]);
     Ok(Plan {
         theirs: Invocation { program: "/bin/sleep".into(), arguments: words(&["1"]) },

@@ -14,6 +14,7 @@ mod profiles;
 mod programs;
 mod report;
 mod slices;
+mod verdicts;
 mod verify;
 mod vulkan;
 
@@ -38,10 +39,13 @@ struct Options {
     write: bool,
     /// Whether instructions are counted instead, and if they are to be written, why they have changed.
     instructions: Option<Option<String>>,
+    /// Number of comparisons of each planted slowdown, instead of rows.
+    verdicts: Option<u32>,
 }
 
-/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`, or
-/// `bench --instructions [--only NAME]… [--tools DIRECTORY] [--write REASON]`.
+/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`,
+/// `bench --instructions [--only NAME]… [--tools DIRECTORY] [--write REASON]`,
+/// or `bench --verdicts RUNS [--tools DIRECTORY]`.
 pub fn main(arguments: &[String]) -> Outcome {
     let options = parse(arguments)?;
     if let Some(write) = &options.instructions {
@@ -54,6 +58,9 @@ pub fn main(arguments: &[String]) -> Outcome {
         None => crate::run::build_tools("release")?,
     };
     let workplace = Workplace::new(&root, reference, tools)?;
+    if let Some(runs) = options.verdicts {
+        return verdicts::measure(&workplace, runs);
+    }
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     report::print_head();
@@ -86,8 +93,15 @@ pub fn main(arguments: &[String]) -> Outcome {
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options =
-        Options { only: Vec::new(), rounds: 7, json: None, tools: None, write: false, instructions: None };
+    let mut options = Options {
+        only: Vec::new(),
+        rounds: 7,
+        json: None,
+        tools: None,
+        write: false,
+        instructions: None,
+        verdicts: None,
+    };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("{argument} takes a value"));
@@ -108,9 +122,14 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--instructions" => options.instructions = Some(None),
             "--write" if options.instructions.is_some() => options.instructions = Some(Some(value()?)),
             "--write" => options.write = true,
+            "--verdicts" => {
+                let runs = value()?.parse().map_err(|_| "--verdicts takes a number of runs")?;
+                options.verdicts = Some(runs);
+            }
             unknown => {
                 return Err(format!(
-                    "unknown argument {unknown:?} (expected --instructions, --only, --rounds, --json, --tools or --write)"
+                    "unknown argument {unknown:?} (expected --instructions, --only, --rounds, \
+                     --json, --tools, --verdicts or --write)"
                 ));
             }
         }

@@ -37,8 +37,8 @@ pub const COMPARE: Tool = Tool {
             not timed. Then each distinct dispatch of the function is repeated with its real inputs: both kernels in pairs, \
             in random order, with warm and with cold caches. What is printed is the time with the replacement as a fraction \
             of the captured, with a 95 % interval. Several replacements, or a directory of them, become a table, the best \
-            first. Exit status 0 if one is right and not slower, 3 if those that are right are slower, 2 if all are wrong, \
-            1 for an error, or if it cannot be told whether one is slower.\n\n\
+            first. Exit status 0 if one is right and proved to be not slower than --fail_if_slower allows, 3 if those that are right \
+            are slower, 4 if that cannot be told, 2 if all are wrong, 1 for an error.\n\n\
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
@@ -100,7 +100,17 @@ const PRECISION: Flag<f64> = Flag::parsed(
     "1%",
     "a percentage above 0, such as 1% or 0.5%",
     parse_precision,
-    "Sampling stops once half of the interval is at most this part of the ratio. A difference of less than half of it is not told.",
+    "Sampling stops once half of the interval is at most this part of the ratio; a fourth of it while the interval says nothing.",
+)
+.unquoted();
+
+const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
+    "fail_if_slower",
+    "PERCENT",
+    "5%",
+    "a percentage from 0, such as 5% or 0%",
+    parse_percentage,
+    "A replacement is not slower if its interval ends below the captured time and this part of it.",
 )
 .unquoted();
 
@@ -151,7 +161,8 @@ const COMPARISON: Group = Group {
     ],
 };
 
-const TIMING: Group = Group { title: "Timing", flags: &[&CACHE, &PRECISION, &MAX_TIME, &SEED, &TIME_WRONG] };
+const TIMING: Group =
+    Group { title: "Timing", flags: &[&CACHE, &PRECISION, &FAIL_IF_SLOWER, &MAX_TIME, &SEED, &TIME_WRONG] };
 
 const REPLAYS: Group = Group {
     title: "Replays",
@@ -159,6 +170,11 @@ const REPLAYS: Group = Group {
 };
 
 fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
+    parse_percentage(value)
+        .and_then(|it| if it > 0.0 && it <= 1.0 { Ok(it) } else { Err(Refusal::Unexpected) })
+}
+
+fn parse_percentage(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
     let text = value.to_str().ok_or(Refusal::Unexpected)?;
     let number: f64 = text
         .strip_suffix('%')
@@ -166,7 +182,7 @@ fn parse_precision(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
         .trim_end()
         .parse()
         .map_err(|_| Refusal::Unexpected)?;
-    if number > 0.0 && number <= 100.0 { Ok(number / 100.0) } else { Err(Refusal::Unexpected) }
+    if number >= 0.0 && number.is_finite() { Ok(number / 100.0) } else { Err(Refusal::Unexpected) }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -244,6 +260,7 @@ fn options(flags: &Flags) -> CompareOptions {
         Caches::Both => vec![CacheState::Warm, CacheState::Cold],
     };
     options.precision = flags.get(&PRECISION);
+    options.margin = flags.get(&FAIL_IF_SLOWER);
     options.max_time = flags.get(&MAX_TIME);
     options.seed = flags.get(&SEED);
     options.allows_atomics = flags.get(&ATOMICS);

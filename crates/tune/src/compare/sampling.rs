@@ -5,7 +5,7 @@ mod coarse;
 use std::time::Duration;
 
 use rehal_bench::Conditions;
-use rehal_bench::stats::{self, Interval, MIN_INTERVAL_SAMPLES};
+use rehal_bench::stats::{self, Interval};
 
 pub(super) use self::coarse::LONGEST_STEP_NS;
 use self::coarse::{Steps, is_coarse, limited_mean, undisturbed_mean};
@@ -16,25 +16,21 @@ use super::{CacheState, ComparedShape};
 pub(super) struct Pair {
     pub captured_ns: f64,
     pub replaced_ns: f64,
+    /// Whether a thread was preempted meanwhile.
+    pub is_preempted: bool,
 }
 
-impl From<[f64; 2]> for Pair {
-    fn from([captured_ns, replaced_ns]: [f64; 2]) -> Self {
-        Self { captured_ns, replaced_ns }
-    }
-}
-
-/// Whether a replacement is faster.
+/// What a comparison of times proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimingVerdict {
-    /// The whole interval of the ratio is below 1, by more than the [margin](Timing::margin).
+    /// The whole interval of the ratio is below 1.
     Faster,
-    /// It is above 1, by more than the margin.
+    /// It is below 1 and the [margin](Timing::margin), but not below 1.
+    NotSlower,
+    /// It is above 1, and not below 1 and the margin.
     Slower,
-    /// It contains 1 or is within the margin, or the medians say the opposite.
-    NoDifference,
-    /// There are too few pairs for an interval, or for one that says more than that they are few.
-    Inconclusive,
+    /// There is no interval, or it contains both 1 and what is beyond the margin.
+    CannotTell,
 }
 
 /// What ended the sampling.
@@ -56,20 +52,17 @@ pub struct Timing {
     pub cache: CacheState,
     /// The time of all dispatches of the function with the replacement, as a fraction of the captured.
     pub ratio: f64,
-    /// Its interval; `None` with too few pairs. At 99 %, so that at least 95 % of all comparisons have no interval without the
-    /// ratio: two states of the caches, each of which is sampled until its interval is narrow.
+    /// Its interval; `None` with too few batches. At 99 %, so that at least 95 % of all comparisons have no interval without the
+    /// ratio: two states of the caches, each of which is looked at several times.
     pub interval: Option<Interval>,
-    /// A difference of the ratio from 1 that is not told, as a fraction: half the precision.
+    /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,
-    /// The same from the medians of pairs, which include what disturbs most dispatches. With a coarse clock ([`Timing::is_averaged`]),
-    /// medians are whole steps too: then it is from the means of all dispatches, where one of more than twice the median counts as that.
-    pub median_ratio: f64,
-    /// Its interval, of either.
-    pub median_interval: Option<Interval>,
     /// By shape, as they were given.
     pub shapes: Vec<ShapeTiming>,
-    /// Number of pairs, of all shapes.
+    /// Number of pairs, of all shapes, without those in which a thread was preempted.
     pub pair_count: u64,
+    /// Number of pairs in which a thread was preempted. They count only if there are no others in a batch.
+    pub preempted_count: u64,
     /// Number of batches. Each has buffers and executables of its own.
     pub batch_count: u64,
     /// Whether times are those that the devices report, without the time of submission.
@@ -81,8 +74,6 @@ pub struct Timing {
     pub is_averaged: bool,
     /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the ratio.
     pub clock_error: f64,
-    /// The part of it that more pairs do not reduce: the steps of shortest times.
-    pub clock_difference: f64,
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
@@ -102,7 +93,7 @@ pub struct ShapeTiming {
     pub captured_ns: f64,
     /// Time of a dispatch of the replacement in nanoseconds, likewise.
     pub replaced_ns: f64,
-    /// The mean over batches of the ratio of these times.
+    /// The median over batches of the ratio of these times.
     pub ratio: f64,
     /// Its interval, at 99 %.
     pub interval: Option<Interval>,
@@ -111,60 +102,31 @@ pub struct ShapeTiming {
 }
 
 impl Timing {
-    /// Number of pairs with which the steps of the clock would allow for the precision, if those that were measured do not, and any
-    /// number would ([`Timing::is_precision_possible`]).
-    pub fn wanted_pairs(&self) -> Option<u64> {
-        let precision = 2.0 * self.margin;
-        let wanted = self.clock_error > precision && self.is_precision_possible();
-        // What is left for the deviation of means, which is less by the root of their number.
-        let deviation = self.clock_error - self.clock_difference;
-        let times = (deviation / (precision - self.clock_difference)).powi(2);
-        wanted.then(|| (self.pair_count as f64 * times).ceil() as u64)
-    }
-
-    /// Whether the steps of the clock allow for the precision with enough pairs.
-    pub fn is_precision_possible(&self) -> bool {
-        self.clock_difference < 2.0 * self.margin
-    }
-
-    /// Whether the replacement is faster.
+    /// What the times prove.
     pub fn verdict(&self) -> TimingVerdict {
-        match (self.interval, verdict_of(self.interval, self.margin)) {
-            _ if self.is_contradicted() => TimingVerdict::NoDifference,
-            (None, _) => TimingVerdict::Inconclusive,
-            (_, TimingVerdict::NoDifference) if self.batch_count < MIN_INTERVAL_SAMPLES as u64 => {
-                TimingVerdict::Inconclusive
-            }
-            (_, verdict) => verdict,
-        }
-    }
-
-    /// Whether one kernel has the shorter shortest times and the other the shorter medians.
-    pub fn is_contradicted(&self) -> bool {
-        use TimingVerdict::{Faster, Slower};
-        let of = |interval| verdict_of(interval, self.margin);
-        matches!((of(self.interval), of(self.median_interval)), (Faster, Slower) | (Slower, Faster))
+        verdict_of(self.interval, self.margin)
     }
 }
 
 fn verdict_of(interval: Option<Interval>, margin: f64) -> TimingVerdict {
     match interval {
-        Some(Interval { high, .. }) if high < 1.0 / (1.0 + margin) => TimingVerdict::Faster,
-        Some(Interval { low, .. }) if low > 1.0 + margin => TimingVerdict::Slower,
-        _ => TimingVerdict::NoDifference,
+        Some(Interval { high, .. }) if high < 1.0 => TimingVerdict::Faster,
+        Some(Interval { high, .. }) if high < 1.0 + margin => TimingVerdict::NotSlower,
+        Some(Interval { low, .. }) if low > 1.0 => TimingVerdict::Slower,
+        _ => TimingVerdict::CannotTell,
     }
 }
 
 /// The probability of a ratio outside of an interval.
 const OUTSIDE: f64 = 0.01;
-/// The same with fewer batches than [`MIN_INTERVAL_SAMPLES`], about whose distribution nothing is known.
-const OUTSIDE_OF_FEW: f64 = 0.001;
-/// Fewer samples have no interval at all.
+/// So many dispatches tell that one kernel takes many times as long.
 const MIN_FEW_SAMPLES: usize = 3;
+/// Single dispatches are kept until there are so many batches.
+const FEW_BATCHES: usize = 8;
 /// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other by chance.
 const MIN_BATCHES: usize = 16;
 /// A ratio that is recognized by a few pairs, and beyond which more precision is of no use.
-pub(super) const FAR: f64 = 2.0;
+const FAR: f64 = 2.0;
 
 /// What is timed of a shape, with the same buffers and executables.
 #[derive(Clone, Debug, Default)]
@@ -178,21 +140,22 @@ pub(super) struct ShapeBatch {
 /// Collects pairs in batches.
 ///
 /// The pairs of a batch share buffers and executables, and so their placement in memory, which can make one side faster.
-/// Therefore batches are the samples: the interval is that of the mean of their ratios (as logarithms, so that a ratio and its inverse
-/// weigh the same).
+/// Therefore batches are the samples.
 ///
-/// The ratio of a batch is that of the shortest times of both sides. What else the machine does only lengthens a dispatch, on some
-/// machines most of them, and by more than kernels differ: there the medians need a hundred times as many pairs. Only of kernels that
-/// take few steps of the clock, it is that of [means](coarse). No interval is narrower than these steps allow.
+/// The ratio of a batch is that of the shortest times of both sides, of pairs in which no thread was preempted: what else the machine
+/// does only lengthens a dispatch. Only of kernels that take few steps of the clock, it is that of [means](coarse). Under load, the
+/// shortest time of some batches is not the kernel's either, and how these batches are distributed is unknown. Therefore the estimate
+/// is the median of the batches, whose interval follows from their order alone.
 pub(super) struct Sampler<'s> {
     shapes: &'s [ComparedShape],
     precision: f64,
+    margin: f64,
     /// The steps of the clock.
     resolution_ns: f64,
     /// The logarithm of the ratio of all dispatches, by batch.
     batches: Vec<f64>,
-    /// The same from the medians of pairs, or from the means of all.
-    medians: Vec<f64>,
+    /// The same with what disturbs dispatches, if the clock is coarse.
+    disturbed: Vec<f64>,
     /// The logarithm of the ratio of all dispatches of pairs, and of other dispatches, of the first batches.
     few: Vec<f64>,
     samples: Vec<Samples>,
@@ -208,6 +171,7 @@ struct Samples {
     captured_ns: Vec<f64>,
     replaced_ns: Vec<f64>,
     pair_count: u64,
+    preempted_count: u64,
     /// Whether times are means, as the first batch decides.
     is_averaged: bool,
     /// The number of times of both sides that means are of.
@@ -215,34 +179,37 @@ struct Samples {
 }
 
 impl Samples {
-    /// Adds a batch. Returns the times of both sides, and their ratio from the medians of pairs.
-    fn add(&mut self, pairs: &[Pair], resolution_ns: f64, precision: f64) -> ([f64; 2], f64) {
+    /// Adds a batch. Returns the times of both sides, and those with what disturbs a coarse clock.
+    fn add(&mut self, pairs: &[Pair], resolution_ns: f64, precision: f64) -> [[f64; 2]; 2] {
         // Less than a step may be 0, which has no ratio and no logarithm.
         let least = (resolution_ns / 2.0).max(f64::MIN_POSITIVE);
-        let captured = || pairs.iter().map(|pair| pair.captured_ns);
-        let replaced = || pairs.iter().map(|pair| pair.replaced_ns);
-        let shortest = [captured().fold(f64::INFINITY, f64::min), replaced().fold(f64::INFINITY, f64::min)];
+        let has_clean = pairs.iter().any(|it| !it.is_preempted);
+        let kept = || pairs.iter().filter(|it| !has_clean || !it.is_preempted);
+        let sides = [|it: &Pair| it.captured_ns, |it: &Pair| it.replaced_ns];
+        let shortest = sides.map(|of| kept().map(of).fold(f64::INFINITY, f64::min));
         if self.ratios.is_empty() {
             self.is_averaged = is_coarse(shortest[0].min(shortest[1]), resolution_ns, precision);
         }
-        let (times, median) = if self.is_averaged {
-            let (captured_ns, captured_count) = undisturbed_mean(captured(), resolution_ns);
-            let (replaced_ns, replaced_count) = undisturbed_mean(replaced(), resolution_ns);
-            self.averaged[0] += captured_count as u64;
-            self.averaged[1] += replaced_count as u64;
-            // Medians are whole steps too.
-            let median = limited_mean(replaced(), resolution_ns) / limited_mean(captured(), resolution_ns);
-            ([captured_ns, replaced_ns], median)
-        } else {
-            let ratios: Vec<f64> =
-                pairs.iter().map(|it| it.replaced_ns.max(least) / it.captured_ns.max(least)).collect();
-            (shortest.map(|it| it.max(least)), stats::median(&ratios))
+        let times = match self.is_averaged {
+            true => {
+                let means = sides.map(|of| undisturbed_mean(kept().map(of), resolution_ns));
+                for (averaged, (_, count)) in self.averaged.iter_mut().zip(means) {
+                    *averaged += count as u64;
+                }
+                means.map(|(mean_ns, _)| mean_ns)
+            }
+            false => shortest.map(|it| it.max(least)),
         };
         self.ratios.push((times[1] / times[0]).ln());
         self.captured_ns.push(times[0]);
         self.replaced_ns.push(times[1]);
-        self.pair_count += pairs.len() as u64;
-        (times, median)
+        let preempted = pairs.iter().filter(|it| it.is_preempted).count() as u64;
+        self.pair_count += pairs.len() as u64 - preempted;
+        self.preempted_count += preempted;
+        match self.is_averaged {
+            true => [times, sides.map(|of| limited_mean(kept().map(of), resolution_ns))],
+            false => [times, times],
+        }
     }
 
     /// Adds what the clock leaves open of a shape that counts so often.
@@ -257,14 +224,19 @@ impl Samples {
 
 impl<'s> Sampler<'s> {
     /// Of times by a clock that advances in steps of `resolution_ns`.
-    pub(super) fn new(shapes: &'s [ComparedShape], precision: f64, resolution_ns: f64) -> Self {
+    pub(super) fn new(
+        shapes: &'s [ComparedShape],
+        [precision, margin]: [f64; 2],
+        resolution_ns: f64,
+    ) -> Self {
         let samples = shapes.iter().map(|_| Samples::default()).collect();
         Self {
             shapes,
             precision,
+            margin,
             resolution_ns,
             batches: Vec::new(),
-            medians: Vec::new(),
+            disturbed: Vec::new(),
             few: Vec::new(),
             samples,
             interval: None,
@@ -285,18 +257,20 @@ impl<'s> Sampler<'s> {
     /// Adds a batch: what was timed of each shape. Returns why sampling should stop. If it `is_late`, that one kernel is far slower
     /// is a reason.
     pub(super) fn add(&mut self, batch: &[ShapeBatch], is_late: bool) -> Option<Stopped> {
-        let (mut captured_total, mut replaced_total, mut median_total) = (0.0, 0.0, 0.0);
+        let mut totals = [[0.0; 2]; 2];
         self.add_few(batch);
         for ((ShapeBatch { pairs, .. }, samples), shape) in
             batch.iter().zip(&mut self.samples).zip(self.shapes)
         {
-            let ([captured_ns, replaced_ns], median) = samples.add(pairs, self.resolution_ns, self.precision);
-            captured_total += captured_ns * shape.count as f64;
-            replaced_total += replaced_ns * shape.count as f64;
-            median_total += captured_ns * median * shape.count as f64;
+            let times = samples.add(pairs, self.resolution_ns, self.precision);
+            for (total, time_ns) in totals.iter_mut().flatten().zip(times.iter().flatten()) {
+                *total += time_ns * shape.count as f64;
+            }
         }
-        self.batches.push((replaced_total / captured_total).ln());
-        self.medians.push((median_total / captured_total).ln());
+        let [ratio, disturbed] =
+            totals.map(|[captured_ns, replaced_ns]: [f64; 2]| (replaced_ns / captured_ns).ln());
+        self.batches.push(ratio);
+        self.disturbed.push(disturbed);
         let is_due = self.batches.len() >= self.next_look;
         if is_due || is_late {
             self.look();
@@ -310,23 +284,16 @@ impl<'s> Sampler<'s> {
         (is_late && self.interval.is_some_and(|it| it.low > FAR)).then_some(Stopped::FarSlower)
     }
 
-    /// Whether the interval is narrow enough: also for a verdict, if it does not contain 1.
+    /// Whether the interval is narrow enough: if it proves nothing, four times as narrow.
     fn is_precise(&self) -> bool {
-        let Some(interval) = self.interval else { return false };
-        let Interval { low, high } = interval;
-        let half = (high - low) / (high + low);
-        let is_clear = (low..=high).contains(&1.0)
-            || verdict_of(Some(interval), self.margin()) != TimingVerdict::NoDifference;
-        half <= if is_clear { self.precision } else { self.margin() }
-    }
-
-    fn margin(&self) -> f64 {
-        self.precision / 2.0
+        let Some(Interval { low, high }) = self.interval else { return false };
+        let is_told = verdict_of(self.interval, self.margin) != TimingVerdict::CannotTell;
+        (high - low) / (high + low) <= if is_told { self.precision } else { self.precision / 4.0 }
     }
 
     /// Keeps the ratios of single dispatches, as long as there are few.
     fn add_few(&mut self, batch: &[ShapeBatch]) {
-        if self.batches.len() >= MIN_INTERVAL_SAMPLES {
+        if self.batches.len() >= FEW_BATCHES {
             return;
         }
         for of in [|it: &ShapeBatch| &it.others[..], |it: &ShapeBatch| &it.pairs[..]] as [fn(&_) -> &_; 2] {
@@ -345,15 +312,15 @@ impl<'s> Sampler<'s> {
     }
 
     fn look(&mut self) {
-        let mut interval = interval_of(&self.batches).or_else(|| self.interval_of_few());
         // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the interval covers both results:
         // with such times and without.
-        if self.samples.iter().any(|it| it.is_averaged)
-            && let (Some(undisturbed), Some(all)) = (interval, interval_of(&self.medians))
-        {
-            let (low, high) = (undisturbed.low.min(all.low), undisturbed.high.max(all.high));
-            interval = Some(Interval { low, high });
-        }
+        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it));
+        let interval = match both {
+            [Some(one), Some(other)] => {
+                Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
+            }
+            _ => self.interval_of_few(),
+        };
         self.interval = interval.map(|it| widened(it, ratio_of(&self.batches), self.steps()));
     }
 
@@ -366,15 +333,13 @@ impl<'s> Sampler<'s> {
         steps
     }
 
-    /// The interval with too few batches for a usual one: that of single dispatches, if one kernel takes many times as long, else that
-    /// of the batches.
+    /// The interval with too few batches for a usual one: the range of single dispatches, if in each of them, one kernel takes many
+    /// times as long.
     fn interval_of_few(&self) -> Option<Interval> {
-        let of = |logarithms: &[f64], outside| {
-            let is_enough = logarithms.len() >= MIN_FEW_SAMPLES;
-            is_enough.then(|| exponential(stats::mean_interval(logarithms, outside)))
-        };
-        let is_far = |it: &Interval| it.low > FAR || it.high < 1.0 / FAR;
-        of(&self.few, OUTSIDE).filter(is_far).or_else(|| of(&self.batches, OUTSIDE_OF_FEW))
+        let range = |end: fn(f64, f64) -> f64| self.few.iter().copied().reduce(end).unwrap_or_default().exp();
+        let interval = Interval { low: range(f64::min), high: range(f64::max) };
+        let is_far = interval.low > FAR || interval.high < 1.0 / FAR;
+        (self.has_few() && is_far).then_some(interval)
     }
 
     /// Whether there are enough dispatches to tell that one kernel takes many times as long.
@@ -404,17 +369,15 @@ impl<'s> Sampler<'s> {
             cache,
             ratio: ratio_of(&self.batches),
             interval: self.interval,
-            margin: self.margin(),
-            median_ratio: ratio_of(&self.medians),
-            median_interval: interval_of(&self.medians),
+            margin: self.margin,
             shapes: self.samples.iter().zip(self.shapes).map(of_shape).collect(),
             pair_count: self.samples.iter().map(|it| it.pair_count).sum(),
+            preempted_count: self.samples.iter().map(|it| it.preempted_count).sum(),
             batch_count: self.batches.len() as u64,
             is_device_time: false,
             resolution_ns,
             is_averaged: self.samples.iter().any(|it| it.is_averaged),
             clock_error: steps.deviation() + steps.difference(),
-            clock_difference: steps.difference(),
             stopped,
             elapsed: Duration::ZERO,
             conditions: Conditions::default(),
@@ -424,22 +387,7 @@ impl<'s> Sampler<'s> {
 
 /// The ratio, from the logarithms of batches.
 fn ratio_of(logarithms: &[f64]) -> f64 {
-    stats::mean(&clipped(logarithms)).exp()
-}
-
-/// Moves outliers to the limit beyond which they are: three standard deviations from the median, as the median absolute deviation
-/// estimates them. Otherwise the batches that other processes interrupted would decide. That deviation is 0 if most batches have the
-/// same ratio, as those of kernels do that take a few ticks of the clock: then it says nothing of the others, which stay.
-fn clipped(logarithms: &[f64]) -> Vec<f64> {
-    /// Standard deviations of a normal distribution in a median absolute deviation.
-    const DEVIATIONS: f64 = 1.4826;
-    let median = stats::median(logarithms);
-    let distances: Vec<f64> = logarithms.iter().map(|it| (it - median).abs()).collect();
-    let limit = 3.0 * DEVIATIONS * stats::median(&distances);
-    if limit == 0.0 {
-        return logarithms.to_vec();
-    }
-    logarithms.iter().map(|it| it.clamp(median - limit, median + limit)).collect()
+    stats::median(logarithms).exp()
 }
 
 /// An interval that is not narrower than the steps of the clock allow: batches whose times are the same steps do not differ.
@@ -452,21 +400,8 @@ fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
 
 /// The interval of a ratio, from the logarithms of batches.
 fn interval_of(logarithms: &[f64]) -> Option<Interval> {
-    if logarithms.len() < MIN_INTERVAL_SAMPLES {
-        return None;
-    }
-    let clipped = clipped(logarithms);
-    let Interval { low, high } = stats::mean_interval(&clipped, OUTSIDE);
-    // What is clipped no longer moves the mean, and the spread of the rest is that much too small for it (Tukey and McLaughlin,
-    // 1963).
-    let kept = logarithms.iter().zip(&clipped).filter(|(it, clipped)| it == clipped).count();
-    let (mean, widened) = (stats::mean(&clipped), logarithms.len() as f64 / kept.max(1) as f64);
-    let (low, high) = (mean - (mean - low) * widened, mean + (high - mean) * widened);
-    Some(exponential(Interval { low, high }))
-}
-
-fn exponential(Interval { low, high }: Interval) -> Interval {
-    Interval { low: low.exp(), high: high.exp() }
+    let Interval { low, high } = stats::median_interval(logarithms, OUTSIDE)?;
+    Some(Interval { low: low.exp(), high: high.exp() })
 }
 
 #[cfg(test)]

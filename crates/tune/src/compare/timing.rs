@@ -1,11 +1,16 @@
 //! Times pairs of dispatches: of the captured kernel and of its replacement.
 
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
 use rehal_bench::Monitor;
 use rehal_hal::profile::resolution_ns;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::fresh::{FreshBindings, FreshSide, difference};
 use super::sampling::{LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
@@ -16,14 +21,17 @@ use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
 
-/// Number of pairs of a batch, so that neither side is disturbed in all of them: fewer of kernels for which that takes too long.
-const MIN_PAIRS: usize = 10;
-/// Maximum number of pairs of a batch.
+/// Number of pairs of a batch in which no thread was preempted, so that neither side is disturbed in all of them: fewer of kernels for
+/// which that takes too long.
+const MIN_PAIRS: usize = 20;
+/// Maximum number of such pairs of a batch.
 const MAX_PAIRS: usize = 100;
+/// Maximum number of pairs of a batch.
+const MAX_TRIALS: usize = 400;
 /// Number of pairs of which one compares what kernels compute with fresh values, as the first of each batch does.
 const COMPARED_PAIRS: u32 = 16;
 /// Batches for which there should be time. Those of long kernels have fewer pairs.
-const WANTED_BATCHES: u32 = 24;
+const WANTED_BATCHES: u32 = 32;
 /// The part of the time after which a replacement that is far slower is not timed any longer.
 const LATE: u32 = 8;
 
@@ -54,13 +62,14 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
+            switches: None,
             fresh: if options.changes_inputs { slices.iter().map(fresh).collect() } else { unchanged() },
             tolerance,
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
         };
-        let mut sampler = Sampler::new(&shapes, options.precision, bench.resolution_ns());
+        let mut sampler = Sampler::new(&shapes, [options.precision, options.margin], bench.resolution_ns());
         let mut monitor = Monitor::begin();
         let stopped = loop {
             let batch = match bench.batch(slices, sampler.has_few())? {
@@ -119,6 +128,8 @@ struct Bench<'a> {
     spans: DispatchSpans,
     is_device_time: bool,
     random: fastrand::Rng,
+    /// The threads that run kernels, if the one that dispatches them does not.
+    switches: Option<Arc<Switches>>,
     /// The inputs that get fresh values, by shape.
     fresh: Vec<FreshBindings>,
     /// For what is computed with them.
@@ -180,10 +191,10 @@ impl Bench<'_> {
         let longest = batch_time.saturating_sub(prepared).max(prepared);
         let begun = Instant::now();
         let mut others = vec![first];
-        let mut pairs = Vec::with_capacity(MAX_PAIRS);
-        while pairs.len() < MAX_PAIRS {
+        let (mut pairs, mut clean_count): (Vec<Pair>, _) = (Vec::with_capacity(MAX_PAIRS), 0);
+        while clean_count < MAX_PAIRS && pairs.len() < MAX_TRIALS {
             let elapsed = begun.elapsed();
-            if !pairs.is_empty() && (elapsed >= longest || pairs.len() >= MIN_PAIRS && elapsed >= prepared) {
+            if !pairs.is_empty() && (elapsed >= longest || clean_count >= MIN_PAIRS && elapsed >= prepared) {
                 break;
             }
             if self.is_out_of_time() {
@@ -195,7 +206,10 @@ impl Bench<'_> {
                 }
             }
             match self.pair(&mut sides, fresh, pairs.len(), &mut others)? {
-                Ok(pair) => pairs.push(pair),
+                Ok(pair) => {
+                    clean_count += usize::from(!pair.is_preempted);
+                    pairs.push(pair);
+                }
                 Err(other) => return Ok(other),
             }
         }
@@ -212,7 +226,7 @@ impl Bench<'_> {
         others: &mut Vec<Pair>,
     ) -> Result<Result<Pair, Batch>> {
         let seed = (!fresh.is_empty()).then(|| self.random.u64(..));
-        let (mut times, mut warm_up) = ([0.0; 2], [0.0; 2]);
+        let (mut times, mut warm_up) = ([Time::default(); 2], [Time::default(); 2]);
         for side in self.order() {
             let it = &mut sides[side];
             if self.cache == CacheState::Warm {
@@ -323,11 +337,15 @@ impl Bench<'_> {
     ) -> Result<([FastForward<'r>; 2], Pair)> {
         let subject = self.subject;
         let scope = subject.function.as_bytes();
-        let mut times = [0.0; 2];
+        let mut times = [Time::default(); 2];
         let mut begin = |side: usize| {
             self.spans.take();
-            let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
+            let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
+            // Other threads do the work if this one only waits.
+            if self.switches.is_none() && timer.cpu < timer.elapsed / 2 {
+                self.switches = Some(Arc::new(Switches::of_threads()?));
+            }
             times[side] = self.time_of(&timer);
             Ok::<_, Error>(begun)
         };
@@ -341,10 +359,10 @@ impl Bench<'_> {
         if self.random.bool() { [0, 1] } else { [1, 0] }
     }
 
-    /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its time in nanoseconds.
-    fn repeat(&mut self, side: &mut FreshSide<'_>, seed: Option<u64>) -> Result<f64> {
+    /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its time.
+    fn repeat(&mut self, side: &mut FreshSide<'_>, seed: Option<u64>) -> Result<Time> {
         self.spans.take();
-        let mut timer = Timer::new(self.random.fork(), self.resolution_ns());
+        let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
         side.repeat(seed, &mut [&mut timer])?;
         Ok(self.time_of(&timer))
     }
@@ -354,13 +372,58 @@ impl Bench<'_> {
         if self.is_device_time { self.spans.resolution_ns() } else { resolution_ns() }
     }
 
-    /// The time of a dispatch: what the device reports since the last time, else the host's.
-    fn time_of(&mut self, timer: &Timer) -> f64 {
+    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time in which the thread that
+    /// runs the kernel was preempted.
+    fn time_of(&mut self, timer: &Timer) -> Time {
         let spans = self.spans.take();
         self.is_device_time = !spans.is_empty();
         let device_ns: i64 = spans.iter().map(|(start, end)| end.saturating_sub(*start)).sum();
         // It may be 0, if the clock does not advance during a very short kernel.
-        if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 }
+        let ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
+        let is_preempted = timer.is_preempted();
+        let lost = if is_preempted && self.switches.is_none() { timer.lost() } else { Duration::ZERO };
+        Time { ns: (ns - lost.as_nanos() as f64).max(0.0), is_preempted }
+    }
+}
+
+/// The time of a dispatch.
+#[derive(Clone, Copy, Default)]
+struct Time {
+    ns: f64,
+    is_preempted: bool,
+}
+
+impl From<[Time; 2]> for Pair {
+    fn from([captured, replaced]: [Time; 2]) -> Self {
+        Self {
+            captured_ns: captured.ns,
+            replaced_ns: replaced.ns,
+            is_preempted: captured.is_preempted || replaced.is_preempted,
+        }
+    }
+}
+
+/// Counts how often the threads of this process were preempted: their involuntary context switches
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_status.5.html>).
+struct Switches(Vec<File>);
+
+impl Switches {
+    fn of_threads() -> Result<Self> {
+        let cannot = |error: io::Error| Error::io("reading the state of the threads", &error);
+        let tasks = fs::read_dir("/proc/self/task").map_err(cannot)?;
+        // A thread may end meanwhile.
+        Ok(Self(tasks.flatten().filter_map(|task| File::open(task.path().join("status")).ok()).collect()))
+    }
+
+    fn count(&self) -> u64 {
+        let mut text = [0; 4 << 10];
+        let mut count = |file: &File| {
+            let length = file.read_at(&mut text, 0).ok()?;
+            let text = str::from_utf8(&text[..length]).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+            line?.trim().parse::<u64>().ok()
+        };
+        self.0.iter().filter_map(&mut count).sum()
     }
 }
 
@@ -378,18 +441,47 @@ fn captured_differs() -> Error {
     .advise("its workgroups may race: time it on a device that runs them one after another")
 }
 
-/// The time of the scope, for devices that do not report spans. It delays the scope.
+/// The time of the scope by the wall clock and by the CPU clock of this thread. It delays the scope.
 struct Timer {
     random: fastrand::Rng,
     /// The steps of the clock.
     resolution_ns: f64,
-    begun: Option<Instant>,
+    /// The threads that run kernels, if this one does not.
+    switches: Option<Arc<Switches>>,
+    switch_count: u64,
+    has_switched: bool,
+    begun: Option<(Instant, Duration)>,
     elapsed: Duration,
+    cpu: Duration,
 }
 
 impl Timer {
-    fn new(random: fastrand::Rng, resolution_ns: f64) -> Self {
-        Self { random, resolution_ns, begun: None, elapsed: Duration::ZERO }
+    fn new(random: fastrand::Rng, resolution_ns: f64, switches: Option<Arc<Switches>>) -> Self {
+        Self {
+            random,
+            resolution_ns,
+            switches,
+            switch_count: 0,
+            has_switched: false,
+            begun: None,
+            elapsed: Duration::ZERO,
+            cpu: Duration::ZERO,
+        }
+    }
+
+    /// The time in which this thread did not run.
+    fn lost(&self) -> Duration {
+        self.elapsed.saturating_sub(self.cpu)
+    }
+
+    /// Whether a thread that runs kernels was preempted.
+    fn is_preempted(&self) -> bool {
+        /// Less is the cost of reading both clocks, and their different rates.
+        const LEAST: Duration = Duration::from_micros(20);
+        match self.switches {
+            Some(_) => self.has_switched,
+            None => self.lost() >= LEAST && self.lost() >= self.elapsed / 50,
+        }
     }
 
     /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their mean is right then.
@@ -417,8 +509,11 @@ impl Timer {
 
 impl Observer for Timer {
     fn scope_begin(&mut self, _scope: &Scope<'_>) -> Result<()> {
+        self.switch_count = self.switches.as_ref().map_or(0, |it| it.count());
         self.delay();
-        self.begun = Some(Instant::now());
+        // In this order, so that the CPU clock is short only of time in which the thread did not run.
+        let cpu = thread_cpu();
+        self.begun = Some((Instant::now(), cpu));
         Ok(())
     }
 
@@ -427,11 +522,20 @@ impl Observer for Timer {
     }
 
     fn scope_end(&mut self, _scope: &Scope<'_>) -> Result<()> {
-        if let Some(begun) = self.begun.take() {
+        if let Some((begun, cpu)) = self.begun.take() {
             self.elapsed += begun.elapsed();
+            self.cpu += thread_cpu().saturating_sub(cpu);
+            self.has_switched |= self.switches.as_ref().is_some_and(|it| it.count() != self.switch_count);
         }
         Ok(())
     }
+}
+
+/// The CPU time of this thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It is never negative.
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -442,7 +546,7 @@ mod tests {
     #[test]
     fn delays_are_as_long_as_steps_of_the_clock() {
         let longest = |resolution_ns: f64| {
-            let mut timer = Timer::new(fastrand::Rng::with_seed(1), resolution_ns);
+            let mut timer = Timer::new(fastrand::Rng::with_seed(1), resolution_ns, None);
             (0..20).map(|_| timer.next_delay().as_nanos() as f64).fold(0.0, f64::max)
         };
         for resolution_ns in [52.0, 1_000.0, 100_000.0] {

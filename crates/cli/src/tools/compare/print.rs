@@ -92,7 +92,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     };
     let interval = match timing.interval {
         Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
-        None => "too few pairs for an interval".into(),
+        None => "too few batches for an interval".into(),
     };
     line(
         text,
@@ -122,27 +122,10 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
         ),
     );
     add_clock(text, timing, options);
-    let contradiction = if timing.is_contradicted() { ", which says the opposite" } else { "" };
-    let medians = match timing.median_interval {
-        Some(Interval { low, high }) => format!(" ({low:.4} to {high:.4}){contradiction}"),
-        None => String::new(),
-    };
-    line(
-        text,
-        "",
-        &match timing.is_averaged {
-            false => format!(
-                "from the shortest time of each batch; from medians {:.4}{medians}",
-                timing.median_ratio
-            ),
-            true => {
-                format!(
-                    "from the mean of undisturbed times; from that of all {:.4}{medians}",
-                    timing.median_ratio
-                )
-            }
-        },
-    );
+    if timing.preempted_count != 0 {
+        let count = plural(timing.preempted_count, "pair");
+        line(text, "", &format!("without {count} in which a thread was preempted"));
+    }
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
@@ -170,38 +153,22 @@ fn varied(timing: &Timing, options: &CompareOptions) -> String {
 
 /// What the steps of the clock mean for times that take few of them.
 fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
-    if !timing.is_precision_possible() {
-        let (step, precision) = (time(timing.resolution_ns), options.precision * 100.0);
-        let warning = format!(
-            "warning: the clock advances in steps of {step}, by which no number of pairs has a precision of {precision} %"
-        );
-        line(text, "", &warning);
-    }
-    if !timing.is_averaged {
-        return;
-    }
-    let shortest =
-        timing.shapes.iter().map(|it| it.captured_ns.min(it.replaced_ns)).fold(f64::INFINITY, f64::min);
-    line(
-        text,
-        "",
-        &format!(
-            "the clock advances in steps of {}, {:.1} % of a dispatch: times are means, and so few pairs leave {:.2} %",
-            time(timing.resolution_ns),
-            100.0 * timing.resolution_ns / shortest,
-            100.0 * timing.clock_error
-        ),
-    );
-    if let Some(pairs) = timing.wanted_pairs() {
-        let precision = options.precision * 100.0;
+    let step = time(timing.resolution_ns);
+    let (error, precision) = (100.0 * timing.clock_error, options.precision * 100.0);
+    if timing.is_averaged {
+        let times = timing.shapes.iter().map(|it| it.captured_ns.min(it.replaced_ns));
+        let part = 100.0 * timing.resolution_ns / times.fold(f64::INFINITY, f64::min);
         line(
             text,
             "",
-            &format!(
-                "warning: with this clock, a precision of {precision} % needs at least {}",
-                plural(pairs, "pair")
-            ),
+            &format!("the clock advances in steps of {step}, {part:.1} % of a dispatch: times are means"),
         );
+    }
+    if timing.clock_error > options.precision {
+        let warning = format!(
+            "warning: by such a clock ({step}), so few pairs have no precision of {precision} %, but of {error:.2} %"
+        );
+        line(text, "", &warning);
     }
 }
 
@@ -303,15 +270,12 @@ fn timing(it: &Timing) -> Value {
         "ratio": it.ratio,
         "ratio_interval": interval(it.interval),
         "margin": it.margin,
-        "median_ratio": it.median_ratio,
-        "median_ratio_interval": interval(it.median_interval),
         "pair_count": it.pair_count,
+        "preempted_pair_count": it.preempted_count,
         "batch_count": it.batch_count,
         "resolution_ns": it.resolution_ns,
         "statistic": if it.is_averaged { "mean" } else { "shortest" },
         "clock_error": it.clock_error,
-        "clock_difference": it.clock_difference,
-        "wanted_pair_count": it.wanted_pairs(),
         "timed_by": if it.is_device_time { "device" } else { "host" },
         "stopped": match it.stopped {
             Stopped::Precise => "precision",
@@ -358,8 +322,8 @@ fn verdict(verdict: TimingVerdict) -> &'static str {
     match verdict {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
-        TimingVerdict::NoDifference => "no_difference",
-        TimingVerdict::Inconclusive => "inconclusive",
+        TimingVerdict::NotSlower => "not_slower",
+        TimingVerdict::CannotTell => "cannot_tell",
     }
 }
 
@@ -368,7 +332,7 @@ fn told(verdict: TimingVerdict) -> &'static str {
     match verdict {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
-        TimingVerdict::NoDifference => "no difference",
-        TimingVerdict::Inconclusive => "could not tell",
+        TimingVerdict::NotSlower => "not slower",
+        TimingVerdict::CannotTell => "cannot tell",
     }
 }

@@ -112,18 +112,20 @@ impl Report {
 
 /// The exit status for several replacements.
 pub(super) fn status(reports: &[Report]) -> u8 {
-    /// No replacement could be compared, or it cannot be told whether it is slower.
+    /// No replacement could be compared.
     const FAILED: u8 = 1;
     /// No replacement is right: one is wrong or crashes.
     const WRONG: u8 = 2;
     /// The replacements that are right are slower.
     const SLOWER: u8 = 3;
+    /// It cannot be told whether one that is right is slower.
+    const CANNOT_TELL: u8 = 4;
     let has = |outcome: Outcome| reports.iter().any(|it| it.outcome == outcome);
     let right: Vec<_> =
         reports.iter().filter(|it| it.outcome == Outcome::Right).map(|it| it.is_slower).collect();
     match right.is_empty() {
         _ if right.contains(&Some(false)) => 0,
-        _ if right.contains(&None) => FAILED,
+        _ if right.contains(&None) => CANNOT_TELL,
         false => SLOWER,
         true if has(Outcome::Wrong) || has(Outcome::Crashed) => WRONG,
         true => FAILED,
@@ -163,7 +165,7 @@ mod tests {
         sorted.reverse();
         sorted.sort_by(Report::rank);
         assert_eq!(sorted.each_ref(), ranked);
-        for (from, expected) in [(0, 0), (1, 1), (2, 3), (3, 2), (4, 2), (5, 1)] {
+        for (from, expected) in [(0, 0), (1, 4), (2, 3), (3, 2), (4, 2), (5, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");
         }
     }

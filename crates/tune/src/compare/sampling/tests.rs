@@ -22,6 +22,8 @@ struct Noise {
     bursts: f64,
     /// The fraction of dispatches at which the clock frequency steps to another one, of up to a third less.
     steps: f64,
+    /// The fraction of dispatches in which another process preempts a thread.
+    preempted: f64,
 }
 
 const SILENT: Noise = Noise {
@@ -33,6 +35,7 @@ const SILENT: Noise = Noise {
     wander: 0.0,
     bursts: 0.0,
     steps: 0.0,
+    preempted: 0.0,
 };
 const QUIET: Noise = Noise { placement: 0.002, repetition: 0.005, interrupted: 0.01, ..SILENT };
 const PLACED: Noise = Noise { placement: 0.02, ..QUIET };
@@ -44,7 +47,9 @@ const WANDERING: Noise = Noise { placement: 0.005, wander: 0.1, ..QUIET };
 const STEPPING: Noise = Noise { placement: 0.005, steps: 0.005, ..QUIET };
 const REUSED: Noise = Noise { placement: 0.008, same_placement: 0.5, ..QUIET };
 const LOADED: Noise = Noise { wander: 0.05, bursts: 0.02, steps: 0.002, interrupted: 0.1, ..REUSED };
-const ALL: [Noise; 9] = [QUIET, PLACED, DRIFTING, NOISY, BURSTS, WANDERING, STEPPING, REUSED, LOADED];
+/// Beside processes that use all CPUs.
+const BUSY: Noise = Noise { preempted: 0.2, ..LOADED };
+const ALL: [Noise; 10] = [QUIET, PLACED, DRIFTING, NOISY, BURSTS, WANDERING, STEPPING, REUSED, LOADED, BUSY];
 
 /// A simulated machine.
 struct Machine {
@@ -104,7 +109,7 @@ impl Machine {
     fn compare_times(&mut self, times: [f64; 2], factor: f64, pairs: usize, batches: usize) -> Timing {
         let Noise { placement, same_placement, drift, .. } = self.noise;
         let shapes = [shape(1), shape(10)];
-        let mut sampler = Sampler::new(&shapes, 0.01, self.resolution_ns);
+        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], self.resolution_ns);
         let mut stopped = None;
         let fresh = (1.0 - same_placement * same_placement).sqrt();
         let mut placed = [0.0; 4].map(|_: f64| placement * self.normal());
@@ -114,12 +119,18 @@ impl Machine {
             let batch = [(times[0], 0), (times[1], 2)].map(|(mean_ns, side)| {
                 let pair = |_| {
                     let first = self.random.bool();
-                    let mut times = [0.0; 2];
+                    let (mut times, mut is_preempted) = ([0.0; 2], false);
                     for which in [usize::from(first), usize::from(!first)] {
                         let factor = if which == 1 { factor } else { 1.0 };
-                        times[which] = self.time(mean_ns * slower * placed[side + which].exp() * factor);
+                        let time_ns = mean_ns * slower * placed[side + which].exp() * factor;
+                        times[which] = self.time(time_ns);
+                        // As long as the time slice of another process.
+                        if self.random.f64() < self.noise.preempted {
+                            times[which] += 3e6;
+                            is_preempted = true;
+                        }
                     }
-                    Pair { captured_ns: times[0], replaced_ns: times[1] }
+                    Pair { captured_ns: times[0], replaced_ns: times[1], is_preempted }
                 };
                 ShapeBatch { pairs: (0..pairs).map(pair).collect(), others: Vec::new() }
             });
@@ -135,12 +146,105 @@ impl Machine {
 
 /// A batch of a shape with these times.
 fn batch(times: &[(f64, f64)]) -> ShapeBatch {
-    let pair = |&(captured_ns, replaced_ns): &(f64, f64)| Pair { captured_ns, replaced_ns };
+    let pair =
+        |&(captured_ns, replaced_ns): &(f64, f64)| Pair { captured_ns, replaced_ns, is_preempted: false };
     ShapeBatch { pairs: times.iter().map(pair).collect(), others: Vec::new() }
 }
 
 fn shape(count: u64) -> ComparedShape {
     ComparedShape { count, ..ComparedShape::default() }
+}
+
+fn is_told(verdict: TimingVerdict) -> bool {
+    matches!(verdict, TimingVerdict::Faster | TimingVerdict::Slower)
+}
+
+#[test]
+fn a_slowdown_beyond_the_margin_is_found_under_load() {
+    for noise in ALL {
+        let verdicts = |factor: f64, expected: &[TimingVerdict]| {
+            (0..50)
+                .filter(|run| {
+                    expected.contains(&Machine::new(*run, noise).compare_batches(factor, 20, 100).verdict())
+                })
+                .count()
+        };
+        let slower = verdicts(1.08, &[TimingVerdict::Slower]);
+        let faster = verdicts(1.0 / 1.08, &[TimingVerdict::Faster]);
+        let not_slower = verdicts(1.0, &[TimingVerdict::NotSlower, TimingVerdict::Faster]);
+        assert!(slower >= 45 && faster >= 45, "{noise:?}: {slower} and {faster} of 50");
+        assert!(not_slower >= 45, "{noise:?}: {not_slower} of 50");
+    }
+}
+
+#[test]
+fn a_slowdown_of_two_percent_is_found_without_load() {
+    for (noise, resolution_ns) in [(QUIET, 1.0), (QUIET, 10.0), (BURSTS, 1.0), (STEPPING, 1.0)] {
+        let is_found = |run: &u64| {
+            let timing = Machine::with_clock(resolution_ns, *run, noise).compare(1.02);
+            timing.interval.is_some_and(|it| it.low > 1.0)
+        };
+        let count = (0..50).filter(is_found).count();
+        assert!(count >= 48, "{noise:?}: {count} of 50");
+    }
+}
+
+/// The margin says what a difference means.
+#[test]
+fn verdicts_follow_from_the_interval() {
+    use TimingVerdict::{CannotTell, Faster, NotSlower, Slower};
+    for (low, high, expected) in [
+        (0.90, 0.99, Faster),
+        (0.97, 1.02, NotSlower),
+        (1.01, 1.04, NotSlower),
+        (1.01, 1.06, Slower),
+        (1.06, 1.07, Slower),
+        (0.99, 1.06, CannotTell),
+        (0.56, 1.63, CannotTell),
+    ] {
+        assert_eq!(verdict_of(Some(Interval { low, high }), 0.05), expected, "{low} {high}");
+    }
+    assert_eq!(verdict_of(None, 0.05), CannotTell);
+    assert_eq!(verdict_of(Some(Interval { low: 1.01, high: 1.04 }), 0.0), Slower);
+}
+
+/// Unless there are no others.
+#[test]
+fn pairs_in_which_a_thread_was_preempted_do_not_count() {
+    let shapes = [shape(1)];
+    for (clean, ratio, counts) in [(true, 1.2, (8, 8)), (false, 0.5, (0, 8))] {
+        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+        for _ in 0..8 {
+            let mut pairs = batch(&[(100.0, 120.0), (100.0, 50.0)]);
+            pairs.pairs[1].is_preempted = true;
+            pairs.pairs.drain(..usize::from(!clean));
+            sampler.add(&[pairs], false);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        assert!((timing.ratio - ratio).abs() < 1e-9, "{timing:?}");
+        assert_eq!((timing.pair_count, timing.preempted_count), counts);
+    }
+}
+
+/// As long as there are few batches, nothing is recognized but a kernel that takes many times as long.
+#[test]
+fn few_pairs_tell_little() {
+    let shapes = [shape(1)];
+    for (times, expected) in [
+        (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::CannotTell),
+        (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::CannotTell),
+        (&[(1.0, 30.0), (1.0, 31.0), (1.0, 30.5)], TimingVerdict::Slower),
+        (&[(30.0, 1.0), (31.0, 1.0), (30.5, 1.0)], TimingVerdict::Faster),
+        // Something else interrupted them.
+        (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::CannotTell),
+    ] {
+        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+        for times in times {
+            assert_eq!(sampler.add(&[batch(&[*times])], false), None);
+        }
+        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        assert_eq!(timing.verdict(), expected, "{timing:?}");
+    }
 }
 
 /// Both states of the caches count, as a comparison has one outcome.
@@ -153,22 +257,10 @@ fn a_kernel_is_rarely_different_from_itself() {
         let is_different = |run: &u64| {
             let mut machine = Machine::new(1000 * number + run, noise);
             let mut verdict = || machine.compare_batches(1.0, pairs, batches).verdict();
-            (0..2).any(|_| verdict() != TimingVerdict::NoDifference)
+            (0..2).any(|_| is_told(verdict()))
         };
         let count = (0..200).filter(is_different).count();
-        assert!(count <= 6, "{noise:?} with {pairs} pairs: {count} of 200");
-    }
-}
-
-#[test]
-fn a_slowdown_of_two_percent_is_found() {
-    for noise in [QUIET, PLACED, DRIFTING, BURSTS, WANDERING, STEPPING] {
-        let verdicts = |factor: f64, expected: TimingVerdict| {
-            (0..50).filter(|run| Machine::new(*run, noise).compare(factor).verdict() == expected).count()
-        };
-        let slower = verdicts(1.02, TimingVerdict::Slower);
-        let faster = verdicts(1.0 / 1.02, TimingVerdict::Faster);
-        assert!(slower >= 48 && faster >= 48, "{noise:?}: {slower} and {faster} of 50");
+        assert!(count <= 10, "{noise:?} with {pairs} pairs: {count} of 200");
     }
 }
 
@@ -200,7 +292,7 @@ fn a_short_kernel_is_rarely_different_from_itself_by_a_coarse_clock() {
                 let mut machine = Machine::with_clock(resolution_ns, seed, noise);
                 let time_ns = SHORT[run % SHORT.len()];
                 let mut verdict = || machine.compare_times([time_ns; 2], 1.0, 100, 60).verdict();
-                (0..2).any(|_| verdict() != TimingVerdict::NoDifference)
+                (0..2).any(|_| is_told(verdict()))
             };
             let count = (0..60).filter(is_different).count();
             assert!(count <= 3, "{noise:?} in steps of {resolution_ns} ns: {count} of 60");
@@ -227,23 +319,6 @@ fn the_interval_contains_the_ratio_by_a_coarse_clock() {
     }
 }
 
-/// What the steps of the clock leave open is known, and how many pairs would be enough.
-#[test]
-fn too_few_pairs_of_a_coarse_clock_are_reported() {
-    let of =
-        |pairs, batches| Machine::with_clock(10.0, 1, SILENT).compare_times([30.0; 2], 1.2, pairs, batches);
-    let few = of(10, 16);
-    assert_eq!((few.stopped, few.is_averaged, few.resolution_ns), (Stopped::OutOfTime, true, 10.0));
-    assert!(few.clock_error > 0.01 && few.wanted_pairs().unwrap() > 2 * few.pair_count, "{few:?}");
-    let Interval { low, high } = few.interval.unwrap();
-    assert!(high / low >= 1.0 + 2.0 * few.clock_error, "{few:?}");
-    let enough = of(100, 200);
-    assert_eq!((enough.stopped, enough.wanted_pairs()), (Stopped::Precise, None), "{enough:?}");
-    // Long kernels have no need of it.
-    let long = Machine::with_clock(10.0, 1, QUIET).compare_times([50_000.0; 2], 1.2, 10, 16);
-    assert!(!long.is_averaged && long.clock_error < 0.001, "{long:?}");
-}
-
 #[test]
 fn sampling_stops_once_the_interval_is_narrow() {
     let quiet = Machine::new(1, QUIET).compare(1.0);
@@ -256,25 +331,10 @@ fn sampling_stops_once_the_interval_is_narrow() {
     assert_eq!((very_noisy.stopped, very_noisy.batch_count), (Stopped::OutOfTime, 200));
 }
 
-/// What sampling with a precision of 1 % cannot tell, it does not tell, however quiet the machine is.
-#[test]
-fn differences_below_half_the_precision_are_not_told() {
-    for (factor, expected) in [
-        (1.004, TimingVerdict::NoDifference),
-        (1.007, TimingVerdict::Slower),
-        (1.0 / 1.004, TimingVerdict::NoDifference),
-        (1.0 / 1.007, TimingVerdict::Faster),
-    ] {
-        let timing = Machine::new(1, Noise { placement: 0.001, ..SILENT }).compare(factor);
-        assert_eq!(timing.verdict(), expected, "{factor}: {timing:?}");
-        assert!((timing.margin - 0.005).abs() < 1e-9);
-    }
-}
-
 #[test]
 fn shapes_weigh_by_their_time() {
     let shapes = [shape(1), shape(3)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     for _ in 0..8 {
         sampler.add(&[batch(&[(100.0, 200.0)]), batch(&[(100.0, 100.0)])], false);
     }
@@ -292,7 +352,7 @@ fn shapes_weigh_by_their_time() {
 fn a_few_interrupted_batches_do_not_decide() {
     let mut machine = Machine::new(5, QUIET);
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     for number in 0..60 {
         let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
         match number % 6 {
@@ -307,49 +367,11 @@ fn a_few_interrupted_batches_do_not_decide() {
     assert!(low > 1.005 && high < 1.035, "{timing:?}");
 }
 
-/// Something disturbs most dispatches, of both kernels, by more than these differ.
-#[test]
-fn the_shortest_times_decide_on_a_machine_that_is_shared() {
-    let mut random = fastrand::Rng::with_seed(3);
-    let mut disturbed = |mean_ns: f64| match random.f64() {
-        0.0..0.3 => mean_ns * (1.0 + 0.002 * random.f64()),
-        _ => mean_ns * (1.5 + random.f64()),
-    };
-    let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
-    let mut stopped = None;
-    while stopped.is_none() && sampler.batch_count() < 200 {
-        let pairs = [(); 10].map(|()| (disturbed(1_000_000.0), disturbed(1_020_000.0)));
-        stopped = sampler.add(&[batch(&pairs)], false);
-    }
-    let timing = sampler.finish(CacheState::Warm, Stopped::Precise);
-    assert!(stopped.is_some() && timing.batch_count < 80, "{timing:?}");
-    assert_eq!(timing.verdict(), TimingVerdict::Slower, "{timing:?}");
-    let Interval { low, high } = timing.median_interval.unwrap();
-    assert!(low < 1.0 && 1.02 < high, "the medians cannot tell: {timing:?}");
-}
-
-/// The replacement is faster at best and slower in most pairs.
-#[test]
-fn medians_that_say_the_opposite_make_no_verdict() {
-    let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
-    for _ in 0..8 {
-        sampler.add(&[batch(&[(1000.0, 900.0), (1000.0, 1200.0), (1000.0, 1200.0)])], false);
-    }
-    let mut timing = sampler.finish(CacheState::Warm, Stopped::Precise);
-    assert!((timing.ratio - 0.9).abs() < 1e-9 && (timing.median_ratio - 1.2).abs() < 1e-9, "{timing:?}");
-    assert!(timing.is_contradicted());
-    assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
-    timing.median_interval = Some(Interval { low: 0.99, high: 1.2 });
-    assert_eq!(timing.verdict(), TimingVerdict::Faster);
-}
-
 /// The clock has few ticks while a kernel runs, so that most batches have the same ratio.
 #[test]
 fn batches_that_are_mostly_the_same_still_have_an_interval() {
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     for number in 0..8 {
         let replaced_ns = if number < 5 { 41.0 } else { 39.0 };
         sampler.add(&[batch(&[(40.0, replaced_ns)])], false);
@@ -357,33 +379,7 @@ fn batches_that_are_mostly_the_same_still_have_an_interval() {
     let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
     let Interval { low, high } = timing.interval.unwrap();
     assert!(low < 1.0 && 1.0 < high, "{timing:?}");
-    assert_eq!(timing.verdict(), TimingVerdict::NoDifference);
-}
-
-/// As long as there are few pairs, nothing is recognized that takes more.
-#[test]
-fn few_pairs_tell_little() {
-    let shapes = [shape(1)];
-    let of = |times: &[(f64, f64)]| {
-        let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
-        for times in times {
-            assert_eq!(sampler.add(&[batch(&[*times])], false), None);
-        }
-        sampler.finish(CacheState::Warm, Stopped::OutOfTime)
-    };
-    for (times, expected) in [
-        (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::Inconclusive),
-        (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::Inconclusive),
-        (&[(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.0, 1.005)], TimingVerdict::Inconclusive),
-        (&[(1.0, 30.0), (1.0, 31.0), (1.0, 30.5)], TimingVerdict::Slower),
-        (&[(30.0, 1.0), (31.0, 1.0), (30.5, 1.0)], TimingVerdict::Faster),
-        // Something else interrupted them.
-        (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::Inconclusive),
-    ] {
-        let timing = of(times);
-        assert_eq!(timing.verdict(), expected, "{timing:?}");
-        assert_eq!(timing.interval.is_some(), times.len() > 2, "{timing:?}");
-    }
+    assert!(!is_told(timing.verdict()));
 }
 
 /// The first dispatch and one with warm caches count too.
@@ -392,9 +388,9 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
     let shapes = [shape(1)];
     let others = batch(&[(1.2, 900.0), (1.1, 800.0)]).pairs;
     let batch = ShapeBatch { others, ..batch(&[(1.0, 850.0)]) };
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     assert_eq!(sampler.add(std::slice::from_ref(&batch), false), None);
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     assert_eq!(sampler.add(&[batch], true), Some(Stopped::FarSlower));
     let timing = sampler.finish(CacheState::Warm, Stopped::FarSlower);
     assert_eq!(
@@ -403,30 +399,11 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
     );
 }
 
-/// A step of 10 ns is far less than the precision of such times, on either side of any limit.
-#[test]
-fn a_slowdown_of_two_percent_is_found_however_many_steps_a_kernel_takes() {
-    for time_ns in [5_000.0, 15_000.0, 17_000.0] {
-        for noise in [QUIET, BURSTS, WANDERING, STEPPING] {
-            let count = |factor: f64, expected: TimingVerdict| {
-                let verdict = |seed: &u64| {
-                    let mut machine = Machine::with_clock(10.0, *seed, noise);
-                    machine.compare_times([time_ns; 2], factor, 10, 80).verdict() == expected
-                };
-                (0..30).filter(verdict).count()
-            };
-            let (slower, same) =
-                (count(1.02, TimingVerdict::Slower), count(1.0, TimingVerdict::NoDifference));
-            assert!(slower >= 28 && same >= 29, "{noise:?}, {time_ns} ns: {slower} and {same} of 30");
-        }
-    }
-}
-
 /// The greatest common divisor of few times may be several steps.
 #[test]
 fn the_steps_of_a_clock_may_turn_out_to_be_shorter() {
     let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, 0.01, 0.0);
+    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
     for resolution_ns in [3_000.0, 1_000.0, 10.0] {
         sampler.know_resolution(resolution_ns);
         sampler.add(&[batch(&[(9_000.0, 9_000.0)])], false);
@@ -439,27 +416,15 @@ fn the_steps_of_a_clock_may_turn_out_to_be_shorter() {
 fn a_time_of_zero_has_a_ratio() {
     let shapes = [shape(1)];
     for (resolution_ns, first) in [(10.0, 1e6), (1e6, 0.0)] {
-        let mut sampler = Sampler::new(&shapes, 0.01, resolution_ns);
-        for times in [(first, first), (0.0, first), (first, 0.0), (0.0, 0.0)] {
+        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], resolution_ns);
+        for times in [(first, first), (0.0, first), (first, 0.0), (0.0, 0.0)].repeat(2) {
             sampler.add(&[batch(&[times])], false);
         }
         let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
         assert!(!timing.is_averaged, "{timing:?}");
-        assert!(timing.ratio.is_finite() && timing.median_ratio.is_finite(), "{timing:?}");
+        assert!(timing.ratio.is_finite(), "{timing:?}");
         let Interval { low, high } = timing.interval.unwrap();
         assert!(low.is_finite() && !high.is_nan(), "{timing:?}");
         assert_ne!(timing.verdict(), TimingVerdict::Faster);
     }
-}
-
-/// More pairs only reduce the deviation of means.
-#[test]
-fn the_wanted_pairs_are_those_of_what_averages_out() {
-    let mut timing = Machine::with_clock(10.0, 1, SILENT).compare_times([30.0; 2], 1.2, 10, 16);
-    (timing.pair_count, timing.clock_error, timing.clock_difference) = (100, 0.025, 0.005);
-    // 2 % must become 0.5 %.
-    assert_eq!(timing.wanted_pairs(), Some(1600));
-    timing.clock_difference = 0.01;
-    assert!(!timing.is_precision_possible());
-    assert_eq!(timing.wanted_pairs(), None);
 }
