@@ -2,6 +2,7 @@
 
 use rehal_base::{ElementType, Numerical};
 use rehal_values::Floats;
+use serde::Serialize;
 
 use crate::Tolerance;
 
@@ -22,7 +23,7 @@ pub struct ElementDifferences {
 }
 
 /// An element that differs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ElementDifference {
     /// Its index in the binding or host read.
@@ -53,7 +54,7 @@ pub struct Histogram {
 }
 
 /// A bin of a [`Histogram`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HistogramBin {
     /// The largest error in it; `None` if it is unbounded.

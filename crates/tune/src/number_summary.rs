@@ -1,8 +1,9 @@
 use rehal_base::ElementType;
 use rehal_values::Floats;
+use serde::Serialize;
 
 /// Floating-point numbers, summarized.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct NumberSummary {
     /// The smallest finite number; 0 if there is none.

@@ -31,6 +31,7 @@ pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
+use serde::Serialize;
 
 use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Tolerance};
 
@@ -225,7 +226,7 @@ pub struct Difference {
 }
 
 /// Where in a replay something differs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Place {
     /// Ordinal of the record: of the dispatch, or the call that maps the buffer.
@@ -243,7 +244,7 @@ pub struct Place {
 }
 
 /// What is dispatched at a [`Place`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DispatchPlace {
     /// The id of the executable in the capture.

@@ -9,6 +9,7 @@ use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
 use crate::progress::Progress;
+use crate::report::{Header, Subject, hex};
 use crate::{Invocation, Operands, Tool, captures, output};
 
 /// See the [module](self).
@@ -92,6 +93,8 @@ struct Report<'r> {
     /// The paths of both captures.
     paths: [String; 2],
     max_differences: usize,
+    /// The header of JSON, and the digests of both captures.
+    header: Option<(Header<'r>, [String; 2])>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -104,9 +107,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.max_elements = flags.get(&MAX_ELEMENTS);
     let diff = before.diff(after, &options, &mut Progress::new("reading").teller())?;
     let path = |index: usize| invocation.files()[index].display().to_string();
-    let report =
-        Report { diff: &diff, paths: [path(0), path(1)], max_differences: flags.get(&MAX_DIFFERENCES) };
-    match flags.get(&FORMAT) {
+    let format = flags.get(&FORMAT);
+    let header = matches!(format, Format::Json).then(|| {
+        let header = invocation.origin.header("rehal.diff/1", Subject::default());
+        (header, [before, after].map(|capture| hex(&capture.digest())))
+    });
+    let max_differences = flags.get(&MAX_DIFFERENCES);
+    let report = Report { diff: &diff, paths: [path(0), path(1)], max_differences, header };
+    match format {
         Format::Text => output::print(&text::show(&report))?,
         Format::Json => output::written(json::write(&report, output::stdout()?))?,
     }
@@ -119,7 +127,8 @@ fn run(invocation: &Invocation) -> Result<()> {
 /// The differences of two captures in each format, for the fuzzer.
 pub(super) fn reports(before: &CaptureFile, after: &CaptureFile) -> Result<[String; 2]> {
     let diff = before.diff(after, &DiffOptions::default(), &mut |_| {})?;
-    let report = Report { diff: &diff, paths: ["before".into(), "after".into()], max_differences: 100 };
+    let paths = ["before".into(), "after".into()];
+    let report = Report { diff: &diff, paths, max_differences: 100, header: None };
     let mut json = Vec::new();
     output::written(json::write(&report, &mut json))?;
     Ok([text::show(&report), String::from_utf8_lossy(&json).into_owned()])

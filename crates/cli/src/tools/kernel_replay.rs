@@ -171,10 +171,12 @@ fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Resul
     let replay = KernelReplay::prepare(files, device, &options);
     let mut replay = replay.advise(|| "record the kernel again, or name another device with --device")?;
     let mut differences = Vec::new();
-    for repetition in 1..=flags.get(&REPETITIONS) {
+    let repetitions = flags.get(&REPETITIONS);
+    let samples = if repetitions == 1 { " (one sample)" } else { "" };
+    for repetition in 1..=repetitions {
         replay.restore()?;
         let time = replay.run()?;
-        output::print(&format!("{PREFIX} Replay time ({repetition}): {} ns\n", time.as_nanos()))?;
+        output::print(&format!("{PREFIX} Replay time ({repetition}): {} ns{samples}\n", time.as_nanos()))?;
         if verifies {
             differences = replay.compare(element_type)?;
             if !differences.is_empty() {

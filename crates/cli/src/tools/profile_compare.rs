@@ -10,8 +10,10 @@ use rehal_session::ProfileFile;
 
 use super::profile;
 use crate::flags::{Flag, Group};
+use crate::report::{self, Format as ReportFormat, Subject};
 use crate::{Invocation, Operands, Tool, output};
 use comparison::{Comparison, Side};
+use print::Compared;
 
 /// Also of `rehal compare`.
 pub(super) use print::time;
@@ -71,11 +73,12 @@ fn run(invocation: &Invocation) -> Result<()> {
         unreachable!("the tool has two operands");
     };
     let comparison = Comparison::of(before, after);
-    output::print(&match invocation.flags.get(&FORMAT) {
-        Format::Text => print::text(&comparison),
-        Format::Json => print::json(&comparison),
-        Format::Csv => print::csv(&comparison),
-    })
+    let report = Compared::new(&comparison);
+    match invocation.flags.get(&FORMAT) {
+        Format::Text => invocation.print(&report, ReportFormat::Text, Subject::default()),
+        Format::Json => invocation.print(&report, ReportFormat::Json, Subject::default()),
+        Format::Csv => output::print(&print::csv(&comparison)),
+    }
 }
 
 /// A comparison of a profile with itself in each format, for the fuzzer.
@@ -83,7 +86,8 @@ pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
     let functions = profile.dispatch_times()?.functions;
     let side = || Side::new("profile".into(), functions.clone());
     let comparison = Comparison::of(side(), side());
-    Ok([print::text(&comparison), print::json(&comparison), print::csv(&comparison)])
+    let [text, json] = report::formats(&Compared::new(&comparison))?;
+    Ok([text, json, print::csv(&comparison)])
 }
 
 fn side(path: &Path) -> Result<Side> {

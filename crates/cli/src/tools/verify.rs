@@ -1,7 +1,9 @@
 //! `rehal verify`: compares a replay with a ledger, or with another replay.
 
-mod json;
+mod findings;
 mod text;
+
+pub(super) use findings::Findings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,11 +16,15 @@ use rehal_session::{
     verify_against, verify_elements, verify_lockstep, watch_memory,
 };
 
+use serde::Serialize;
+
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::devices::Expectations;
 use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, read, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
+use crate::report::{Report, Subject};
+use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
@@ -170,7 +176,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     replay_flags::compile_sources(&mut substitutions)?;
     let target = Target { flags, plan, devices, options, substitutions };
     let outcome = target.outcome(&expected)?;
-    print(&outcome, flags)?;
+    let format = flags.get(&FORMAT);
+    // The replays have closed theirs.
+    let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
+    let subject = Subject { capture: Some(&capture), devices: devices.as_ref() };
+    invocation.print(&FoundReport::new(&outcome), format, subject)?;
     match &outcome {
         Found::Compared(outcome) | Found::Watched(outcome) => add_notes(outcome),
         // The tolerances apply to results, which are not compared.
@@ -478,21 +488,35 @@ pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
 
 /// The report as a JSON object.
 pub(super) fn object(outcome: &Verification) -> serde_json::Value {
-    json::object(outcome)
+    serde_json::json!(Findings::of(outcome))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The report of a verification.
+#[derive(Serialize)]
+struct FoundReport<'a> {
+    #[serde(flatten)]
+    findings: Findings<'a>,
+    #[serde(skip)]
+    found: &'a Found,
 }
 
-fn print(found: &Found, flags: &Flags) -> Result<()> {
-    output::print(&match (flags.get(&FORMAT), found) {
-        (Format::Text, Found::Watched(outcome) | Found::Memory(outcome)) => text::memory(outcome),
-        (Format::Text, Found::Compared(outcome)) => text::text(outcome),
-        (Format::Json, Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) => {
-            json::text(outcome)
+impl<'a> FoundReport<'a> {
+    fn new(found: &'a Found) -> Self {
+        let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = found;
+        Self { findings: Findings::of(outcome), found }
+    }
+}
+
+impl Report for FoundReport<'_> {
+    const SCHEMA: &'static str = "rehal.verify/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, _: Layout) -> String {
+        match self.found {
+            Found::Watched(outcome) | Found::Memory(outcome) => text::memory(outcome),
+            Found::Compared(outcome) => text::text(outcome),
         }
-    })
+    }
 }
 
 /// Names the elements that differ by a replay with the captured executables, if the ledger has only digests of them, and other

@@ -35,7 +35,8 @@ fn headers_say_what_was_measured() {
         (&["races"][..], "rehal.races/1", Value::Null),
         (&["info", "--device=local-sync"], "rehal.info/1", local.clone()),
         (&["kernels", "--no_run"], "rehal.kernels/1", Value::Null),
-        (&["kernels", "--device=local-sync"], "rehal.kernels/1", local),
+        (&["kernels", "--device=local-sync"], "rehal.kernels/1", local.clone()),
+        (&["verify", "--device=local-sync", "--watch_memory"], "rehal.verify/1", local),
     ] {
         let words = [&["rehal"], words, &["--format=json", &path]].concat();
         let (report, status, stderr) = json(&words);
@@ -47,6 +48,23 @@ fn headers_say_what_was_measured() {
         let flags = header["flags"].as_array().unwrap();
         assert!(flags.contains(&"--format=json".into()) && flags.contains(&path.clone().into()), "{flags:?}");
     }
+}
+
+#[test]
+fn reports_of_two_files_have_headers() {
+    let path = capture("add4.add.local-sync");
+    let digest = blake3::hash(&std::fs::read(&path).unwrap()).to_hex();
+    let (report, status, stderr) = json(&["rehal", "diff", "--format=json", &path, &path]);
+    assert_eq!((status, &*stderr), (Some(0), ""));
+    check_header(&report, "rehal.diff/1");
+    assert_eq!(report["header"]["capture_digest"], Value::Null);
+    for side in ["before", "after"] {
+        assert_eq!(report[side]["capture_digest"], digest.as_str());
+    }
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../profile/tests/data/sample.ireeprof");
+    let (report, status, stderr) = json(&["rehal", "profile", "compare", "--format=json", profile, profile]);
+    assert_eq!(status, Some(0), "{stderr}");
+    check_header(&report, "rehal.profile.compare/1");
 }
 
 #[test]

@@ -203,7 +203,8 @@ impl ObservedShape {
     fn described(&self) -> String {
         let mut text = plural(self.count, "dispatch", "dispatches");
         if let Some(time_ns) = self.time_ns {
-            let _ = write!(text, " of {:.1} us", time_ns as f64 / 1e3 / self.count.max(1) as f64);
+            let _ =
+                write!(text, " of {:.1} us in one replay", time_ns as f64 / 1e3 / self.count.max(1) as f64);
         }
         let _ = write!(text, ", the first of record #{}: ", self.record);
         match self.workgroup_count {

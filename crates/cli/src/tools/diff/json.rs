@@ -9,6 +9,7 @@ use rehal_session::{
 use serde_json::{Value, json};
 
 use super::Report;
+use crate::report::hex;
 
 /// Writes the report for programs.
 pub(super) fn write(report: &Report<'_>, out: impl Write) -> io::Result<()> {
@@ -21,9 +22,14 @@ pub(super) fn write(report: &Report<'_>, out: impl Write) -> io::Result<()> {
         "inserted": diff.count(ChangeKind::Inserted),
         "moved": diff.count(ChangeKind::Moved),
     });
-    writeln!(out, "{{\"same\":{},", diff.is_same())?;
-    writeln!(out, "\"before\":{},", capture(&report.paths[0], &diff.before))?;
-    writeln!(out, "\"after\":{},", capture(&report.paths[1], &diff.after))?;
+    write!(out, "{{")?;
+    if let Some((header, _)) = &report.header {
+        writeln!(out, "\"header\":{},", json!(header))?;
+    }
+    let digest = |index: usize| report.header.as_ref().map(|(_, digests)| digests[index].as_str());
+    writeln!(out, "\"same\":{},", diff.is_same())?;
+    writeln!(out, "\"before\":{},", capture(&report.paths[0], digest(0), &diff.before))?;
+    writeln!(out, "\"after\":{},", capture(&report.paths[1], digest(1), &diff.after))?;
     writeln!(out, "\"counts\":{counts},")?;
     list(&mut out, "scopes", &diff.scopes, |out, it| {
         let path = names(it.path.names());
@@ -51,10 +57,11 @@ fn list<W: Write, T>(
     writeln!(out, "],")
 }
 
-fn capture(path: &str, it: &DiffedCapture) -> Value {
+fn capture(path: &str, digest: Option<&str>, it: &DiffedCapture) -> Value {
     let objects = it.objects.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), json!(count)));
     json!({
         "path": path,
+        "capture_digest": digest,
         "version": format!("{}.{}", it.version.major, it.version.minor),
         "records": it.record_count,
         "operations": it.operation_count,
@@ -193,8 +200,4 @@ fn names<'n>(list: impl IntoIterator<Item = &'n [u8]>) -> Value {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,7 +13,7 @@ use rehal_session::{
 use serde::Serialize;
 
 use super::commands::{Command, Place};
-use super::print::{Row, timed_by};
+use super::print::{Row, samples, timed_by};
 use crate::interrupts;
 use crate::output_file::refuse_stdout;
 use crate::report::{Header, write_json};
@@ -175,6 +175,7 @@ impl Exported {
             header,
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
+            samples: samples(kernels),
             timed_by: kernels.times,
             kernels: rows.collect(),
         };
@@ -190,6 +191,7 @@ struct Index<'a> {
     header: &'a Header<'a>,
     dispatch_count: u64,
     total_ns: Option<u64>,
+    samples: Option<u64>,
     #[serde(serialize_with = "timed_by")]
     timed_by: Option<KernelTimes>,
     kernels: Vec<IndexRow<'a>>,

@@ -17,6 +17,8 @@ use crate::table::{Column, Layout, Table};
 pub(super) struct List<'a> {
     pub dispatch_count: u64,
     pub total_ns: Option<u64>,
+    /// How many replays were timed.
+    pub samples: Option<u64>,
     /// How times are measured.
     #[serde(serialize_with = "timed_by")]
     pub timed_by: Option<KernelTimes>,
@@ -59,6 +61,7 @@ impl<'a> List<'a> {
         Self {
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
+            samples: samples(kernels),
             timed_by: kernels.times,
             kernels: rows.map(|(index, kernel)| Row::new(kernels, kernel, commands.get(&index))).collect(),
             directory,
@@ -111,6 +114,11 @@ fn bindings<S: Serializer>(bindings: &[KernelBinding], serializer: S) -> Result<
     }))
 }
 
+/// How many replays the times are of.
+pub(super) fn samples(kernels: &Kernels) -> Option<u64> {
+    kernels.times.map(|_| 1)
+}
+
 pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S) -> Result<S::Ok, S::Error> {
     times.map(name).serialize(serializer)
 }
@@ -144,7 +152,7 @@ impl Report for List<'_> {
             plural(self.dispatch_count, "dispatch")
         );
         if let (Some(total), Some(times)) = (self.total_ns, self.timed_by) {
-            let _ = write!(text, " in {}, {}", time(total as f64), described(times));
+            let _ = write!(text, " in {}, {}, of one replay", time(total as f64), described(times));
         }
         text.push('\n');
         if self.kernels.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rehal_bench::stats::{self, Interval};
 use rehal_session::{FunctionTimes, TimedBy};
+use serde::Serialize;
 
 /// Functions that were dispatched more often by the same factor: up to this difference, since a program may be killed between two
 /// of them.
@@ -48,12 +49,13 @@ pub(super) struct Change {
 }
 
 /// The dispatches of a function in one profile.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Times {
     pub count: usize,
     pub total_ns: f64,
     pub mean_ns: f64,
     /// The 95 % interval of the mean, with enough dispatches.
+    #[serde(rename = "mean_interval_ns")]
     pub interval_ns: Option<Interval>,
 }
 

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use rehal_base::Align;
 use rehal_bench::stats::Interval;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
 use crate::output::{escaped, plural};
-use crate::table::table;
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
 
 /// The comparison for people.
-pub(super) fn text(comparison: &Comparison) -> String {
+fn text(comparison: &Comparison, layout: Layout) -> String {
     let Comparison { before, after, changes, .. } = comparison;
     let mut text = String::new();
     for (label, side) in [("before", before), ("after ", after)] {
@@ -36,15 +36,22 @@ pub(super) fn text(comparison: &Comparison) -> String {
         let parts = parts.map(|(what, ns)| format!("{} by {what}", weight(comparison, ns)));
         let _ = writeln!(text, "        {}", parts.join(", "));
     }
-    let mut titles = vec!["of all"];
-    titles.extend(if has_counts { &["by number", "by mean"][..] } else { &[] });
-    titles.extend(["change", "verdict", "before", "after", "dispatches", "function"]);
-    let mut rows = vec![titles.into_iter().map(String::from).collect()];
-    rows.extend(changes.iter().map(|change| row(comparison, change, has_counts)));
+    let mut columns = vec![Column::right("of all")];
+    if has_counts {
+        columns.extend([Column::right("by number").optional(4), Column::right("by mean").optional(4)]);
+    }
+    columns.extend([
+        Column::right("change"),
+        Column::right("verdict"),
+        Column::right("before").optional(3),
+        Column::right("after").optional(2),
+        Column::right("dispatches").optional(1),
+        Column::names("function"),
+    ]);
+    let mut table = Table::new("", columns);
+    changes.iter().for_each(|change| table.row(row(comparison, change, has_counts)));
     text.push('\n');
-    let mut aligns = vec![Align::Right; rows[0].len()];
-    aligns[rows[0].len() - 1] = Align::Left;
-    text.push_str(&table("", &aligns, &rows));
+    text.push_str(&table.text(layout));
     text.push_str(&notes(changes));
     text
 }
@@ -187,57 +194,88 @@ fn signed_time(ns: f64) -> String {
     format!("{sign}{}", time(ns))
 }
 
-/// The comparison as one JSON object.
-pub(super) fn json(comparison: &Comparison) -> String {
-    let side = |side: &Side| {
-        json!({
-            "path": side.path,
-            "function_count": side.function_count(),
-            "dispatch_count": side.dispatch_count,
-            "total_ns": side.total_ns,
-        })
-    };
-    let times = |times: Option<Times>| {
-        times.map(|times| {
-            json!({
-                "count": times.count,
-                "total_ns": times.total_ns,
-                "mean_ns": times.mean_ns,
-                "mean_interval_ns": interval(times.interval_ns),
-            })
-        })
-    };
-    let changes = comparison.changes.iter().map(|change| {
-        json!({
-            "name": change.name,
-            "timed_by": change.timed_by.name(),
-            "verdict": change.verdict().name(),
-            "change_ns": change.total_ns(),
-            "count_change_ns": change.count_ns,
-            "mean_change_ns": change.mean_ns,
-            "raw_change_ns": change.raw_total_ns(),
-            "ratio": change.ratio,
-            "ratio_interval": interval(change.ratio_interval),
-            "before": times(change.before),
-            "after": times(change.after),
-        })
-    });
-    let object = json!({
-        "before": side(&comparison.before),
-        "after": side(&comparison.after),
-        "count_factor": comparison.count_factor(),
-        "change_ns": comparison.total_ns(),
-        "count_change_ns": comparison.count_ns(),
-        "mean_change_ns": comparison.total_ns() - comparison.count_ns(),
-        "raw_change_ns": comparison.after.total_ns - comparison.before.total_ns,
-        "intervals_cover": "variation within each profile, not between runs",
-        "functions": changes.collect::<Value>(),
-    });
-    format!("{object:#}\n")
+/// The report: the comparison with what its JSON has.
+#[derive(Serialize)]
+pub(super) struct Compared<'a> {
+    before: ComparedSide<'a>,
+    after: ComparedSide<'a>,
+    count_factor: f64,
+    change_ns: f64,
+    count_change_ns: f64,
+    mean_change_ns: f64,
+    raw_change_ns: f64,
+    intervals_cover: &'static str,
+    functions: Vec<Function<'a>>,
+    #[serde(skip)]
+    comparison: &'a Comparison,
 }
 
-fn interval(interval: Option<Interval>) -> Value {
-    interval.map_or(Value::Null, |Interval { low, high }| json!([low, high]))
+#[derive(Serialize)]
+struct ComparedSide<'a> {
+    path: &'a str,
+    function_count: usize,
+    dispatch_count: u64,
+    total_ns: f64,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    timed_by: &'static str,
+    verdict: &'static str,
+    change_ns: f64,
+    count_change_ns: f64,
+    mean_change_ns: f64,
+    raw_change_ns: f64,
+    ratio: Option<f64>,
+    ratio_interval: Option<Interval>,
+    before: Option<Times>,
+    after: Option<Times>,
+}
+
+impl<'a> Compared<'a> {
+    pub(super) fn new(comparison: &'a Comparison) -> Self {
+        let side = |side: &'a Side| ComparedSide {
+            path: &side.path,
+            function_count: side.function_count(),
+            dispatch_count: side.dispatch_count,
+            total_ns: side.total_ns,
+        };
+        let functions = comparison.changes.iter().map(|change| Function {
+            name: &change.name,
+            timed_by: change.timed_by.name(),
+            verdict: change.verdict().name(),
+            change_ns: change.total_ns(),
+            count_change_ns: change.count_ns,
+            mean_change_ns: change.mean_ns,
+            raw_change_ns: change.raw_total_ns(),
+            ratio: change.ratio,
+            ratio_interval: change.ratio_interval,
+            before: change.before,
+            after: change.after,
+        });
+        Self {
+            before: side(&comparison.before),
+            after: side(&comparison.after),
+            count_factor: comparison.count_factor(),
+            change_ns: comparison.total_ns(),
+            count_change_ns: comparison.count_ns(),
+            mean_change_ns: comparison.total_ns() - comparison.count_ns(),
+            raw_change_ns: comparison.after.total_ns - comparison.before.total_ns,
+            intervals_cover: "variation within each profile, not between runs",
+            functions: functions.collect(),
+            comparison,
+        }
+    }
+}
+
+impl Report for Compared<'_> {
+    const SCHEMA: &'static str = "rehal.profile.compare/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        text(self.comparison, layout)
+    }
 }
 
 /// The comparison as CSV (RFC 4180), with empty fields for what is not known.
@@ -305,7 +343,7 @@ mod tests {
         };
         let printed = |functions: &[FunctionTimes]| {
             let side = || Side::new("a\u{1b}".into(), functions.to_vec());
-            text(&Comparison::of(side(), side()))
+            text(&Comparison::of(side(), side()), Layout::PIPE)
         };
         let one = printed(&[function("f")]);
         assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
@@ -324,7 +362,9 @@ mod tests {
             times_ns,
         };
         let printed = |before, after| {
-            text(&Comparison::of(Side::new("a".into(), vec![before]), Side::new("b".into(), vec![after])))
+            let sides = [("a", before), ("b", after)].map(|(path, it)| Side::new(path.into(), vec![it]));
+            let [before, after] = sides;
+            text(&Comparison::of(before, after), Layout::PIPE)
         };
         let (fifty, hundred) = (vec![10.0; 50], vec![8.0; 100]);
         let scaled = printed(function("f", fifty.clone()), function("f", hundred));
@@ -337,7 +377,7 @@ mod tests {
         let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
         let [before, after] =
             sides.map(|(path, f, g)| Side::new(path.into(), vec![function("f", f), function("g", g)]));
-        let apart = text(&Comparison::of(before, after));
+        let apart = text(&Comparison::of(before, after), Layout::PIPE);
         assert!(
             apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
             "{apart}"
@@ -351,7 +391,7 @@ mod tests {
         let renamed = |name: &str| {
             Side::new("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])
         };
-        let renamed = text(&Comparison::of(renamed("g"), renamed("h")));
+        let renamed = text(&Comparison::of(renamed("g"), renamed("h")), Layout::PIPE);
         let counts =
             "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
         assert!(renamed.contains(counts), "{renamed}");

@@ -5,8 +5,8 @@ use rehal_session::{
     Verification,
 };
 
-use super::hex;
 use crate::output::escaped;
+use crate::report::hex;
 
 /// A sentence, and a paragraph per difference.
 pub(super) fn text(outcome: &Verification) -> String {
