@@ -20,7 +20,7 @@ use crate::flags::{Flag, Flags, Group, List, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::escaped;
 use crate::output_file::{OUTPUT, OutputFile};
-use crate::{Invocation, Operands, Tool, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
 pub const REDACT: Tool = Tool {
@@ -146,10 +146,14 @@ fn run(invocation: &Invocation) -> Result<()> {
             "the type of {} is unknown: nothing is written",
             output::plural(undecided as u64, "range")
         );
-        return Err(Error::failed_precondition(message).advise(
-            "state types by --element_type=RANGE:TYPE, or decide by --zero=RANGE or --keep=RANGE; the name of a function, a \
-             pattern of names, or all in place of RANGE decides about several at once",
-        ));
+        let error = Error::failed_precondition(message).advise(
+            "state types by --element_type=RANGE:TYPE, or decide by --zero=RANGE or --keep=RANGE; the name of a \
+             function, a pattern of names, or all in place of RANGE decides about several at once",
+        );
+        // The list is the report: standard output gets no second document.
+        output::note(&advice::report(&error));
+        invocation.set_status(1);
+        return Ok(());
     }
     let mut file = file.file();
     // It has no path of its own, so that nothing is left behind if a kernel ends the process.
