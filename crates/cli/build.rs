@@ -19,9 +19,10 @@ fn main() {
 
 /// Links IREE's names to `rehal`, beside it.
 ///
-/// Cargo has no step after a build, and a program of its own for each name takes minutes to link. So this script makes
-/// the links before there is a program, in a directory that is not its own: that of the profile, which contains
-/// `build/PACKAGE/out`. A program there with one of these names is one that an earlier version built.
+/// Cargo has no step after a build, and a program of its own for each name takes minutes to link. So this
+/// script makes the links before there is a program, in a directory that is not its own: that of the profile,
+/// which contains `build/PACKAGE/out`. A program there with one of these names is one that an earlier version
+/// built.
 fn link_names(directory: &Path) {
     let Some(build) = directory.ancestors().nth(2).filter(|it| it.ends_with("build")) else { return };
     for name in names::IREE_NAMES {
@@ -36,8 +37,8 @@ fn link_names(directory: &Path) {
     }
 }
 
-/// The commit of the checkout; `None` without git, or for sources that were unpacked, maybe within a repository
-/// of something else.
+/// The commit of the checkout; `None` without git, or for sources that were unpacked, maybe within a
+/// repository of something else.
 fn commit() -> Option<String> {
     let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join("../..").canonicalize().ok()?;
     let git = |arguments: &[&str]| {

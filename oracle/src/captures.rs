@@ -48,7 +48,8 @@ pub fn all() -> io::Result<Vec<Capture>> {
     Ok(captures)
 }
 
-/// The captures of the fixtures on Vulkan, sorted by name. They are not among [`all`], which other tests replay on CPUs.
+/// The captures of the fixtures on Vulkan, sorted by name. They are not among [`all`], which other tests
+/// replay on CPUs.
 pub fn on_vulkan() -> io::Result<Vec<Capture>> {
     let fixtures = repository().join("fixtures");
     let captures = list("vulkan", &fixtures.join("vulkan"), &[(&format!("{FIXTURES_MADE_IN}/"), "")])?;

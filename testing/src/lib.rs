@@ -156,8 +156,9 @@ pub struct Case {
     pub run: Box<dyn Fn() -> Result<(), Failed> + Send>,
 }
 
-/// The cases as tests. Under `cargo test` each is one. Under nextest, which starts a process for each test, the cases of a
-/// directory are one: starting a process and opening a device takes longer than most cases. All of them run, and the failure names those that failed.
+/// The cases as tests. Under `cargo test` each is one. Under nextest, which starts a process for each test,
+/// the cases of a directory are one: starting a process and opening a device takes longer than most cases.
+/// All of them run, and the failure names those that failed.
 pub fn trials(cases: impl IntoIterator<Item = Case>) -> Vec<Trial> {
     let is_one_process = std::env::var_os("NEXTEST").is_none();
     if is_one_process {

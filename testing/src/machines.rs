@@ -1,5 +1,5 @@
-//! Invented machines, as copies of `/sys/devices/system`: with the files that Linux would have for them, and with files
-//! that are missing, malformed or absurd.
+//! Invented machines, as copies of `/sys/devices/system`: with the files that Linux would have for them, and
+//! with files that are missing, malformed or absurd.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,8 @@ pub struct Shape {
     pub cores_per_l2: u32,
     /// Cores that share an L3 cache; 0 for none.
     pub cores_per_l3: u32,
-    /// Whether the logical CPUs of a core have consecutive numbers; else all first ones precede all second ones.
+    /// Whether the logical CPUs of a core have consecutive numbers; else all first ones precede all second
+    /// ones.
     pub has_adjacent_siblings: bool,
 }
 
@@ -176,8 +177,8 @@ impl Machine {
         self.write_over(&Self::default(), directory)
     }
 
-    /// Writes the files below `directory` that differ from those of `previous`, which it contains; few, if one machine
-    /// was derived from the other.
+    /// Writes the files below `directory` that differ from those of `previous`, which it contains; few, if
+    /// one machine was derived from the other.
     pub fn write_over(&self, previous: &Self, directory: &Path) -> io::Result<()> {
         for file in previous.files.keys().filter(|file| !self.files.contains_key(*file)) {
             std::fs::remove_file(directory.join(file))?;

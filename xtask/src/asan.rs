@@ -1,5 +1,6 @@
-//! `cargo xtask asan`: runs the suites that mutate the input of readers, verifiers and printers under AddressSanitizer, which finds
-//! accesses outside of allocations that neither a panic nor a wrong result shows. Needs a nightly toolchain.
+//! `cargo xtask asan`: runs the suites that mutate the input of readers, verifiers and printers under
+//! AddressSanitizer, which finds accesses outside of allocations that neither a panic nor a wrong result
+//! shows. Needs a nightly toolchain.
 
 use crate::{Outcome, miri, root};
 use std::process::Command;

@@ -74,8 +74,8 @@ const SANITIZED: [(&str, &[&str], &[&str]); 3] = [
     ("local", &["--test", "conformance"], &["task"]),
 ];
 
-/// Rust maps memory by system calls that the sanitizer does not see, so that an image of an executable in pages that
-/// another thread had mapped and unmapped looks like a race.
+/// Rust maps memory by system calls that the sanitizer does not see, so that an image of an executable in
+/// pages that another thread had mapped and unmapped looks like a race.
 const SUPPRESSIONS: &str = "race:rehal_local::executable::elf::\n";
 
 fn under_thread_sanitizer() -> Outcome {
@@ -109,7 +109,8 @@ fn under_thread_sanitizer() -> Outcome {
     Ok(())
 }
 
-/// Fails without a nightly toolchain, or if it lacks `component`, as shown by running `cargo` with these arguments.
+/// Fails without a nightly toolchain, or if it lacks `component`, as shown by running `cargo` with these
+/// arguments.
 pub fn require(arguments: &[&str], component: Option<&str>) -> Outcome {
     let output = Command::new("cargo").arg("+nightly").args(arguments).current_dir(root()).output()?;
     if output.status.success() {

@@ -1,4 +1,5 @@
-//! Checks that the crates compile for a processor that CI does not have: nothing but `PLATFORM` may require x86-64.
+//! Checks that the crates compile for a processor that CI does not have: nothing but `PLATFORM` may require
+//! x86-64.
 
 use crate::{NotRun, Outcome, root};
 use std::process::Command;
@@ -32,7 +33,8 @@ pub fn check() -> Outcome {
     let absent = ABSENT.iter().flat_map(|(name, _)| ["--exclude", name]);
     let mut cargo = Command::new("cargo");
     cargo.args(["check", "--quiet", "--target", TARGET, "--workspace"]).args(absent);
-    // blake3 has C for the other processor's vectors, for which it would need another compiler: this excludes it.
+    // blake3 has C for the other processor's vectors, for which it would need another compiler: this excludes
+    // it.
     let status = cargo.env("CARGO_FEATURE_NO_NEON", "1").current_dir(root()).status()?;
     if status.success() { Ok(()) } else { Err(format!("the crates do not compile for {TARGET}").into()) }
 }

@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of pages,
-//! Valgrind, which counts instructions, and Vulkan with Mesa's software driver and the validation layers come from the
-//! system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo; a nightly toolchain with
-//! Miri and the standard library of another processor are, by rustup, if they can be. As root on a Debian machine,
-//! missing system packages are installed; otherwise they are listed.
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of
+//! pages, Valgrind, which counts instructions, and Vulkan with Mesa's software driver and the validation
+//! layers come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by
+//! Cargo; a nightly toolchain with Miri and the standard library of another processor are, by rustup, if they
+//! can be. As root on a Debian machine, missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, portable, root};
 use oracle::reference::Reference;
@@ -15,7 +15,8 @@ use std::process::{Command, Stdio};
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
-/// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and validation layers.
+/// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and
+/// validation layers.
 const VULKAN_PACKAGES: [&str; 4] =
     ["libvulkan1", "mesa-vulkan-drivers", "spirv-tools", "vulkan-validationlayers"];
 /// The manifest of the validation layers, and where the loader looks for it.
@@ -64,7 +65,8 @@ pub fn main(arguments: &[String]) -> Outcome {
     let packages = PACKAGES.into_iter().map(|package| reference.package(package));
     match reference.script("filecheck").and_then(|_| packages.collect::<Result<Vec<_>, _>>()) {
         Ok(_) => {}
-        // Do not modify a named environment; only tests of the reference's source and of timelines need these.
+        // Do not modify a named environment; only tests of the reference's source and of timelines need
+        // these.
         Err(missing) if is_named => println!("setup: {missing}"),
         // `.venv` predates the requirement.
         Err(_) => install_requirements(&root)?,
@@ -75,8 +77,8 @@ pub fn main(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Installs what Miri and AddressSanitizer need, with an unchanged nightly toolchain if there is one. Without it, their sections say that
-/// they did not run.
+/// Installs what Miri and AddressSanitizer need, with an unchanged nightly toolchain if there is one. Without
+/// it, their sections say that they did not run.
 fn install_nightly() {
     if answers("cargo", &["+nightly", "miri", "--version"]) {
         return;
@@ -161,7 +163,8 @@ fn install(packages: &[&str]) -> Outcome {
     if apt(&arguments) { Ok(()) } else { Err(missing.into()) }
 }
 
-/// Installs what the tests of the Vulkan driver need, unless the reference finds a device and the validation layers are there.
+/// Installs what the tests of the Vulkan driver need, unless the reference finds a device and the validation
+/// layers are there.
 fn set_up_vulkan(reference: &Reference) -> Outcome {
     if has_vulkan_device(reference) && has_validation_layers() && answers("spirv-val", &["--version"]) {
         return Ok(());

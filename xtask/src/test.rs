@@ -79,7 +79,8 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("dependencies", &dependencies);
     section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
-    // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate processes.
+    // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate
+    // processes.
     section("oracle", &|| {
         let tools = run::build_tools("oracle")?;
         tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])

@@ -1,4 +1,5 @@
-//! The names of element types: `f32`, `i1`, `si8`, `bf16`, `f8E4M3FN`, `cf64`, `*16`, and those that NumPy has for some of them.
+//! The names of element types: `f32`, `i1`, `si8`, `bf16`, `f8E4M3FN`, `cf64`, `*16`, and those that NumPy
+//! has for some of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,8 +16,8 @@ const SPECIAL: [(&str, ElementType); 6] = [
     ("f8E8M0FNU", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
 ];
 
-/// NumPy's names, and those of the package ml_dtypes. Types of less than a byte are missing: an array of NumPy has a byte for each
-/// element, a tensor packs them.
+/// NumPy's names, and those of the package ml_dtypes. Types of less than a byte are missing: an array of
+/// NumPy has a byte for each element, a tensor packs them.
 const NUMPY: [(&str, ElementType); 21] = [
     ("bool", ElementType::of(Numerical::BOOLEAN, 8)),
     ("bool_", ElementType::of(Numerical::BOOLEAN, 8)),

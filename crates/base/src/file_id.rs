@@ -2,7 +2,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Which file of the system it is: two paths or handles with the same lead to one file, whatever they are called.
+/// Which file of the system it is: two paths or handles with the same lead to one file, whatever they are
+/// called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,

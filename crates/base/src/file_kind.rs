@@ -1,7 +1,7 @@
 use crate::{Advice, Error, Remedy};
 
-/// The type of a file, detected from its first bytes: a reader that fails names the actual type instead of the first
-/// field that does not fit.
+/// The type of a file, detected from its first bytes: a reader that fails names the actual type instead of
+/// the first field that does not fit.
 ///
 /// ```
 /// use rehal_base::FileKind;
@@ -46,8 +46,8 @@ impl FileKind {
     /// Maximum number of bytes that detection reads from the start of a file.
     pub const HEAD_BYTES: usize = 512;
 
-    /// The kind of a file, detected from `head`: the whole file, or at least its first [`FileKind::HEAD_BYTES`]. `None`
-    /// if unknown.
+    /// The kind of a file, detected from `head`: the whole file, or at least its first
+    /// [`FileKind::HEAD_BYTES`]. `None` if unknown.
     pub fn of(head: &[u8]) -> Option<Self> {
         let head = &head[..head.len().min(Self::HEAD_BYTES)];
         let at = |offset: usize, bytes: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(bytes));
@@ -130,8 +130,8 @@ impl FileKind {
         }
     }
 
-    /// The error for a file of this kind if `wanted`, such as `an executable`, is expected. Its advice names what accepts
-    /// the file.
+    /// The error for a file of this kind if `wanted`, such as `an executable`, is expected. Its advice names
+    /// what accepts the file.
     pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
         let error = self.refuse(file, wanted);
         match self.used_by() {

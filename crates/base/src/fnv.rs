@@ -1,5 +1,5 @@
-//! 64-bit FNV-1a (<https://datatracker.ietf.org/doc/draft-eastlake-fnv/>): the digest that captures store for files and
-//! ranges.
+//! 64-bit FNV-1a (<https://datatracker.ietf.org/doc/draft-eastlake-fnv/>): the digest that captures store for
+//! files and ranges.
 //!
 //! It detects damage, not tampering: collisions are easy to construct.
 #![forbid(unsafe_code)]

@@ -86,8 +86,8 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
-    /// How many of [`MappedFile::bytes`] the file still has: access beyond them raises SIGBUS. Callers that map a file
-    /// which others may truncate ask right before they read.
+    /// How many of [`MappedFile::bytes`] the file still has: access beyond them raises SIGBUS. Callers that
+    /// map a file which others may truncate ask right before they read.
     pub fn present_bytes(&self) -> Result<u64> {
         match self.file.metadata() {
             Ok(metadata) => Ok(metadata.len().min(self.bytes().len() as u64)),

@@ -11,7 +11,8 @@ pub enum Align {
 
 /// Text with spaces, so that it has at least `width` characters.
 ///
-/// A width of the standard library's formatting that comes from data is a panic above 65,535, so that padding is done here.
+/// A width of the standard library's formatting that comes from data is a panic above 65,535, so that padding
+/// is done here.
 pub fn padded(text: &str, width: usize, align: Align) -> String {
     let spaces = " ".repeat(width.saturating_sub(text.chars().count()));
     match align {

@@ -19,8 +19,8 @@ impl Range {
         self.offset + self.length
     }
 
-    /// Whether it is contained in `0..size`. A range that was not made by [`Range::new`], and whose end overflows, is
-    /// not.
+    /// Whether it is contained in `0..size`. A range that was not made by [`Range::new`], and whose end
+    /// overflows, is not.
     pub fn fits(self, size: u64) -> bool {
         self.offset <= size && self.length <= size - self.offset
     }

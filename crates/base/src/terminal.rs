@@ -1,4 +1,5 @@
-//! Text that may have names from files, on a terminal: such names must not control it, nor make text look like other text.
+//! Text that may have names from files, on a terminal: such names must not control it, nor make text look
+//! like other text.
 
 use std::io::{self, Write};
 
@@ -23,9 +24,10 @@ fn escape(text: &str, keep: impl Fn(char) -> bool) -> String {
     escaped
 }
 
-/// Whether a character is shown as itself, and does not change how others are: no control character, no separator of lines, and none
-/// that Unicode calls a format character or that text is shown without (`Default_Ignorable_Code_Point`), such as those that order text
-/// from right to left (Unicode Standard Annex 9) and variation selectors. Combining marks, which scripts need, are shown.
+/// Whether a character is shown as itself, and does not change how others are: no control character, no
+/// separator of lines, and none that Unicode calls a format character or that text is shown without
+/// (`Default_Ignorable_Code_Point`), such as those that order text from right to left (Unicode Standard
+/// Annex 9) and variation selectors. Combining marks, which scripts need, are shown.
 pub fn is_shown(character: char) -> bool {
     !(character.is_control()
         || matches!(
@@ -58,8 +60,9 @@ pub fn is_shown(character: char) -> bool {
         ))
 }
 
-/// A sink of text. If it is a terminal, what would control it is escaped, as are bytes that are not UTF-8, except for line feeds,
-/// tabs, and what the program writes with [`TextWriter::style`]. Otherwise, all bytes are written as they are.
+/// A sink of text. If it is a terminal, what would control it is escaped, as are bytes that are not UTF-8,
+/// except for line feeds, tabs, and what the program writes with [`TextWriter::style`]. Otherwise, all bytes
+/// are written as they are.
 pub struct TextWriter<'a> {
     sink: Box<dyn Write + 'a>,
     is_terminal: bool,
@@ -73,7 +76,8 @@ impl<'a> TextWriter<'a> {
         Self { sink: Box::new(sink), is_terminal, pending: Vec::new() }
     }
 
-    /// Writes a sequence that controls the terminal. It is a part of the program, and cannot be text from a file.
+    /// Writes a sequence that controls the terminal. It is a part of the program, and cannot be text from a
+    /// file.
     pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
         self.sink.write_all(sequence.as_bytes())
     }

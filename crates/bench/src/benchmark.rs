@@ -93,43 +93,45 @@ impl<'a> Benchmark<'a> {
         self
     }
 
-    /// Runs for at least this many seconds, overriding the options; appends `/min_time:S` to the name. Zero uses
-    /// the options.
+    /// Runs for at least this many seconds, overriding the options; appends `/min_time:S` to the name. Zero
+    /// uses the options.
     pub fn min_time_s(mut self, seconds: f64) -> Self {
         self.min_time_s = positive(seconds);
         self
     }
 
-    /// Warms up for this many seconds, overriding the options; appends `/min_warmup_time:S` to the name. Zero uses
-    /// the options.
+    /// Warms up for this many seconds, overriding the options; appends `/min_warmup_time:S` to the name. Zero
+    /// uses the options.
     pub fn min_warmup_time_s(mut self, seconds: f64) -> Self {
         self.min_warmup_time_s = positive(seconds);
         self
     }
 
-    /// Runs exactly this many iterations, overriding the options; appends `/iterations:N` to the name. Zero uses
-    /// the options.
+    /// Runs exactly this many iterations, overriding the options; appends `/iterations:N` to the name. Zero
+    /// uses the options.
     pub fn iterations(mut self, count: u64) -> Self {
         self.iterations = (count > 0).then_some(count);
         self
     }
 
-    /// Runs this many repetitions, overriding the options; appends `/repeats:N` to the name. Zero uses the options.
+    /// Runs this many repetitions, overriding the options; appends `/repeats:N` to the name. Zero uses the
+    /// options.
     pub fn repetitions(mut self, count: u32) -> Self {
         self.repetitions = (count > 0).then_some(count);
         self
     }
 
-    /// Bounds the search for the iteration count of a benchmark with manual time: it ends after `multiple` times the
-    /// minimum time in real time, even if little of that is measured. The run's label then says so. An explicit
-    /// iteration count is not bounded.
+    /// Bounds the search for the iteration count of a benchmark with manual time: it ends after `multiple`
+    /// times the minimum time in real time, even if little of that is measured. The run's label then says so.
+    /// An explicit iteration count is not bounded.
     pub fn real_time_limit(mut self, multiple: f64) -> Self {
         self.real_time_limit = positive(multiple);
         self
     }
 
-    /// Calls `parts` after each repetition that did not fail, with its report and whether it was the last. The rows that it
-    /// returns are reported below those of the benchmark; to know the width of all names, reports are written at the end.
+    /// Calls `parts` after each repetition that did not fail, with its report and whether it was the last.
+    /// The rows that it returns are reported below those of the benchmark; to know the width of all names,
+    /// reports are written at the end.
     pub fn parts(mut self, parts: impl FnMut(&Run, bool) -> Result<Vec<Run>> + 'a) -> Self {
         self.parts = Some(Box::new(parts));
         self

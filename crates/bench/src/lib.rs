@@ -27,8 +27,8 @@
 //! # Ok::<(), rehal_base::Error>(())
 //! ```
 //!
-//! The formats are those of Google Benchmark 1.9.5 (<https://google.github.io/benchmark/user_guide.html>), which the
-//! pinned reference release is linked with.
+//! The formats are those of Google Benchmark 1.9.5 (<https://google.github.io/benchmark/user_guide.html>),
+//! which the pinned reference release is linked with.
 //!
 //! A run is divided into up to 100 samples, so that the loop of a benchmark reads a clock between samples
 //! only (`state.rs`). What the formats of reports have no place for is a summary on standard error

@@ -136,8 +136,8 @@ impl Reporters<'static> {
         Self::with_output(options, stdout, file)
     }
 
-    /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output, and `file` as the writer of the report
-    /// file, if there is one.
+    /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output, and `file`
+    /// as the writer of the report file, if there is one.
     pub fn with_output(
         options: &Options,
         mut out: impl FnMut() -> Result<TextWriter<'static>>,

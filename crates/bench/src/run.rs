@@ -24,7 +24,8 @@ pub struct Outcome {
     pub matched: usize,
     /// How many repetitions failed.
     pub failed: usize,
-    /// The real time of an iteration in seconds, of each repetition that did not fail of each benchmark that was selected.
+    /// The real time of an iteration in seconds, of each repetition that did not fail of each benchmark that
+    /// was selected.
     pub real_times_s: Vec<Vec<f64>>,
 }
 
@@ -118,8 +119,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Reports what is known: each repetition immediately, unless they are reported `together`, and the statistics after the last
-    /// one (`ended`: no more will follow). A report of statistics only gets the repetitions if there are no statistics.
+    /// Reports what is known: each repetition immediately, unless they are reported `together`, and the
+    /// statistics after the last one (`ended`: no more will follow). A report of statistics only gets the
+    /// repetitions if there are no statistics.
     fn report(
         &self,
         job: &mut Job<'_, '_>,

@@ -72,33 +72,38 @@ impl From<Interval> for [f64; 2] {
     }
 }
 
-/// The 95 % confidence interval of a statistic, by the percentile method over 2,000 resamples. `samples` is not
-/// empty and in the order of measurement.
+/// The 95 % confidence interval of a statistic, by the percentile method over 2,000 resamples. `samples` is
+/// not empty and in the order of measurement.
 ///
-/// Neighbouring samples resemble each other (a slow phase of the machine affects several), and resampling them one by
-/// one would yield too narrow an interval. Therefore blocks of about the cube root of their number are resampled (circular
-/// block bootstrap; Politis and Romano, 1992). The same samples always yield the same interval.
+/// Neighbouring samples resemble each other (a slow phase of the machine affects several), and resampling
+/// them one by one would yield too narrow an interval. Therefore blocks of about the cube root of their
+/// number are resampled (circular block bootstrap; Politis and Romano, 1992). The same samples always yield
+/// the same interval.
 pub fn bootstrap(samples: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
     central(resampled(samples, statistic, 0x7265_6861_6c00_0001))
 }
 
-/// The 95 % confidence interval of a statistic of `after` as a fraction of that of `before`, by the percentile method
-/// over resamples of both, which are independent of each other; see [`bootstrap`]. Neither is empty.
+/// The 95 % confidence interval of a statistic of `after` as a fraction of that of `before`, by the
+/// percentile method over resamples of both, which are independent of each other; see [`bootstrap`]. Neither
+/// is empty.
 pub fn bootstrap_ratio(before: &[f64], after: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
     let before = resampled(before, statistic, 0x7265_6861_6c00_0002);
     let after = resampled(after, statistic, 0x7265_6861_6c00_0003);
     central(before.iter().zip(after).map(|(before, after)| after / before).collect())
 }
 
-/// The confidence interval of the mean of samples in the order of measurement, of which there are at least two: the wider of two,
-/// neither of which is narrow enough for all samples.
+/// The confidence interval of the mean of samples in the order of measurement, of which there are at least
+/// two: the wider of two, neither of which is narrow enough for all samples.
 ///
-/// - By the percentile method over 4,000 resamples, for skewed samples. The quantiles are wider for few samples, as those of a t
-///   distribution are wider than those of a normal one (Hesterberg, 2015, "What teachers should know about the bootstrap").
-/// - By the t distribution, with the standard error of samples that resemble their neighbours: that of independent ones times
-///   `sqrt((1 + r) / (1 - r))` for an autocorrelation `r` above 0. Resampling one by one does not see it.
+/// - By the percentile method over 4,000 resamples, for skewed samples. The quantiles are wider for few
+///   samples, as those of a t distribution are wider than those of a normal one (Hesterberg, 2015, "What
+///   teachers should know about the bootstrap").
+/// - By the t distribution, with the standard error of samples that resemble their neighbours: that of
+///   independent ones times `sqrt((1 + r) / (1 - r))` for an autocorrelation `r` above 0. Resampling one by
+///   one does not see it.
 ///
-/// `outside` is the two-sided probability of a mean outside of it, at least 0.001. The same samples always yield the same interval.
+/// `outside` is the two-sided probability of a mean outside of it, at least 0.001. The same samples always
+/// yield the same interval.
 pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
     const RESAMPLES: usize = 4000;
     let count = samples.len();
@@ -119,9 +124,10 @@ pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
 /// The 95 % confidence interval of the mean of times in the order of measurement, of which there are at least
 /// [`MIN_INTERVAL_SAMPLES`].
 ///
-/// The phases of a machine may last for many short times, which are then no independent samples, and neither are short blocks of them.
-/// So each sixth of the run counts as one sample of [`mean_interval`], its mean (batch means; Law and Carson, 1979): phases up to about
-/// that length are in the interval. That no time is below the smallest one bounds it. What differs between runs is not in it.
+/// The phases of a machine may last for many short times, which are then no independent samples, and neither
+/// are short blocks of them. So each sixth of the run counts as one sample of [`mean_interval`], its mean
+/// (batch means; Law and Carson, 1979): phases up to about that length are in the interval. That no time is
+/// below the smallest one bounds it. What differs between runs is not in it.
 pub fn run_mean_interval(times: &[f64]) -> Interval {
     let count = times.len();
     let batches: Vec<f64> = (0..BATCHES)
@@ -135,9 +141,10 @@ pub fn run_mean_interval(times: &[f64]) -> Interval {
     Interval { low: (low + shift).max(smallest).min(mean), high: (high + shift).max(mean) }
 }
 
-/// The 95 % confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals of both by
-/// [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are independent of each other (Donner and Zou,
-/// 2012, "Closed-form confidence intervals for functions of the normal mean and standard deviation"). An end may be infinite if a time is 0.
+/// The 95 % confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals
+/// of both by [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are
+/// independent of each other (Donner and Zou, 2012, "Closed-form confidence intervals for functions of the
+/// normal mean and standard deviation"). An end may be infinite if a time is 0.
 pub fn run_ratio_interval(before: &[f64], after: &[f64]) -> Interval {
     let of = |times: &[f64]| {
         let (center, interval) = (mean(times).ln(), run_mean_interval(times));
@@ -151,8 +158,8 @@ pub fn run_ratio_interval(before: &[f64], after: &[f64]) -> Interval {
     }
 }
 
-/// How much samples resemble the one before: from about -1 to 1, 0 for equal ones. It is corrected for their number, since that of few
-/// samples is too small (Marriott and Pope, 1954).
+/// How much samples resemble the one before: from about -1 to 1, 0 for equal ones. It is corrected for their
+/// number, since that of few samples is too small (Marriott and Pope, 1954).
 fn autocorrelation(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
@@ -175,7 +182,8 @@ fn t_quantile(degrees: usize, tail: f64) -> f64 {
     high
 }
 
-/// The fraction of a t distribution above `t`, which is not negative (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// The fraction of a t distribution above `t`, which is not negative (Abramowitz and Stegun, 26.7.3 and
+/// 26.7.4).
 fn t_tail(degrees: usize, t: f64) -> f64 {
     let angle = (t / (degrees as f64).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
@@ -307,11 +315,12 @@ fn sign_test_interval(count: usize) -> (usize, f64) {
     (trim, (1.0 - 2.0 * tail).max(0.0))
 }
 
-/// The interval that contains the median of the samples' distribution, but for a probability of `outside`: from one sample to another,
-/// in their order, since the number of samples below the median is binomial. Nothing else is assumed of the distribution. `None`
-/// with too few samples.
+/// The interval that contains the median of the samples' distribution, but for a probability of `outside`:
+/// from one sample to another, in their order, since the number of samples below the median is binomial.
+/// Nothing else is assumed of the distribution. `None` with too few samples.
 ///
-/// Samples that resemble their neighbours say less than independent ones: the probability is that of as many fewer samples.
+/// Samples that resemble their neighbours say less than independent ones: the probability is that of as many
+/// fewer samples.
 pub fn median_interval(samples: &[f64], outside: f64) -> Option<Interval> {
     let independent = samples.len() as f64 * independence(samples);
     let count = (independent.round() as usize).min(samples.len());
@@ -342,8 +351,8 @@ pub fn median_interval(samples: &[f64], outside: f64) -> Option<Interval> {
     Some(Interval { low: *sorted.get(rank)?, high: *sorted.get(samples.len() - 1 - rank)? })
 }
 
-/// How much samples in a row say, as a fraction of what independent ones would: by how often neighbours are on the same side of the
-/// median.
+/// How much samples in a row say, as a fraction of what independent ones would: by how often neighbours are
+/// on the same side of the median.
 fn independence(samples: &[f64]) -> f64 {
     /// Of fewer, chance makes too much.
     const LEAST: usize = 16;
@@ -489,7 +498,8 @@ mod tests {
         }
     }
 
-    /// A against A, of times that resemble their neighbours, in phases of up to a fifth of the run, and of which some are much longer.
+    /// A against A, of times that resemble their neighbours, in phases of up to a fifth of the run, and of
+    /// which some are much longer.
     #[test]
     fn runs_of_times_that_resemble_their_neighbours_differ_in_at_most_5_percent() {
         const CASES: usize = 400;

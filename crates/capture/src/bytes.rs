@@ -41,8 +41,8 @@ impl CaptureBytes {
         }
     }
 
-    /// A range of the bytes as constant memory, zero-copy for a mapped file. Fails if the range is out of bounds, or if
-    /// allocating a copy fails.
+    /// A range of the bytes as constant memory, zero-copy for a mapped file. Fails if the range is out of
+    /// bounds, or if allocating a copy fails.
     pub fn memory(&self, range: Range) -> Result<HostMemory> {
         match &self.owner {
             Owner::File(file) => HostMemory::over_file(file.clone(), range),
@@ -74,8 +74,8 @@ impl CaptureBytes {
         *self.digest.get_or_init(|| compute(self))
     }
 
-    /// Evicts the pages of a mapped file in `offset..offset + length`, which are faulted in again on the next read, so
-    /// that a walk over a large file keeps its working set small. No-op for bytes in memory.
+    /// Evicts the pages of a mapped file in `offset..offset + length`, which are faulted in again on the next
+    /// read, so that a walk over a large file keeps its working set small. No-op for bytes in memory.
     pub fn forget(&self, offset: u64, length: u64) {
         if let Owner::File(file) = &self.owner {
             file.forget(offset as usize, length as usize);

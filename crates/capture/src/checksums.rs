@@ -1,14 +1,14 @@
 //! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file
 //! (the CRC of gzip, <https://www.rfc-editor.org/rfc/rfc1952#section-8>).
 //!
-//! The first record, a session record, has the payload type [`PayloadType::CHECKSUMMED`] and no payload. The last
-//! record is another session record, of type [`PayloadType::CHECKSUMS`]: a checksum for each block before it,
-//! including the file header, and a [`ChecksumFooter`]. Readers that do not know these types, such as the
-//! reference's, skip both. Session records are used because the reference's replay ignores them, but rejects
-//! optional records of an unknown type.
+//! The first record, a session record, has the payload type [`PayloadType::CHECKSUMMED`] and no payload. The
+//! last record is another session record, of type [`PayloadType::CHECKSUMS`]: a checksum for each block
+//! before it, including the file header, and a [`ChecksumFooter`]. Readers that do not know these types, such
+//! as the reference's, skip both. Session records are used because the reference's replay ignores them, but
+//! rejects optional records of an unknown type.
 //!
-//! A CRC, because it detects all burst errors of up to 32 bits, and because it is linear: when a status or the file
-//! length is patched later, the checksum of its block is adjusted without reading the block again.
+//! A CRC, because it detects all burst errors of up to 32 bits, and because it is linear: when a status or
+//! the file length is patched later, the checksum of its block is adjusted without reading the block again.
 //!
 //! The `Writer` sums the bytes that it writes to its sink. `Records` verifies the blocks of each record
 //! before it returns the record; `records_without_data` neither verifies nor reads the data of payloads.
@@ -22,8 +22,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::layout::{ChecksumFooter, RecordHeader};
 use crate::{PayloadType, Record};
 
-/// Bytes per checksum. A block of 4 KiB narrows damage down to a few records of typical size, at an overhead of one
-/// byte in a thousand.
+/// Bytes per checksum. A block of 4 KiB narrows damage down to a few records of typical size, at an overhead
+/// of one byte in a thousand.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// A verified range of a mapped file of at least this size is evicted, unless it is about to be read.
@@ -89,7 +89,8 @@ impl Blocks {
     pub fn patch(&mut self, offset: u64, bytes: &[u8]) {
         for (byte, offset) in bytes.iter().zip(offset..) {
             let (index, at) = (offset as usize / BLOCK_BYTES, offset as usize % BLOCK_BYTES);
-            // CRCs are linear: changing this byte changes the CRC by the same XOR in all messages of this length.
+            // CRCs are linear: changing this byte changes the CRC by the same XOR in all messages of this
+            // length.
             let difference = |length: usize| {
                 let mut block = vec![0; length];
                 let zeros = crc32fast::hash(&block);

@@ -1,5 +1,5 @@
-//! The enumerations of the format. Each table is the only place that maps a number to its name, and the names are
-//! those that `iree-dump-replay` prints.
+//! The enumerations of the format. Each table is the only place that maps a number to its name, and the names
+//! are those that `iree-dump-replay` prints.
 //!
 //! A code is a newtype over its number, so that unknown values can still be stored, compared and printed.
 
@@ -219,7 +219,8 @@ impl PayloadType {
     pub const CHECKSUMS: Self = Self(0x7265_6802);
     /// Of the session record behind a map for reading, with a [`ReadDigest`](crate::layout::ReadDigest).
     pub const READ_DIGEST: Self = Self(0x7265_6803);
-    /// Of a session record behind a submission, with what one of its dispatches wrote: a dispatch entry of a ledger.
+    /// Of a session record behind a submission, with what one of its dispatches wrote: a dispatch entry of a
+    /// ledger.
     pub const DISPATCH_DIGESTS: Self = Self(0x7265_6804);
 }
 

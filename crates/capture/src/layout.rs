@@ -1,9 +1,9 @@
 //! The structures of a capture file, byte for byte (source: IREE's `hal/replay/format.h`, 2.0).
 //!
 //! Fields are little-endian and every structure has alignment 1, because records in real captures start at
-//! unaligned offsets. The number before a field is its offset and the number after a name is the size, both in
-//! bytes and asserted at compile time. `reserved` fields are zero in every valid file; `padding` is what C compilers
-//! insert between fields and has arbitrary contents.
+//! unaligned offsets. The number before a field is its offset and the number after a name is the size, both
+//! in bytes and asserted at compile time. `reserved` fields are zero in every valid file; `padding` is what C
+//! compilers insert between fields and has arbitrary contents.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -94,8 +94,8 @@ layouts! {
         88 reserved1: U64,
     }
 
-    /// Follows the checksums in a [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS) record: the last bytes of the
-    /// file.
+    /// Follows the checksums in a [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS) record: the last
+    /// bytes of the file.
     ChecksumFooter = 12 {
         /// File offset of the record.
         0 record_offset: U64,
@@ -103,8 +103,8 @@ layouts! {
         8 checksum: U32,
     }
 
-    /// The payload of a [`PayloadType::READ_DIGEST`](crate::PayloadType::READ_DIGEST) record: what the program mapped for
-    /// reading, with the call before this record.
+    /// The payload of a [`PayloadType::READ_DIGEST`](crate::PayloadType::READ_DIGEST) record: what the
+    /// program mapped for reading, with the call before this record.
     ReadDigest = 40 {
         /// The buffer.
         0 buffer_id: U64,

@@ -4,8 +4,9 @@
 //! It handles bytes only, and must not depend on devices, tools or the semantics of operations. `replay`
 //! plans, dumps and records with it.
 //!
-//! Versions 1.0 and 2.0 are read, 2.0 is written (1.0 only if its records are copied). The only difference: in 1.0 the functions of an
-//! executable have no names (the two fields that hold their lengths were reserved).
+//! Versions 1.0 and 2.0 are read, 2.0 is written (1.0 only if its records are copied). The only difference:
+//! in 1.0 the functions of an executable have no names (the two fields that hold their lengths were
+//! reserved).
 //!
 //! A [`Capture`] has a checked envelope, a [`Record`] is a location in the file, and a payload is a typed
 //! view of its bytes. The writer and the reader share the tables of `payload.rs`. Records with checksums

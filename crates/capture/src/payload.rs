@@ -1,7 +1,8 @@
 //! Typed zero-copy views of payloads: a fixed header and the lists that follow it.
 //!
-//! One table lists, for every payload type, its header, the lists that follow with the header field that counts
-//! each, and the fields that must be zero. The reader decodes bytes to these views, and the writer encodes them.
+//! One table lists, for every payload type, its header, the lists that follow with the header field that
+//! counts each, and the fields that must be zero. The reader decodes bytes to these views, and the writer
+//! encodes them.
 
 use std::ops::Deref;
 
@@ -23,8 +24,8 @@ pub trait View {
     /// Calls `use_parts` with the bytes of the header and of each list, in file order.
     fn with_parts<R>(&self, use_parts: impl FnOnce(&[&[u8]]) -> R) -> R;
 
-    /// The first count in the header that differs from the length of its list: the field, the expected value and the
-    /// found value.
+    /// The first count in the header that differs from the length of its list: the field, the expected value
+    /// and the found value.
     fn count_mismatch(&self) -> Option<(&'static str, u64, u64)>;
 }
 
@@ -319,7 +320,8 @@ payloads! {
 }
 
 impl<'a> Payload<'a> {
-    /// The program's data in the payload, which only a replay uses: code, file contents and host writes. Empty if none.
+    /// The program's data in the payload, which only a replay uses: code, file contents and host writes.
+    /// Empty if none.
     pub fn data(&self) -> &'a [u8] {
         match self {
             Self::ImportBuffer(view) => view.data,

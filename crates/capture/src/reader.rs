@@ -68,12 +68,13 @@ impl std::fmt::Debug for Capture<'_> {
 impl<'a> Capture<'a> {
     /// Validates the envelope of a capture that starts at the first of `bytes`.
     ///
-    /// Without `recover`, a file that was never closed (recorded length 0) or is shorter than its recorded length is an
-    /// error of [`Fault::Truncated`]. With it, such a file is read up to the last complete record, which costs one walk
-    /// over the record headers here; see [`Capture::tear`]. Bytes after the recorded length are ignored.
+    /// Without `recover`, a file that was never closed (recorded length 0) or is shorter than its recorded
+    /// length is an error of [`Fault::Truncated`]. With it, such a file is read up to the last complete
+    /// record, which costs one walk over the record headers here; see [`Capture::tear`]. Bytes after the
+    /// recorded length are ignored.
     ///
-    /// Fails with [`Fault::Corrupt`] if the capture announces checksums and has none; see [`Capture::records`] for how
-    /// they are used.
+    /// Fails with [`Fault::Corrupt`] if the capture announces checksums and has none; see
+    /// [`Capture::records`] for how they are used.
     pub fn open(bytes: &'a [u8], options: OpenOptions) -> Result<Self, FormatError> {
         Self::open_in(bytes, None, options)
     }
@@ -163,7 +164,8 @@ impl<'a> Capture<'a> {
         self.verified(Extent::Whole)
     }
 
-    /// [`Capture::records`] for readers that do not use [`Payload::data`], which is neither verified nor read.
+    /// [`Capture::records`] for readers that do not use [`Payload::data`], which is neither verified nor
+    /// read.
     pub fn records_without_data(&self) -> Records<'a> {
         self.verified(Extent::WithoutData)
     }
@@ -173,8 +175,8 @@ impl<'a> Capture<'a> {
         self.records_from(self.first_record_offset(), 0)
     }
 
-    /// The records from `ordinal` on, which starts at file offset `offset` (both from a [`Record`] of this capture).
-    /// Nothing is verified.
+    /// The records from `ordinal` on, which starts at file offset `offset` (both from a [`Record`] of this
+    /// capture). Nothing is verified.
     pub fn records_from(&self, offset: u64, ordinal: u64) -> Records<'a> {
         let position = usize::try_from(offset).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
         Records { bytes: self.bytes, position, ordinal, version: self.version(), verifier: None }
@@ -186,8 +188,8 @@ impl<'a> Capture<'a> {
         Records { verifier, ..self.records_unverified() }
     }
 
-    /// Reads the whole capture and returns all ranges that do not match their checksums, in file order. `walked` is
-    /// called with an offset every few megabytes. Empty for a capture without checksums.
+    /// Reads the whole capture and returns all ranges that do not match their checksums, in file order.
+    /// `walked` is called with an offset every few megabytes. Empty for a capture without checksums.
     pub fn damage(&self, walked: &mut dyn FnMut(u64)) -> Vec<Damage> {
         let Some(table) = &self.checksums else { return Vec::new() };
         let mut forgotten = 0;
@@ -219,8 +221,8 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for [`Records`]
-    /// to report.
+    /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for
+    /// [`Records`] to report.
     fn find_tear(&mut self) {
         let mut records = self.records_unverified();
         let tail = |at: usize| self.bytes.get(at..).unwrap_or(&[]);
@@ -231,8 +233,8 @@ impl<'a> Capture<'a> {
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => error.fault == Fault::Truncated,
             };
-            // After a crash, file systems may leave zeros in place of writes that never completed: holes of any size,
-            // so only the first bytes are tested.
+            // After a crash, file systems may leave zeros in place of writes that never completed: holes of
+            // any size, so only the first bytes are tested.
             if torn || tail(position).iter().take(ZEROS_BYTES).all(|byte| *byte == 0) {
                 let lost_bytes = tail(position).len() as u64;
                 self.tear = Some(Tear { offset: position as u64, record_count: ordinal, lost_bytes });
@@ -476,8 +478,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Checks the fields of a record's header against each other. Unknown codes are left to the consumers that interpret
-/// them.
+/// Checks the fields of a record's header against each other. Unknown codes are left to the consumers that
+/// interpret them.
 #[inline]
 fn check_consistency(record: &Record<'_>) -> Result<(), FormatError> {
     match record.record_type() {

@@ -1,10 +1,11 @@
-//! Consistency rules of records: the object type of each operation, and the payload types of each operation and
-//! object (source: IREE's `hal/replay/recorder*.c`).
+//! Consistency rules of records: the object type of each operation, and the payload types of each operation
+//! and object (source: IREE's `hal/replay/recorder*.c`).
 
 use crate::{ObjectType, OperationCode, PayloadType};
 
 impl OperationCode {
-    /// Type of the object that the operation is called on; `NONE` for scopes, and `None` for an unknown operation.
+    /// Type of the object that the operation is called on; `NONE` for scopes, and `None` for an unknown
+    /// operation.
     pub fn object_type(self) -> Option<ObjectType> {
         if !self.is_known() {
             return None;
@@ -20,8 +21,8 @@ impl OperationCode {
         })
     }
 
-    /// Payload types allowed in a record of the operation; only `NONE` if it has no payload, and empty for an unknown
-    /// operation.
+    /// Payload types allowed in a record of the operation; only `NONE` if it has no payload, and empty for an
+    /// unknown operation.
     ///
     /// Calls that failed or could not be captured may omit the payload.
     pub fn payload_types(self) -> &'static [PayloadType] {

@@ -1,7 +1,7 @@
 //! A synthetic capture with every payload type and every edge case that the format allows.
 //!
-//! It cannot be replayed. It is a fixture for tests of readers and a fuzzing seed, because captures of real programs
-//! cover only a small part of the format.
+//! It cannot be replayed. It is a fixture for tests of readers and a fuzzing seed, because captures of real
+//! programs cover only a small part of the format.
 
 use std::io::Cursor;
 

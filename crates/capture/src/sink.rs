@@ -4,16 +4,16 @@ use std::io::{Result, Write};
 /// Capacity of a [`WriteBuffer`] in bytes.
 pub(crate) const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The destination of a [`Writer`](crate::Writer): any [`Write`], or a type that takes over the writer's buffers, for
-/// example to write them on another thread without copying them.
+/// The destination of a [`Writer`](crate::Writer): any [`Write`], or a type that takes over the writer's
+/// buffers, for example to write them on another thread without copying them.
 ///
 /// Bytes arrive in the file's order. A sink that writes later reports an error from one of the next calls.
 pub trait Sink {
     /// Writes all of `bytes`.
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Writes the contents of `buffer`, and leaves an empty buffer in its place: this one, or another if the sink keeps
-    /// it until it is written.
+    /// Writes the contents of `buffer`, and leaves an empty buffer in its place: this one, or another if the
+    /// sink keeps it until it is written.
     fn write_buffer(&mut self, buffer: &mut WriteBuffer) -> Result<()>;
 
     /// Flushes all bytes, and returns when they are written.

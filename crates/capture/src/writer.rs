@@ -14,8 +14,8 @@ use crate::{ObjectType, OperationCode, PayloadType, RecordType, Version};
 /// Longer slices are passed to the sink without a copy.
 const COPIED_BYTES: usize = 256 * 1024;
 
-/// Chunk size for checksumming and writing a long slice: it fits into the cache of one core, and file systems write
-/// larger chunks no faster.
+/// Chunk size for checksumming and writing a long slice: it fits into the cache of one core, and file systems
+/// write larger chunks no faster.
 const SUMMED_BYTES: usize = 256 * 1024;
 
 /// Maximum age of buffered bytes.
@@ -23,12 +23,12 @@ const BUFFER_AGE: Duration = Duration::from_millis(100);
 
 /// Writes a capture, record by record.
 ///
-/// It buffers at most 128 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
-/// is readable with `recover`: records are passed to the sink once they amount to 128 KiB or are 100 ms old (each
-/// append checks the age, unless [`Writer::leave_age_to_owner`] was called).
+/// It buffers at most 128 KiB, and borrows payloads only for the duration of a call. The capture of a killed
+/// program is readable with `recover`: records are passed to the sink once they amount to 128 KiB or are 100
+/// ms old (each append checks the age, unless [`Writer::leave_age_to_owner`] was called).
 ///
-/// The first error of the sink is sticky: later calls repeat it and [`Writer::close`] returns it. Dropping a writer
-/// flushes its buffer and leaves the capture unclosed.
+/// The first error of the sink is sticky: later calls repeat it and [`Writer::close`] returns it. Dropping a
+/// writer flushes its buffer and leaves the capture unclosed.
 pub struct Writer<W: Sink> {
     sink: W,
     buffer: WriteBuffer,
@@ -90,8 +90,8 @@ impl<W: Sink> Writer<W> {
         Ok(this)
     }
 
-    /// Appends the session record which announces that [`Writer::close`] appends checksums of all bytes: four bytes for
-    /// each 4 KiB, kept in memory until then.
+    /// Appends the session record which announces that [`Writer::close`] appends checksums of all bytes: four
+    /// bytes for each 4 KiB, kept in memory until then.
     ///
     /// Fails unless it is the first record, or if the sink failed.
     pub fn begin_checksummed(&mut self, fields: &RecordFields) -> Result<()> {
@@ -136,8 +136,9 @@ impl<W: Sink> Writer<W> {
         self.check_failure()
     }
 
-    /// Appends a record whose payload is `parts` followed by `tail_length` bytes, for data that is not available as a
-    /// slice. `read` is called with an offset in the tail and a slice to fill completely, for one piece after another.
+    /// Appends a record whose payload is `parts` followed by `tail_length` bytes, for data that is not
+    /// available as a slice. `read` is called with an offset in the tail and a slice to fill completely, for
+    /// one piece after another.
     ///
     /// Fails like [`Writer::append`].
     pub fn append_with_tail(
@@ -181,7 +182,8 @@ impl<W: Sink> Writer<W> {
 
     /// Appends a record with a typed payload. The payload type is the view's; the one in `fields` is ignored.
     ///
-    /// Fails like [`Writer::append`], and if a count in the view's header differs from the length of its list.
+    /// Fails like [`Writer::append`], and if a count in the view's header differs from the length of its
+    /// list.
     pub fn append_view(&mut self, fields: &RecordFields, view: &impl View) -> Result<()> {
         let fields = RecordFields { payload_type: view_type(view), ..*fields };
         if let Some((field, length, count)) = view.count_mismatch() {
@@ -198,7 +200,8 @@ impl<W: Sink> Writer<W> {
         self.flush_by(W::flush)
     }
 
-    /// Flushes the buffer and the sink without waiting for a sink that writes later: see [`Sink::start_flush`].
+    /// Flushes the buffer and the sink without waiting for a sink that writes later: see
+    /// [`Sink::start_flush`].
     pub fn start_flush(&mut self) -> Result<()> {
         self.flush_by(W::start_flush)
     }
@@ -230,8 +233,8 @@ impl<W: Sink> Writer<W> {
         self.length_bytes
     }
 
-    /// Ends the capture without its length, for a sink that is not seekable (a pipe): to readers, the capture was never
-    /// closed.
+    /// Ends the capture without its length, for a sink that is not seekable (a pipe): to readers, the capture
+    /// was never closed.
     pub fn close_unsealed(mut self) -> Result<()> {
         self.flush()
     }
@@ -316,8 +319,8 @@ impl<W: Sink> Writer<W> {
 }
 
 impl<W: Sink + Seek> Writer<W> {
-    /// Patches the status of the record at `record_offset`, the value of [`Writer::length_bytes`] before it was
-    /// appended. It must have been appended with status 0.
+    /// Patches the status of the record at `record_offset`, the value of [`Writer::length_bytes`] before it
+    /// was appended. It must have been appended with status 0.
     pub fn set_status(&mut self, record_offset: u64, status_code: u32) {
         let status = U32::new(status_code);
         let offset = record_offset + core::mem::offset_of!(RecordHeader, status_code) as u64;
@@ -340,8 +343,8 @@ impl<W: Sink + Seek> Writer<W> {
         }
     }
 
-    /// Closes the capture: writes the buffer and the checksums, then the length into the file header. Returns the first
-    /// error of any call.
+    /// Closes the capture: writes the buffer and the checksums, then the length into the file header. Returns
+    /// the first error of any call.
     pub fn close(mut self) -> Result<()> {
         if let Some(checksums) = self.checksums.take() {
             self.append_checksums(*checksums)?;

@@ -1,5 +1,5 @@
-//! Captures of programs, recorded by the reference release: the fixtures, and the corpus, whose tests are ignored if it
-//! is missing.
+//! Captures of programs, recorded by the reference release: the fixtures, and the corpus, whose tests are
+//! ignored if it is missing.
 
 #[allow(dead_code, reason = "shared with the tests of synthetic captures")]
 mod common;

@@ -18,7 +18,8 @@ use zerocopy::little_endian::U64;
 const STRICT: OpenOptions = OpenOptions { recover: false };
 const RECOVER: OpenOptions = OpenOptions { recover: true };
 
-/// Lengths of the host writes in the capture: within a block, across a block boundary, and across many blocks.
+/// Lengths of the host writes in the capture: within a block, across a block boundary, and across many
+/// blocks.
 const WRITES: [usize; 5] = [7, 4096, 3000, 30_000, 5];
 
 const CALL: RecordFields = RecordFields {
@@ -46,7 +47,8 @@ fn append_write(writer: &mut MemoryWriter<'_>, length: usize) {
     writer.append_view(&CALL, &view::BufferRangeData { header: &header, data: &data }).unwrap();
 }
 
-/// A capture with two statuses patched later: the second record's in the sink, the last record's in the buffer.
+/// A capture with two statuses patched later: the second record's in the sink, the last record's in the
+/// buffer.
 fn capture() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(Cursor::new(&mut bytes)).unwrap();

@@ -26,14 +26,15 @@ pub(crate) fn open(path: &Path, options: &CaptureOptions) -> Result<CaptureFile>
     Ok(capture)
 }
 
-/// What the process creates from now on is accessible only for those (of the owner, the group and others) who may read the capture: slices,
-/// ledgers and records of kernels have its data. By the umask, since libraries and processes of the tools create some of these files and
-/// their directories. Several captures add up.
+/// What the process creates from now on is accessible only for those (of the owner, the group and others) who
+/// may read the capture: slices, ledgers and records of kernels have its data. By the umask, since libraries
+/// and processes of the tools create some of these files and their directories. Several captures add up.
 pub(crate) fn keep_private(capture: &Path) {
     let Ok(metadata) = fs::metadata(capture) else { return };
     let mode = Mode::from_raw_mode(metadata.permissions().mode());
     let mut denied = Mode::empty();
-    // New files have the group of the process: if that is not the capture's, its members read the capture as others.
+    // New files have the group of the process: if that is not the capture's, its members read the capture as
+    // others.
     let is_group = metadata.gid() == getegid().as_raw();
     let others_read = mode.contains(Mode::ROTH);
     let group_reads = if is_group { mode.contains(Mode::RGRP) } else { others_read };

@@ -34,7 +34,8 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
 pub(crate) struct Expectations {
     /// It judges results: kernels fail that compute wrong ones because they are compiled for other devices.
     pub judges_results: bool,
-    /// Kernels may write next to their buffers, as replacements do: that is not to reach other memory of the process.
+    /// Kernels may write next to their buffers, as replacements do: that is not to reach other memory of the
+    /// process.
     pub guards_buffers: bool,
 }
 
@@ -99,8 +100,8 @@ pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
     Ok(uri.to_string())
 }
 
-/// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the reference's format;
-/// `None` for other queries.
+/// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the
+/// reference's format; `None` for other queries.
 pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
     let registry = drivers_with(&driver_options(flags));
     Some(match query {

@@ -65,7 +65,8 @@ type Call = (&'static str, &'static str, &'static [&'static str], usize);
 
 const MLP: &[&str] = &["@inputs/mlp_x.npy", "@inputs/mlp_w0.npy", "@inputs/mlp_w1.npy", "@inputs/mlp_w2.npy"];
 
-/// Inputs as text and from files, results of several types and sizes, updates, fills, constants, globals, parameters.
+/// Inputs as text and from files, results of several types and sizes, updates, fills, constants, globals,
+/// parameters.
 const CALLS: [Call; 14] = [
     ("add4", "add", &["4xf32=1 2 3 4", "4xf32=10 20 30 40"], 1),
     ("add4.vmvx", "add", &["4xf32=1 2 3 4", "4xf32=10"], 1),

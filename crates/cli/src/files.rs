@@ -1,4 +1,5 @@
-//! The files that a tool reads and writes, which must be distinct: checked in one place, before a tool opens any.
+//! The files that a tool reads and writes, which must be distinct: checked in one place, before a tool opens
+//! any.
 
 mod references;
 
@@ -15,8 +16,8 @@ use crate::{output, output_file};
 /// Links between a path and its file: more are a loop.
 const MAX_LINKS: usize = 40;
 
-/// Refuses to write to a file that another flag or operand names, or that a file which is read refers to, or to the one that output is
-/// printed to. `operands` are the files that are read besides those of flags.
+/// Refuses to write to a file that another flag or operand names, or that a file which is read refers to, or
+/// to the one that output is printed to. `operands` are the files that are read besides those of flags.
 pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
     let named = flags.files();
     let references = OnceCell::new();
@@ -83,7 +84,8 @@ fn referenced(flag: &str, path: &Path, reference: &Reference) -> Error {
         .advise("name another file to write to")
 }
 
-/// Whether writing to a file of `written` loses what `other` reads or writes. Each has its position in the order of flags.
+/// Whether writing to a file of `written` loses what `other` reads or writes. Each has its position in the
+/// order of flags.
 fn conflict((position, written): (usize, Access), (other_position, other): (usize, Access)) -> bool {
     let is_result = matches!(written, Access::WriteResult | Access::AppendResult);
     match other {
@@ -139,8 +141,8 @@ impl FilePlace {
         if let Ok(it) = fs::metadata(path) {
             return it.is_file().then(|| Self::File(FileId::from(&it)));
         }
-        // It, or the file at the end of its links, does not exist yet. Nor may its directory: tools that write records or reports
-        // create it.
+        // It, or the file at the end of its links, does not exist yet. Nor may its directory: tools that
+        // write records or reports create it.
         let path = links(path).last().filter(|it| !it.is_symlink())?;
         let directory = directory_of(&path);
         let directory = fs::canonicalize(directory).or_else(|_| std::path::absolute(directory)).ok()?;
@@ -148,7 +150,8 @@ impl FilePlace {
     }
 }
 
-/// A path, and what it names as long as that is a link: the last one is that of the file, unless there are too many.
+/// A path, and what it names as long as that is a link: the last one is that of the file, unless there are
+/// too many.
 pub(crate) fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
     let next = |path: &PathBuf| fs::read_link(path).ok().map(|target| directory_of(path).join(target));
     std::iter::successors(Some(path.to_owned()), next).take(MAX_LINKS)

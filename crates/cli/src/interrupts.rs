@@ -12,13 +12,15 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories and files.
-/// The process then ends by the signal. Called before the first is created; signals that are ignored stay so.
+/// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories
+/// and files. The process then ends by the signal. Called before the first is created; signals that are
+/// ignored stay so.
 pub(crate) fn handle() {
     LazyLock::force(&IS_HANDLED);
 }
 
-/// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the directories remain.
+/// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the
+/// directories remain.
 static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     let (sender, receiver) = channel::<Signals>();
     let started = Builder::new().name("rehal-signals".into()).spawn(move || {
@@ -36,7 +38,8 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
-/// Calls `pass` for each of these signals, instead of ending the process. Without a thread for it, they end the process.
+/// Calls `pass` for each of these signals, instead of ending the process. Without a thread for it, they end
+/// the process.
 pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
     let Ok(mut signals) = Signals::new(handled()) else { return };
     let started = Builder::new().name("rehal-signals".into()).spawn(move || signals.forever().for_each(pass));
@@ -51,8 +54,8 @@ pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
 /// Set by the first signal, if the tool looks at it.
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the process at once, as
-/// [`handle`] says.
+/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the
+/// process at once, as [`handle`] says.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
     if *IS_HANDLED {

@@ -1,5 +1,5 @@
-//! Records of kernels, for `rehal kernel record` and for the tools that run work: the flags of these, which are also
-//! environment variables, and the report.
+//! Records of kernels, for `rehal kernel record` and for the tools that run work: the flags of these, which
+//! are also environment variables, and the report.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -139,7 +139,8 @@ impl Recording {
         })
     }
 
-    /// As [`Recording::checked`], for a tool that runs work only if its flags say so. Says that nothing is recorded otherwise.
+    /// As [`Recording::checked`], for a tool that runs work only if its flags say so. Says that nothing is
+    /// recorded otherwise.
     pub(crate) fn of_run(flags: &Flags, runs: bool) -> Result<Option<Self>> {
         if runs {
             return Self::checked(flags);
@@ -221,7 +222,8 @@ impl Recording {
         })
     }
 
-    /// Records the kernels of the capture that a tool has replayed in its own way, by a replay as `replay` makes it.
+    /// Records the kernels of the capture that a tool has replayed in its own way, by a replay as `replay`
+    /// makes it.
     pub(crate) fn of_capture(
         this: Option<&Self>,
         function: Option<String>,
@@ -234,8 +236,8 @@ impl Recording {
         this.record(&replay()?, &kernels).map(drop)
     }
 
-    /// Records the kernels of a replay that the tool runs next: a kernel that crashes then would end the process before it is
-    /// recorded.
+    /// Records the kernels of a replay that the tool runs next: a kernel that crashes then would end the
+    /// process before it is recorded.
     pub(crate) fn before<'r>(this: Option<&'r Self>, replay: &Replay) -> RecordedFirst<'r> {
         let record =
             |it: &'r Self| (it, it.add_all(|recording| recording.add(replay, &KernelOptions::default())));
@@ -260,7 +262,8 @@ pub(crate) fn warn_that_nothing_is_recorded(instead: &str) {
 /// The variable of [`ON`].
 pub(crate) const VARIABLE: &str = "REHAL_KERNEL_RECORD";
 
-/// Whether the environment requests records, for a tool without the flags: whether a value is valid, those with them decide.
+/// Whether the environment requests records, for a tool without the flags: whether a value is valid, those
+/// with them decide.
 fn is_requested() -> bool {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     !["", "0", "false"].contains(&value.to_string_lossy().to_ascii_lowercase().as_str())
@@ -309,7 +312,8 @@ impl ProgramRecording {
         }
     }
 
-    /// Runs a program that is recorded, and then records its kernels on new devices. The program's error counts.
+    /// Runs a program that is recorded, and then records its kernels on new devices. The program's error
+    /// counts.
     pub(crate) fn run(
         this: Option<&Self>,
         devices: &DeviceOptions,

@@ -1,9 +1,9 @@
 //! The command-line tools: flags, output and exit statuses.
 //!
-//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. One
-//! program is all of them: it acts by its first argument, or by the name that it is called by (`names.rs`). This is
-//! the only crate that parses flags or prints. It must not depend on the internals of formats, devices or replays,
-//! and no crate depends on it.
+//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. One program is
+//! all of them: it acts by its first argument, or by the name that it is called by (`names.rs`). This is the
+//! only crate that parses flags or prints. It must not depend on the internals of formats, devices or
+//! replays, and no crate depends on it.
 //!
 //! `--device` is resolved once, after all flags are parsed (`devices.rs`). `output.rs` is standard output: it
 //! flushes C's stdio first, so that the output of native code precedes that of the tool. A flag whose value

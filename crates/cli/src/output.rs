@@ -1,6 +1,6 @@
-//! Standard output and error. For what a tool prints, a closed pipe is not an error; other lost output is. Output of
-//! native code through C's stdio is flushed before the tools print. Names from files cannot control a terminal: what is
-//! printed is escaped if standard output is one, and always on standard error.
+//! Standard output and error. For what a tool prints, a closed pipe is not an error; other lost output is.
+//! Output of native code through C's stdio is flushed before the tools print. Names from files cannot control
+//! a terminal: what is printed is escaped if standard output is one, and always on standard error.
 
 mod at_start;
 
@@ -80,7 +80,8 @@ pub(crate) enum Stream {
     Stderr,
 }
 
-/// The stream that is redirected to `path`, if it is a regular file: terminals and /dev/null cannot be overwritten.
+/// The stream that is redirected to `path`, if it is a regular file: terminals and /dev/null cannot be
+/// overwritten.
 pub(crate) fn printed_to(path: &Path) -> Option<Stream> {
     let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let is_it = |stream: BorrowedFd<'_>| {

@@ -1,5 +1,6 @@
-//! The file that a tool writes a result to, with the flag that names it. It is complete or left as it was: a result
-//! is written to a temporary file, which then replaces it. Standard output, pipes and devices are written directly.
+//! The file that a tool writes a result to, with the flag that names it. It is complete or left as it was: a
+//! result is written to a temporary file, which then replaces it. Standard output, pipes and devices are
+//! written directly.
 
 use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
@@ -50,7 +51,8 @@ enum Destination {
 }
 
 impl OutputFile {
-    /// The file that [`OUTPUT`] names; `example` is a name for it, such as `trace.pftrace`. Fails as [`OutputFile::new`] does.
+    /// The file that [`OUTPUT`] names; `example` is a name for it, such as `trace.pftrace`. Fails as
+    /// [`OutputFile::new`] does.
     pub(crate) fn from_flags(flags: &Flags, example: &str) -> Result<Self> {
         let Some(path) = flags.get(&OUTPUT) else {
             let advice = format!("name the file to write: -o {example}");
@@ -59,7 +61,8 @@ impl OutputFile {
         Self::new(OUTPUT.name(), path)
     }
 
-    /// The file that another flag names; `-` is standard output. Fails if it cannot be written, before a tool works for it in vain.
+    /// The file that another flag names; `-` is standard output. Fails if it cannot be written, before a tool
+    /// works for it in vain.
     pub(crate) fn new(flag: &'static str, path: PathBuf) -> Result<Self> {
         let this = Self { flag, path, appends: false };
         this.try_out().context(|| this.place())?;
@@ -86,7 +89,8 @@ impl OutputFile {
         format!("--{}={}", self.flag, self.path.display())
     }
 
-    /// Writes the file: `write` passes its contents to the sink. If that fails, an existing file is unchanged.
+    /// Writes the file: `write` passes its contents to the sink. If that fails, an existing file is
+    /// unchanged.
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let output = self.begin()?;
         let mut sink = BufWriter::with_capacity(BUFFER_BYTES, output.sink()?);
@@ -96,7 +100,8 @@ impl OutputFile {
         output.finish(outcome.and(flushed))
     }
 
-    /// Begins to write the file, which [`Output::finish`] completes. Until then, an existing file is unchanged.
+    /// Begins to write the file, which [`Output::finish`] completes. Until then, an existing file is
+    /// unchanged.
     pub(crate) fn begin(&self) -> Result<Output> {
         self.open().context(|| self.place())
     }
@@ -164,8 +169,8 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-" || descriptor(path) == Some(libc::STDOUT_FILENO)
 }
 
-/// Refuses standard output for what is written at several places of a file, or is not one file; `what` says what that is, such as
-/// `a capture that is being recorded`.
+/// Refuses standard output for what is written at several places of a file, or is not one file; `what` says
+/// what that is, such as `a capture that is being recorded`.
 pub(crate) fn refuse_stdout(flag: &str, path: &Path, what: &str) -> Result<()> {
     if path.as_os_str() != "-" {
         return Ok(());
@@ -224,7 +229,8 @@ impl Output {
         self.is_lost.get()
     }
 
-    /// Completes the file, after work with this outcome: if that failed, or anything was not written, an existing file stays as it was.
+    /// Completes the file, after work with this outcome: if that failed, or anything was not written, an
+    /// existing file stays as it was.
     pub(crate) fn finish(self, outcome: Result<()>) -> Result<()> {
         let Self { place, temporary, is_lost, .. } = self;
         let lost = || Err(Error::new(StatusCode::DataLoss, "the file could not be written"));

@@ -50,15 +50,17 @@ fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
     }
 }
 
-/// Does the work of a tool in a copy of this process, which says with which status it is about to end: otherwise a kernel that calls
-/// `_exit(0)` would have an exit status that says that all went well. This process passes signals on, and ends as the copy does.
+/// Does the work of a tool in a copy of this process, which says with which status it is about to end:
+/// otherwise a kernel that calls `_exit(0)` would have an exit status that says that all went well. This
+/// process passes signals on, and ends as the copy does.
 ///
-/// To be called before any thread is started. Ctrl-C on a terminal reaches the copy twice, from the terminal and by this process: it must
-/// not use [`interrupts::flag`], whose second signal ends the process.
+/// To be called before any thread is started. Ctrl-C on a terminal reaches the copy twice, from the terminal
+/// and by this process: it must not use [`interrupts::flag`], whose second signal ends the process.
 pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
     let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));
-    // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for its end.
+    // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for
+    // its end.
     let ((reader, writer), (is_ready, ready)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
     let parent = process::id();
     // Without it, an error does not name the kernel.
@@ -106,7 +108,8 @@ fn has_one_thread() -> bool {
 /// The process of the copy; `None` in the copy.
 #[allow(unsafe_code, reason = "copies a process that has one thread; see docs/unsafe.md")]
 fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the process has no other thread, as `supervise` requires, so no lock is held by a thread that the copy lacks.
+    // SAFETY: the process has no other thread, as `supervise` requires, so no lock is held by a thread that
+    // the copy lacks.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         child => Ok(Pid::from_raw(child)),
@@ -153,8 +156,8 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
     }
 }
 
-/// Waits until the copy ends, or a thread of it has ended in a kernel: that one is returned, and the copy ends then. It could not by
-/// itself, since others wait for that thread.
+/// Waits until the copy ends, or a thread of it has ended in a kernel: that one is returned, and the copy
+/// ends then. It could not by itself, since others wait for that thread.
 fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
     /// How often threads are looked at.
     const STEP: Duration = Duration::from_millis(200);
@@ -192,7 +195,8 @@ fn with_record(error: Error, thread: &RunningThread) -> Error {
     }
 }
 
-/// The error if the copy has ended before its work was done, and ran this. If a signal has ended it, that ends this process as well.
+/// The error if the copy has ended before its work was done, and ran this. If a signal has ended it, that
+/// ends this process as well.
 fn ended_early(ended: &WaitIdStatus, running: &[RunningThread]) -> Error {
     /// That of a panic in Rust.
     const PANIC: i32 = 101;

@@ -189,7 +189,8 @@ impl Session {
         self.0.as_ref().map_or(Ok(()), |(profiling, _)| profiling.flush())
     }
 
-    /// Ends the session, and prints statistics if that was requested. Returns `outcome`, or the error of ending.
+    /// Ends the session, and prints statistics if that was requested. Returns `outcome`, or the error of
+    /// ending.
     pub(crate) fn end(self, outcome: Result<()>) -> Result<()> {
         let ended = match self.0 {
             None => Ok(()),

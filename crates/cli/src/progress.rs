@@ -1,7 +1,7 @@
 //! A progress bar for operations that take longer than a second, if standard error is a terminal.
 //!
-//! Not a crate: the maintained ones estimate rates with `pow`, and loading libm would slow down every start of
-//! every tool.
+//! Not a crate: the maintained ones estimate rates with `pow`, and loading libm would slow down every start
+//! of every tool.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -17,7 +17,8 @@ use crate::{Invocation, advice, output};
 
 /// A report, with the data of both formats.
 pub(crate) trait Report: Serialize {
-    /// Name and version of its JSON, such as `rehal.info/1`. The version grows if a key or its meaning changes.
+    /// Name and version of its JSON, such as `rehal.info/1`. The version grows if a key or its meaning
+    /// changes.
     const SCHEMA: &'static str;
     /// Whether its JSON is one line; otherwise it is indented.
     const IS_ON_A_LINE: bool;

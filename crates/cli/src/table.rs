@@ -8,7 +8,8 @@ use std::io::{IsTerminal, stdout};
 
 use rehal_base::{Align, padded};
 
-/// Maximum number of characters of a cell: a longer one, such as a hostile name, would make all lines that long.
+/// Maximum number of characters of a cell: a longer one, such as a hostile name, would make all lines that
+/// long.
 const MAX_CELL: usize = 1000;
 /// Shorter prefixes of names are not worth a line of their own.
 const MIN_PREFIX: usize = 8;

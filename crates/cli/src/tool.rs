@@ -35,7 +35,8 @@ pub struct Tool {
     pub examples: &'static [(&'static str, &'static str)],
     /// The guide for agents, as Markdown.
     pub guide: &'static str,
-    /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other queries.
+    /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other
+    /// queries.
     pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
     /// Whether it may run kernels: in a process of its own then, since these may end it.
     pub runs_kernels: bool,
@@ -99,8 +100,8 @@ pub struct Invocation {
     pub(crate) origin: Rc<Origin>,
 }
 
-/// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first argument, or
-/// the first two.
+/// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
+/// argument, or the first two.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());

@@ -1,5 +1,5 @@
-//! `rehal profile report` of many bundles, most of which have only a part of what a page can show: each page is opened in a
-//! browser, and every section draws what the bundle has or names the mode that would fill it.
+//! `rehal profile report` of many bundles, most of which have only a part of what a page can show: each page
+//! is opened in a browser, and every section draws what the bundle has or names the mode that would fill it.
 
 #[path = "tools/browser/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of single pages")]
@@ -103,7 +103,8 @@ fn bundles(corpus: &Path) {
     }
 }
 
-/// Draws the page of a bundle: each section has something, and the memory chart is there if the bundle has memory events.
+/// Draws the page of a bundle: each section has something, and the memory chart is there if the bundle has
+/// memory events.
 fn draw(scratch: &Scratch, profile: &str) {
     let page = scratch.path("report.html");
     print(&["rehal", "profile", "report", profile, "-o", page.to_str().unwrap()]);

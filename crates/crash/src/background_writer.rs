@@ -7,8 +7,8 @@ const MOST_WRITERS: usize = 16;
 /// Of each writer, 1 and the flushes that it has completed; 0 if there is none.
 static WRITERS: [AtomicU64; MOST_WRITERS] = [const { AtomicU64::new(0) }; MOST_WRITERS];
 
-/// While it lives, a thread writes to a file in the background what other threads of the process make, and flushes it several times in a
-/// second: the report of a crash waits for that before it ends the process.
+/// While it lives, a thread writes to a file in the background what other threads of the process make, and
+/// flushes it several times in a second: the report of a crash waits for that before it ends the process.
 #[derive(Debug)]
 pub struct BackgroundWriter {
     /// `None` if there are too many.
@@ -31,8 +31,8 @@ impl BackgroundWriter {
         }
     }
 
-    /// Waits until what was made before is written, or for a fraction of a second: a writer may need what the calling thread has locked.
-    /// For signal handlers: it neither allocates nor locks.
+    /// Waits until what was made before is written, or for a fraction of a second: a writer may need what the
+    /// calling thread has locked. For signal handlers: it neither allocates nor locks.
     pub fn await_all() {
         const STEP: Duration = Duration::from_millis(10);
         const MOST_STEPS: u32 = 40;
@@ -46,8 +46,8 @@ impl BackgroundWriter {
     }
 }
 
-/// The count of each writer when it has written what was made before. The first flush that is completed from now on may have begun
-/// before.
+/// The count of each writer when it has written what was made before. The first flush that is completed from
+/// now on may have begun before.
 fn enough_flushes() -> [u64; MOST_WRITERS] {
     WRITERS.each_ref().map(|it| it.load(Ordering::Acquire) + 2)
 }

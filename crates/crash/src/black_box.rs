@@ -1,5 +1,5 @@
-//! What the threads of a process run, in memory that its parent shares: a kernel may end the process, or its thread, by a system call, so
-//! that nothing in the process can say which one it was.
+//! What the threads of a process run, in memory that its parent shares: a kernel may end the process, or its
+//! thread, by a system call, so that nothing in the process can say which one it was.
 
 use std::cell::Cell;
 use std::io;
@@ -50,14 +50,16 @@ thread_local! {
 pub struct RunningThread {
     /// The system's id of the thread.
     pub thread: u32,
-    /// The function and its executable, such as `function 'f' (0) of executable 4`; empty if there was no room for it.
+    /// The function and its executable, such as `function 'f' (0) of executable 4`; empty if there was no
+    /// room for it.
     pub kernel: String,
     /// The record that it was replaying, such as `record #31, offset 7536`.
     pub record: Option<String>,
 }
 
 impl BlackBox {
-    /// An empty one, in memory that processes share which are copied from this one. It is never freed. Fails if memory is short.
+    /// An empty one, in memory that processes share which are copied from this one. It is never freed. Fails
+    /// if memory is short.
     pub fn create() -> io::Result<&'static Self> {
         crate::platform::shared_zeros()
     }

@@ -24,7 +24,8 @@ pub fn clear_context() {
     RECORD.set(NO_RECORD);
 }
 
-/// The record that the calling thread is replaying, for the thread that runs its work later: [`RecordScope::enter`].
+/// The record that the calling thread is replaying, for the thread that runs its work later:
+/// [`RecordScope::enter`].
 #[inline]
 pub fn record() -> [u64; 2] {
     [RECORD.get(), OFFSET.get()]
@@ -72,9 +73,9 @@ impl Drop for RecordScope {
     }
 }
 
-/// While it lives, it is that of the device whose work the calling thread executes: whether a kernel that crashes aborts the process
-/// after the report, instead of ending it with [`EXIT_STATUS`](crate::EXIT_STATUS). Work may make that of another device ready, on the
-/// same thread.
+/// While it lives, it is that of the device whose work the calling thread executes: whether a kernel that
+/// crashes aborts the process after the report, instead of ending it with
+/// [`EXIT_STATUS`](crate::EXIT_STATUS). Work may make that of another device ready, on the same thread.
 pub struct AbortScope {
     previous: bool,
 }

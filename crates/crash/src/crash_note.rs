@@ -27,8 +27,8 @@ thread_local! {
     static CURRENT: Cell<Text> = const { Cell::new(Text { bytes: [0; LIMIT], length: 0, advice: "" }) };
 }
 
-/// While it lives, the report of a crash of this thread says what it is doing: it calls code of others with input that
-/// may be too much for it, such as a driver that compiles a kernel.
+/// While it lives, the report of a crash of this thread says what it is doing: it calls code of others with
+/// input that may be too much for it, such as a driver that compiles a kernel.
 pub struct CrashNote {
     previous: Text,
     /// The note is this thread's.
@@ -36,8 +36,8 @@ pub struct CrashNote {
 }
 
 impl CrashNote {
-    /// Notes what the thread is doing, such as `compiling function 'f'`, in parts that are joined, and what to do about a crash. Long
-    /// texts are truncated.
+    /// Notes what the thread is doing, such as `compiling function 'f'`, in parts that are joined, and what
+    /// to do about a crash. Long texts are truncated.
     pub fn new(what: &[&str], advice: &'static str) -> Self {
         let mut text = Text { bytes: [0; LIMIT], length: 0, advice };
         for part in what {
@@ -49,8 +49,8 @@ impl CrashNote {
         Self { previous: replace(text), _not_send: PhantomData }
     }
 
-    /// Passes what this thread is doing, and the advice, to `visit`; returns `None` if there is no note. For signal handlers: it
-    /// neither allocates nor locks. The bytes may end within a character.
+    /// Passes what this thread is doing, and the advice, to `visit`; returns `None` if there is no note. For
+    /// signal handlers: it neither allocates nor locks. The bytes may end within a character.
     pub fn with_current<T>(visit: impl FnOnce(&[u8], &'static str) -> T) -> Option<T> {
         if IS_CHANGING.try_with(Cell::get).unwrap_or(true) {
             return None;

@@ -11,13 +11,14 @@ static LAST: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// Whether a thread writes that.
 static IS_WRITING: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, a driver executes work in threads of its own, as those of devices that are software do: the report of a crash of such
-/// a thread names what was submitted last.
+/// While it lives, a driver executes work in threads of its own, as those of devices that are software do:
+/// the report of a crash of such a thread names what was submitted last.
 #[derive(Debug)]
 pub struct DriverWork(PhantomData<()>);
 
 impl DriverWork {
-    /// Work begins; its description, such as `dispatch of 'f'`, is what the parts make together. Long ones are truncated.
+    /// Work begins; its description, such as `dispatch of 'f'`, is what the parts make together. Long ones
+    /// are truncated.
     pub fn new(parts: &[&str]) -> Self {
         COUNT.fetch_add(1, Ordering::Relaxed);
         // Of two threads that submit at the same time, either is the last.
@@ -35,8 +36,9 @@ impl DriverWork {
         Self(PhantomData)
     }
 
-    /// Passes what was submitted last to `visit`; returns `None` if no work is in flight. For signal handlers: it neither allocates
-    /// nor locks. The bytes may end within a character, and be of two descriptions if one is being written.
+    /// Passes what was submitted last to `visit`; returns `None` if no work is in flight. For signal
+    /// handlers: it neither allocates nor locks. The bytes may end within a character, and be of two
+    /// descriptions if one is being written.
     pub fn with_last<T>(visit: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if COUNT.load(Ordering::Relaxed) == 0 {
             return None;

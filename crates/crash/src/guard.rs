@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{platform, report, watchdog};
 
-/// Exit status of a process whose kernel crashed, or code that was called with a [`CrashNote`](crate::CrashNote).
+/// Exit status of a process whose kernel crashed, or code that was called with a
+/// [`CrashNote`](crate::CrashNote).
 pub const EXIT_STATUS: i32 = 86;
 
 /// Exit status if the kernel uses an instruction that this CPU lacks: the executable is for another machine,
@@ -37,17 +38,18 @@ pub fn name_options(names: OptionNames) {
     let _ = OPTIONS.set(names);
 }
 
-/// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte. A process that a kernel
-/// ends does not.
+/// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte. A
+/// process that a kernel ends does not.
 pub fn announce_exits(to: OwnedFd) {
     platform::announce_exits(to);
 }
 
-/// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the latter.
+/// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the
+/// latter.
 ///
-/// This is the opt-in of a program: it replaces the process's actions for SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGABRT, SIGTRAP and
-/// SIGURG, and registers a function with atexit(3). Faults that are not the guard's are passed to the previous actions; a SIGURG of
-/// another sender is not.
+/// This is the opt-in of a program: it replaces the process's actions for SIGSEGV, SIGILL, SIGFPE, SIGBUS,
+/// SIGABRT, SIGTRAP and SIGURG, and registers a function with atexit(3). Faults that are not the guard's are
+/// passed to the previous actions; a SIGURG of another sender is not.
 pub fn install() {
     platform::install_handlers(report::report, watchdog::handle);
     IS_INSTALLED.store(true, Ordering::Release);
@@ -59,13 +61,15 @@ pub fn is_installed() -> bool {
     IS_INSTALLED.load(Ordering::Acquire)
 }
 
-/// Whether faults of this process reach the guard: it is installed, and its handler has not been replaced since.
+/// Whether faults of this process reach the guard: it is installed, and its handler has not been replaced
+/// since.
 pub fn handles_faults() -> bool {
     platform::handles_faults()
 }
 
-/// Installs a signal stack for the calling thread, so that a stack overflow of a kernel can be reported too; without effect if the
-/// guard is not installed. For threads that run kernels, except the one that installed the guard.
+/// Installs a signal stack for the calling thread, so that a stack overflow of a kernel can be reported too;
+/// without effect if the guard is not installed. For threads that run kernels, except the one that installed
+/// the guard.
 pub fn arm_thread() {
     if is_installed() {
         platform::arm_thread();

@@ -1,28 +1,31 @@
-//! What a process says and removes when it ends early: reports of crashes, timeouts and interruptions that name the kernel, and
-//! temporary files.
+//! What a process says and removes when it ends early: reports of crashes, timeouts and interruptions that
+//! name the kernel, and temporary files.
 //!
-//! A program that owns its process opts in by [`install`]: without that, no signal handler is replaced, and nothing here ends the
-//! process. The crate must not depend on a driver: those describe the kernels that their threads [`run`] by [`Running`]. Drivers,
-//! recorders and tools use it.
+//! A program that owns its process opts in by [`install`]: without that, no signal handler is replaced, and
+//! nothing here ends the process. The crate must not depend on a driver: those describe the kernels that
+//! their threads [`run`] by [`Running`]. Drivers, recorders and tools use it.
 //!
-//! Once installed, SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGTRAP and abort(3) on a thread that is running a kernel, and exit(3) there,
-//! report the kernel and the fault on standard error and end the process with [`EXIT_STATUS`]. A SIGBUS in a file that was truncated
-//! while it was mapped names the file, on any thread, and ends the process with [`TRUNCATED_STATUS`]. Faults of other code that the
-//! thread has called with a [`CrashNote`], such as a driver that compiles a kernel, are reported with the note. Other faults are
-//! passed to the previous handler; of a thread that has replayed records, the last one is reported before, and of others the
-//! [`DriverWork`] in flight.
+//! Once installed, SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGTRAP and abort(3) on a thread that is running a
+//! kernel, and exit(3) there, report the kernel and the fault on standard error and end the process with
+//! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread,
+//! and ends the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a
+//! [`CrashNote`], such as a driver that compiles a kernel, are reported with the note. Other faults are
+//! passed to the previous handler; of a thread that has replayed records, the last one is reported before,
+//! and of others the [`DriverWork`] in flight.
 //!
-//! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state. The handler does not
-//! allocate, block or use formatting. C stdio output of the kernel is flushed after the report, [`BackgroundWriter`]s complete what
-//! they write, and what has a [`Removal`] is removed: temporary files and directories, and processes. Where a device is to abort on
-//! failure, a crash of its kernel ends in abort(3) after the report instead ([`AbortScope`]).
+//! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
+//! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
+//! report, [`BackgroundWriter`]s complete what they write, and what has a [`Removal`] is removed: temporary
+//! files and directories, and processes. Where a device is to abort on failure, a crash of its kernel ends in
+//! abort(3) after the report instead ([`AbortScope`]).
 //!
 //! # State of the process
 //!
-//! All state of the workspace that belongs to the process or to a thread, and that changes, is in this table; `cargo xtask tidy`
-//! checks it. Besides, [`install`] sets actions of signals and a function of atexit(3), and threads that run kernels get a signal
-//! stack. Loaded libraries stay loaded. Nothing else is set for the whole process, unless a tool does it: tools handle SIGINT, SIGTERM and
-//! SIGHUP, and set the allocator's thresholds.
+//! All state of the workspace that belongs to the process or to a thread, and that changes, is in this table;
+//! `cargo xtask tidy` checks it. Besides, [`install`] sets actions of signals and a function of atexit(3),
+//! and threads that run kernels get a signal stack. Loaded libraries stay loaded. Nothing else is set for the
+//! whole process, unless a tool does it: tools handle SIGINT, SIGTERM and SIGHUP, and set the allocator's
+//! thresholds.
 //!
 //! | place | state | what it is for |
 //! | --- | --- | --- |
@@ -68,7 +71,7 @@
 //! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `session/kernels.rs` | `CORES` | the number of cores, read once |
-//! | `tune/parallel.rs` | `HAS_POOL` | rayon's global pool |
+//! | `base/parallel.rs` | `HAS_POOL` | rayon's global pool |
 //! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
 //! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
@@ -105,14 +108,14 @@ pub use running::{Running, run};
 pub use text::Text;
 pub use watchdog::{Timed, describe_running, end_after};
 
-/// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from Rust's. Call it
-/// before printing, so that their output comes first.
+/// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from
+/// Rust's. Call it before printing, so that their output comes first.
 pub fn flush_c_streams() {
     platform::flush_c_streams();
 }
 
-/// Sets what is asked about each access to memory that is protected, before it is a fault: true if the access is now allowed, and to
-/// be repeated. One function for the process.
+/// Sets what is asked about each access to memory that is protected, before it is a fault: true if the access
+/// is now allowed, and to be repeated. One function for the process.
 ///
 /// # Safety
 /// The function is called in a signal handler: it only makes async-signal-safe calls.

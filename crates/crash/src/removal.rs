@@ -1,4 +1,5 @@
-//! What is removed when a signal or a crash ends the process: one list for both, which a signal handler can walk.
+//! What is removed when a signal or a crash ends the process: one list for both, which a signal handler can
+//! walk.
 
 #[cfg(target_os = "linux")]
 mod tree;
@@ -33,7 +34,8 @@ enum What {
     /// A process with all that it has started.
     ProcessGroup(i32),
     File(CString),
-    /// A directory with what it contains, and the name that it gets before: threads that write to it find none then.
+    /// A directory with what it contains, and the name that it gets before: threads that write to it find
+    /// none then.
     Tree(CString, CString),
     /// A directory that is removed if it is empty, after everything else.
     EmptyDirectory(CString),
@@ -69,7 +71,8 @@ impl Removal {
         Self { slot: text(path).map(|path| slot(What::File(path), stays)) }
     }
 
-    /// A directory with all files and directories that it then contains, at most 8 levels deep. Need not exist yet.
+    /// A directory with all files and directories that it then contains, at most 8 levels deep. Need not
+    /// exist yet.
     pub fn directory(path: &Path) -> Self {
         let mut aside = path.as_os_str().to_owned();
         aside.push(".removed");
@@ -97,17 +100,18 @@ impl Drop for Removal {
     }
 }
 
-/// Creates, renames or removes temporary files, and what stands for them in the list: no signal ends the process in between. The
-/// guard, which takes no lock, may.
+/// Creates, renames or removes temporary files, and what stands for them in the list: no signal ends the
+/// process in between. The guard, which takes no lock, may.
 pub fn change<T>(change: impl FnOnce() -> T) -> T {
     let _changes = lock();
     change()
 }
 
-/// Kills the processes and removes all files and directories of the list, for a process that is about to end: from then on, threads
-/// that call [`change`] wait forever. Must not be called from a signal handler.
+/// Kills the processes and removes all files and directories of the list, for a process that is about to end:
+/// from then on, threads that call [`change`] wait forever. Must not be called from a signal handler.
 pub fn remove_all() {
-    // A thread that fails since its directory is gone must not end the process before all are removed, nor report that.
+    // A thread that fails since its directory is gone must not end the process before all are removed, nor
+    // report that.
     std::mem::forget(lock());
     remove(|_| true);
 }
@@ -165,7 +169,8 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
     std::iter::successors(next(&FIRST), move |slot| next(&slot.next))
 }
 
-/// Removes what `is_removed` says, in this order: processes, files and trees, empty directories. Async-signal-safe.
+/// Removes what `is_removed` says, in this order: processes, files and trees, empty directories.
+/// Async-signal-safe.
 fn remove(is_removed: impl Fn(Stays) -> bool) {
     let each = |act: &dyn Fn(&What) -> bool| {
         let mut has_acted = false;

@@ -1,5 +1,6 @@
-//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
-//! of signal-safety(7), and `nanosleep` (a system call) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
+//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the
+//! functions of signal-safety(7), and `nanosleep` (a system call)
+//! (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,8 @@ use crate::{
     WRONG_MACHINE_STATUS,
 };
 
-/// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process; returns if it
-/// is neither.
+/// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process;
+/// returns if it is neither.
 pub(crate) fn report(fault: &Fault<'_>) {
     report_truncation(fault);
     let mut text = Text::new();
@@ -110,7 +111,8 @@ fn advise_after(text: &mut Text, interruption: &Interruption) {
 /// Whether a thread has reported a fault and is about to end the process.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread ends the process after its report; others that crash meanwhile, maybe as a consequence, wait for that in silence.
+/// The calling thread ends the process after its report; others that crash meanwhile, maybe as a consequence,
+/// wait for that in silence.
 fn end_process_alone() {
     if IS_ENDING.swap(true, Ordering::AcqRel) {
         wait_for_end();
@@ -154,8 +156,8 @@ fn report_note(fault: &Fault<'_>) {
     BackgroundWriter::await_all();
 }
 
-/// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed records; the previous handler
-/// then ends the process.
+/// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed
+/// records; the previous handler then ends the process.
 fn report_outside(fault: &Fault<'_>) {
     if IS_ENDING.load(Ordering::Acquire) {
         wait_for_end();
@@ -175,8 +177,8 @@ fn report_outside(fault: &Fault<'_>) {
     platform::write_stderr(text.bytes());
 }
 
-/// Says what a driver executes, if it may be the cause of a fault in a thread that has replayed nothing: see [`DriverWork`]. The previous
-/// handler then ends the process.
+/// Says what a driver executes, if it may be the cause of a fault in a thread that has replayed nothing: see
+/// [`DriverWork`]. The previous handler then ends the process.
 fn report_driver(fault: &Fault<'_>) {
     let mut text = Text::new();
     let is_busy = DriverWork::with_last(|last| {

@@ -11,9 +11,9 @@ use crate::black_box::Noted;
 /// A kernel that a thread runs, as reports describe it.
 ///
 /// # Safety
-/// The functions are called by signal handlers, on the thread that is in [`run`], at any instruction of the kernel: they neither
-/// allocate nor lock nor panic, call only functions that are async-signal-safe, and are right whatever the kernel has written to
-/// memory that it can reach.
+/// The functions are called by signal handlers, on the thread that is in [`run`], at any instruction of the
+/// kernel: they neither allocate nor lock nor panic, call only functions that are async-signal-safe, and are
+/// right whatever the kernel has written to memory that it can reach.
 pub unsafe trait Running {
     /// Adds the function and its executable, such as `function 'f' (0) of executable 4`.
     fn describe_function(&self, text: &mut Text);
@@ -21,11 +21,12 @@ pub unsafe trait Running {
     /// Adds the workgroup, such as `workgroup [0, 0, 0] of [1, 1, 1]`.
     fn describe_workgroup(&self, text: &mut Text);
 
-    /// Where the [`BlackBox`](crate::BlackBox) of the process has the description of the function: 0 until it has one.
+    /// Where the [`BlackBox`](crate::BlackBox) of the process has the description of the function: 0 until it
+    /// has one.
     fn mark(&self) -> &AtomicU32;
 
-    /// Adds how far an address is from a buffer of the kernel, such as `, 4 bytes after the end of binding 0 (16 bytes)`, if it is near
-    /// one.
+    /// Adds how far an address is from a buffer of the kernel, such as
+    /// `, 4 bytes after the end of binding 0 (16 bytes)`, if it is near one.
     fn describe_address(&self, text: &mut Text, address: usize);
 
     /// The addresses of its code; empty if they are not known.
@@ -50,7 +51,8 @@ thread_local! {
 #[inline]
 pub fn run<T>(kernel: &dyn Running, work: impl FnOnce() -> T) -> T {
     let current: *const &dyn Running = &raw const kernel;
-    // The compiler cannot see the handler's reads. A signal that asks what runs may come between any two instructions.
+    // The compiler cannot see the handler's reads. A signal that asks what runs may come between any two
+    // instructions.
     compiler_fence(Ordering::SeqCst);
     let _watch = Watch { previous: CURRENT.replace(current.cast()) };
     compiler_fence(Ordering::SeqCst);
@@ -73,8 +75,8 @@ impl Drop for Watch {
 
 /// Passes the kernel that the calling thread runs to `visit`. For signal handlers.
 pub(crate) fn with_current<T>(visit: impl FnOnce(&dyn Running) -> T) -> Option<T> {
-    // SAFETY: a pointer that is not null is to a variable of a call of `run` on this thread, which has not returned: it borrows the
-    // kernel until then, and the variable is not changed.
+    // SAFETY: a pointer that is not null is to a variable of a call of `run` on this thread, which has not
+    // returned: it borrows the kernel until then, and the variable is not changed.
     let current = unsafe { CURRENT.try_with(Cell::get).ok()?.as_ref() }?;
     Some(visit(*current))
 }

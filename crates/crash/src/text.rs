@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use rehal_base::is_shown;
 
-/// The text of a report, of limited length; excess bytes are dropped. Nothing here allocates, locks or panics.
+/// The text of a report, of limited length; excess bytes are dropped. Nothing here allocates, locks or
+/// panics.
 pub struct Text {
     bytes: [u8; 2048],
     length: usize,

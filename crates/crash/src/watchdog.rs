@@ -1,4 +1,5 @@
-//! Ends the process when a dispatch runs for too long, and says what the threads of an interrupted process run.
+//! Ends the process when a dispatch runs for too long, and says what the threads of an interrupted process
+//! run.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -31,9 +32,10 @@ struct Slot {
     since_ns: AtomicU64,
 }
 
-/// Ends the process, after a message that names the dispatch and once captures and profiles are written, when a dispatch runs for longer
-/// than this on a thread, as a kernel that never ends does. Of several limits, the least counts. Fails if the program has not
-/// [installed](crate::install) the guard, or no thread can be started.
+/// Ends the process, after a message that names the dispatch and once captures and profiles are written, when
+/// a dispatch runs for longer than this on a thread, as a kernel that never ends does. Of several limits, the
+/// least counts. Fails if the program has not [installed](crate::install) the guard, or no thread can be
+/// started.
 pub fn end_after(limit: Duration) -> Result<()> {
     if !guard::is_installed() {
         let message = "a timeout of dispatches ends the process, which this program has not allowed";
@@ -151,8 +153,8 @@ fn end(slot: &Slot, limit: Duration) {
     report::end_unknown(&Interruption::Timeout(limit));
 }
 
-/// Says on standard error what the threads of this process run, as far as they run kernels: for a program that is about to end.
-/// Without effect if it has not [installed](crate::install) the guard.
+/// Says on standard error what the threads of this process run, as far as they run kernels: for a program
+/// that is about to end. Without effect if it has not [installed](crate::install) the guard.
 pub fn describe_running() {
     if !guard::is_installed() {
         return;

@@ -13,7 +13,8 @@ use rehal_hal::{
 use crate::check::{equal, holds, refused, same_bytes};
 use crate::harness::noise;
 
-/// The codes for memory that a device cannot use: hidden, of a device that cannot import it, or not aligned as it needs.
+/// The codes for memory that a device cannot use: hidden, of a device that cannot import it, or not aligned
+/// as it needs.
 const NOT_SHARED: [StatusCode; 3] =
     [StatusCode::InvalidArgument, StatusCode::Unimplemented, StatusCode::OutOfRange];
 
@@ -128,7 +129,8 @@ impl Pair<'_> {
         Ok(buffer)
     }
 
-    /// Checks what a use of a buffer of `here` on `there` gave: it works, or is refused where memory cannot be shared.
+    /// Checks what a use of a buffer of `here` on `there` gave: it works, or is refused where memory cannot
+    /// be shared.
     fn used(&self, outcome: Result<()>) -> Result<bool> {
         if self.imports || outcome.is_ok() {
             return outcome.map(|()| true);
@@ -304,8 +306,8 @@ fn imported_buffers(pair: &Pair<'_>) -> Result<()> {
     same_bytes("the host's memory", &memory.bytes(memory.whole())?, &[4; 4096])
 }
 
-/// Memory that is not requested for the host: the other device uses it if the host can map it anyway, or refuses it and leaves
-/// everything as it is.
+/// Memory that is not requested for the host: the other device uses it if the host can map it anyway, or
+/// refuses it and leaves everything as it is.
 fn hidden_buffers(pair: &Pair<'_>) -> Result<()> {
     let params = BufferParams {
         memory_type: MemoryType::DEVICE_VISIBLE | MemoryType::DEVICE_LOCAL,

@@ -1,9 +1,9 @@
 //! A test device over any other that completes work late, on threads of its own.
 //!
-//! A submission whose waits are reached is queued; a few workers take queued submissions in random order, each after a
-//! random delay, and run them on the underlying device. Code that does not wait for what it needs thus sees stale bytes,
-//! and code that relies on submission order sees a different one. A seed gives the same delays in each run, as far as thread
-//! scheduling permits.
+//! A submission whose waits are reached is queued; a few workers take queued submissions in random order,
+//! each after a random delay, and run them on the underlying device. Code that does not wait for what it
+//! needs thus sees stale bytes, and code that relies on submission order sees a different one. A seed gives
+//! the same delays in each run, as far as thread scheduling permits.
 
 #![allow(unsafe_code, reason = "unsafe.md lists it")]
 
@@ -54,7 +54,8 @@ impl LateDevice {
         Self::create(base, seed, max_delay, None)
     }
 
-    /// The same, which is lost when a submission fails: then all of its timelines fail, also at payloads that they had reached.
+    /// The same, which is lost when a submission fails: then all of its timelines fail, also at payloads that
+    /// they had reached.
     pub fn losable(base: Device, seed: u64, max_delay: Duration) -> Device {
         Self::create(base, seed, max_delay, Some(Mutex::default()))
     }

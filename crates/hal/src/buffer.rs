@@ -80,13 +80,14 @@ pub struct MappedRange {
 ///
 /// Writes of the host and the device become visible to the other side at these points and, unless memory is
 /// `HOST_COHERENT`, only there:
-/// - [`BufferBackend::map`] makes earlier writes of the device visible, unless the access has `DISCARD`: then the contents
-///   are undefined until the host writes them.
+/// - [`BufferBackend::map`] makes earlier writes of the device visible, unless the access has `DISCARD`: then
+///   the contents are undefined until the host writes them.
 /// - [`BufferBackend::invalidate`] makes later writes of the device visible.
 /// - [`BufferBackend::flush`] makes writes of the host visible to the device.
-/// - [`BufferBackend::unmap`] flushes the whole range of a mapping for writing. So a range that is mapped, accessed and
-///   unmapped while the device does not use it needs no other call, and a range that is mapped for writing must not be
-///   written by the device or through another mapping in the meantime, unless it is invalidated afterwards.
+/// - [`BufferBackend::unmap`] flushes the whole range of a mapping for writing. So a range that is mapped,
+///   accessed and unmapped while the device does not use it needs no other call, and a range that is mapped
+///   for writing must not be written by the device or through another mapping in the meantime, unless it is
+///   invalidated afterwards.
 pub trait BufferBackend: Send + Sync {
     /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the
     /// range and the access. The memory must stay valid until it is dropped, even if the buffer is dropped
@@ -123,8 +124,8 @@ pub struct Buffer {
     /// First byte of the subspan in the allocation.
     offset: u64,
     size: u64,
-    /// The device that created it, for transfers. Part of the handle, not of the allocation: a device that stores
-    /// handles itself would otherwise never be dropped.
+    /// The device that created it, for transfers. Part of the handle, not of the allocation: a device that
+    /// stores handles itself would otherwise never be dropped.
     device: Option<Device>,
 }
 
@@ -224,8 +225,8 @@ impl Buffer {
         &self.allocation.backend
     }
 
-    /// The memory of the whole allocation, for work of a device that did not create it. Fails unless the host can map it and
-    /// needs no flushes, and while the buffer is not allocated.
+    /// The memory of the whole allocation, for work of a device that did not create it. Fails unless the host
+    /// can map it and needs no flushes, and while the buffer is not allocated.
     pub fn shared_memory(&self) -> Result<&Arc<HostMemory>> {
         if let Some(plain) = self.backend().as_any().downcast_ref::<PlainBuffer>() {
             return plain.memory();
@@ -251,8 +252,8 @@ impl Buffer {
         Ok(self.allocation.memory.get_or_init(|| Arc::new(memory)))
     }
 
-    /// What a device that did not create the buffer makes of its memory with `import`, which is called once. It lives as
-    /// long as the allocation. `key` identifies the device for as long as the import lives.
+    /// What a device that did not create the buffer makes of its memory with `import`, which is called once.
+    /// It lives as long as the allocation. `key` identifies the device for as long as the import lives.
     pub fn imported<T: Any + Send + Sync>(
         &self,
         key: usize,
@@ -314,9 +315,9 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer allows all of `usage` and its memory allows the access that the transfers in `usage`
-    /// need. Usage by the device also requires device-visible memory.
-    /// (Only the kernel knows whether a dispatch writes.)
+    /// Fails unless the buffer allows all of `usage` and its memory allows the access that the transfers in
+    /// `usage` need. Usage by the device also requires device-visible memory. (Only the kernel knows whether
+    /// a dispatch writes.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
         if !params.usage.contains(usage) {
@@ -561,8 +562,8 @@ impl PlainBuffer {
         self
     }
 
-    /// Reports the release of a queue's buffer to a profile's session: with its dealloca, or else when it is dropped. For the driver
-    /// that just allocated it.
+    /// Reports the release of a queue's buffer to a profile's session: with its dealloca, or else when it is
+    /// dropped. For the driver that just allocated it.
     pub fn set_profiled(buffer: &Buffer, allocation: ProfiledAllocation) {
         if let Some(plain) = buffer.backend().as_any().downcast_ref::<Self>() {
             // A buffer is allocated once.

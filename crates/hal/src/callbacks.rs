@@ -43,12 +43,13 @@ pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, o
     }
 }
 
-/// Calls `work`, and runs the callbacks of what it signals or fails when it returns, on this thread. So of several signals
-/// that belong together, a callback of one finds the others signalled; and `work` may hold a turn that a callback must not
-/// prolong.
+/// Calls `work`, and runs the callbacks of what it signals or fails when it returns, on this thread. So of
+/// several signals that belong together, a callback of one finds the others signalled; and `work` may hold a
+/// turn that a callback must not prolong.
 ///
-/// Nested in a callback, or in another `defer_callbacks`, the callbacks run when the outermost call returns, or when this thread
-/// waits for a semaphore. A panic of `work` or of a callback is resumed when all callbacks have run.
+/// Nested in a callback, or in another `defer_callbacks`, the callbacks run when the outermost call returns,
+/// or when this thread waits for a semaphore. A panic of `work` or of a callback is resumed when all
+/// callbacks have run.
 pub fn defer_callbacks(work: impl FnOnce()) {
     let is_nested = OWED.try_with(|owed| std::mem::replace(&mut owed.borrow_mut().working, true));
     match is_nested {

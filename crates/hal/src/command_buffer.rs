@@ -34,8 +34,8 @@ pub trait CommandBufferBackend: Send + Sync {
     /// Records a command. The objects it names must be kept alive until the command buffer is dropped.
     fn record(&self, command: &Command<Live<'_>>) -> Result<()>;
 
-    /// The handle has refused `command` because its arguments are wrong. Decorators that log calls log this one;
-    /// drivers have nothing to do.
+    /// The handle has refused `command` because its arguments are wrong. Decorators that log calls log this
+    /// one; drivers have nothing to do.
     fn refused(&self, command: &Command<Live<'_>>, error: &Error);
 
     /// Ends recording and finalizes the commands for execution.

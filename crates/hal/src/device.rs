@@ -20,13 +20,16 @@ pub struct DeviceInfo {
     pub formats: &'static [ExecutableFormat],
     /// Its name within the driver.
     pub name: String,
-    /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it has run.
+    /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it
+    /// has run.
     pub is_synchronous: bool,
-    /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map it.
+    /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map
+    /// it.
     pub uses_host_memory: bool,
     /// Whether new memory is zeros. See [`new_memory`](crate::new_memory) otherwise.
     pub zeroes_memory: bool,
-    /// Whether the device can be lost: then all of its timelines fail, also at payloads that they had reached.
+    /// Whether the device can be lost: then all of its timelines fail, also at payloads that they had
+    /// reached.
     pub can_be_lost: bool,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
@@ -94,8 +97,9 @@ pub trait DeviceBackend: Send + Sync {
     /// # Safety
     ///
     /// The code runs in this process, or on the device, with the caller's privileges, now (its initialisers)
-    /// and at each dispatch, workgroups of one dispatch concurrently. The caller must justify its trust in the bytes, and must
-    /// order dispatches by timepoints with other work that accesses the same bytes if either writes.
+    /// and at each dispatch, workgroups of one dispatch concurrently. The caller must justify its trust in
+    /// the bytes, and must order dispatches by timepoints with other work that accesses the same bytes if
+    /// either writes.
     #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
@@ -105,12 +109,12 @@ pub trait DeviceBackend: Send + Sync {
     /// Executes `submission` once its waits are reached and signals or fails its signals. Returns the buffer
     /// of an alloca, which may be referenced immediately and accessed once the alloca has signalled.
     ///
-    /// Work that runs during the call and fails is an error of the call too, except that of a host call that has
-    /// signals to fail.
+    /// Work that runs during the call and fails is an error of the call too, except that of a host call that
+    /// has signals to fail.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
-    /// The handle has refused `submission` because its arguments are wrong. Decorators that log calls log this one;
-    /// drivers have nothing to do.
+    /// The handle has refused `submission` because its arguments are wrong. Decorators that log calls log
+    /// this one; drivers have nothing to do.
     fn refused(&self, submission: &Submission<Live<'_>>, error: &Error);
 
     /// Frees caches.
@@ -122,17 +126,18 @@ pub trait DeviceBackend: Send + Sync {
     /// The kinds of data that its profiles can have.
     fn profile_data(&self) -> ProfileData;
 
-    /// Begins a profiling session, which reports to the sink of the request until it ends. Fails with `UNIMPLEMENTED`,
-    /// naming what is missing, if the device cannot report all that is requested
+    /// Begins a profiling session, which reports to the sink of the request until it ends. Fails with
+    /// `UNIMPLEMENTED`, naming what is missing, if the device cannot report all that is requested
     /// ([`ProfileRequest::check`]), and with `FAILED_PRECONDITION` if there is a session.
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()>;
 
     /// Reports what the device has buffered of complete work. Succeeds if there is no session.
     fn flush_profiling(&self) -> Result<()>;
 
-    /// Reports a clock sample, if the device times work with a clock of its own and the sample would be exact: clocks drift in long
-    /// sessions, and a killed program has no sample at its end. The background thread that writes a profile calls it,
-    /// up to ten times per second, so recorders do not record it. Succeeds if there is no session.
+    /// Reports a clock sample, if the device times work with a clock of its own and the sample would be
+    /// exact: clocks drift in long sessions, and a killed program has no sample at its end. The background
+    /// thread that writes a profile calls it, up to ten times per second, so recorders do not record it.
+    /// Succeeds if there is no session.
     fn sample_profiling_clock(&self) -> Result<()>;
 
     /// Flushes and ends the session. Succeeds if there is none.

@@ -24,8 +24,8 @@ pub struct DeviceUri<'a> {
 }
 
 impl<'a> DeviceUri<'a> {
-    /// Splits `text` like the reference: the slashes after the colon are optional. Rejects what can name no driver,
-    /// such as `local-sync?key=value`, and parameters without a key.
+    /// Splits `text` like the reference: the slashes after the colon are optional. Rejects what can name no
+    /// driver, such as `local-sync?key=value`, and parameters without a key.
     pub fn parse(text: &'a str) -> Result<Self> {
         let malformed =
             |what: String| Error::invalid_argument(format!("invalid device URI '{text}': {what} ({FORMS})"));

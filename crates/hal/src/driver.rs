@@ -124,8 +124,8 @@ impl Driver {
     }
 
     /// Adds the parameters of a device's URI to `options`, so that they override them: in the order of
-    /// [`DriverBackend::parameters`], and repeated ones in the order of `params`. Fails with `INVALID_ARGUMENT` for parameters that
-    /// the driver does not have, and for values that they cannot have.
+    /// [`DriverBackend::parameters`], and repeated ones in the order of `params`. Fails with
+    /// `INVALID_ARGUMENT` for parameters that the driver does not have, and for values that they cannot have.
     pub fn configure<T: AsRef<str>>(&self, options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
         let known = self.0.parameters();
         let place = |(key, value): &(T, T)| {

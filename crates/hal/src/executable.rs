@@ -27,8 +27,9 @@ pub struct ExecutableParams<'a> {
     pub workgroups: WorkgroupSchedule,
 }
 
-/// Which workgroups of each dispatch run, and in which order: tools use it to tell whether workgroups depend on each other, which those of
-/// a correct kernel do not. Workgroups are numbered with x fastest, then y, then z.
+/// Which workgroups of each dispatch run, and in which order: tools use it to tell whether workgroups depend
+/// on each other, which those of a correct kernel do not. Workgroups are numbered with x fastest, then y,
+/// then z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkgroupSchedule {
     /// All of them, in the order that the driver prefers.
@@ -36,8 +37,8 @@ pub enum WorkgroupSchedule {
     All,
     /// All of them; if the driver determines the order, each thread runs them from the last to the first.
     Reversed,
-    /// Workgroups whose index has bit `bit` (0 to 63) equal to `is_set`. Optional: a driver that cannot select workgroups fails to prepare the
-    /// executable, with `UNIMPLEMENTED`.
+    /// Workgroups whose index has bit `bit` (0 to 63) equal to `is_set`. Optional: a driver that cannot
+    /// select workgroups fails to prepare the executable, with `UNIMPLEMENTED`.
     Where {
         /// Its position, 0 for the lowest.
         bit: u32,

@@ -7,9 +7,9 @@
 //!
 //! [`Op`] is everything that a program requests of an accelerator, as plain data: a [`HostOp`] creates and
 //! maps; an [`InfoOp`] queries or profiles; a [`Command`] is recorded into a command buffer; a [`QueueOp`]
-//! inside a [`Submission`] is submitted to a queue. Operations are generic over how they name objects ([`Names`]): a program uses live
-//! handles ([`Live`]), a plan or a recorded command list dense indices ([`Indexed`]), a capture ids.
-//! [`Rename`] converts between them, once for all operations.
+//! inside a [`Submission`] is submitted to a queue. Operations are generic over how they name objects
+//! ([`Names`]): a program uses live handles ([`Live`]), a plan or a recorded command list dense indices
+//! ([`Indexed`]), a capture ids. [`Rename`] converts between them, once for all operations.
 //!
 //! # The contract of a driver
 //!

@@ -1,7 +1,7 @@
 //! Memory of zeros, where what nothing has written must be the same in every run.
 //!
-//! Devices may return memory with the results of earlier work. Kernels read it, copies move it, and hosts read the padding between results:
-//! bytes that differ from one run to the next, without being results.
+//! Devices may return memory with the results of earlier work. Kernels read it, copies move it, and hosts
+//! read the padding between results: bytes that differ from one run to the next, without being results.
 
 use rehal_base::Result;
 
@@ -41,7 +41,8 @@ pub fn zeroed(
     Ok(buffer)
 }
 
-/// Fills a buffer with zeros. The operation is not checked: the program's use of the buffer need not allow it.
+/// Fills a buffer with zeros. The operation is not checked: the program's use of the buffer need not allow
+/// it.
 fn fill(
     device: &Device,
     affinity: QueueAffinity,

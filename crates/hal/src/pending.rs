@@ -30,18 +30,18 @@ use crate::{
 ///
 /// # Contract
 ///
-/// - Each submission has exactly one outcome: `ready` receives it, or its signals fail. A failed wait fails them
-///   immediately with its error, whether or not the other waits are reached.
-/// - Submissions made ready by one signal are passed on in the order in which they were kept, if only one thread
-///   signals. There is no other ordering.
+/// - Each submission has exactly one outcome: `ready` receives it, or its signals fail. A failed wait fails
+///   them immediately with its error, whether or not the other waits are reached.
+/// - Submissions made ready by one signal are passed on in the order in which they were kept, if only one
+///   thread signals. There is no other ordering.
 /// - A dropped semaphore fails the waits for values that it has not reached (see
-///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waits do not keep it alive. Semaphores that a
-///   submission signals are kept alive. Deadlocked submissions of this device, which only wait for one another (the
-///   smallest case waits for 1 and signals 2 of a semaphore that the program has dropped), are found and failed with
-///   `ABORTED` when the number of waiting submissions has doubled since the last search, and by
-///   [`PendingSubmissions::fail_stranded`].
-/// - Dropping this, with the device, fails the waiting submissions with `ABORTED`. A kept submission does not keep its
-///   device alive.
+///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waits do not keep it alive.
+///   Semaphores that a submission signals are kept alive. Deadlocked submissions of this device, which only
+///   wait for one another (the smallest case waits for 1 and signals 2 of a semaphore that the program has
+///   dropped), are found and failed with `ABORTED` when the number of waiting submissions has doubled since
+///   the last search, and by [`PendingSubmissions::fail_stranded`].
+/// - Dropping this, with the device, fails the waiting submissions with `ABORTED`. A kept submission does not
+///   keep its device alive.
 ///
 /// ```
 /// use rehal_hal::PendingSubmissions;
@@ -228,8 +228,8 @@ impl KeptSubmission {
         Self::of(Store::default(), none)
     }
 
-    /// Replaces the submission, whose signals are settled, by one without unmet waits. Reuses the memory of earlier
-    /// ones and allocates only if it is too small. If this fails, nothing is kept.
+    /// Replaces the submission, whose signals are settled, by one without unmet waits. Reuses the memory of
+    /// earlier ones and allocates only if it is too small. If this fails, nothing is kept.
     pub fn keep(&mut self, submission: &Submission<Live<'_>>, note: impl Into<Note>) -> Result<()> {
         self.refill(submission, &[], note.into())
     }

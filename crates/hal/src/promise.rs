@@ -37,8 +37,8 @@ impl<'a> Promise<'a> {
         Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
     }
 
-    /// Signals everything promised, or fails it with the error. A semaphore that rejects the signal fails. Callbacks run
-    /// when all are signalled: one may query, or wait for, another signal of the submission.
+    /// Signals everything promised, or fails it with the error. A semaphore that rejects the signal fails.
+    /// Callbacks run when all are signalled: one may query, or wait for, another signal of the submission.
     pub fn settle(self, outcome: &Result<()>) {
         self.is_settled.set(true);
         self.signals.settle(outcome);

@@ -12,9 +12,9 @@ use crate::{
 /// The queues of a device with the wait and signal lists of the next operation: a value on the stack, created
 /// by [`Device::queue`].
 ///
-/// Each queue operation is a method. It checks its arguments and submits immediately. An error means that no semaphore
-/// will be signalled by it: either nothing was submitted, or the work failed before the call returned, and its signals
-/// with it. Lists, bytes and handles are borrowed only for the call.
+/// Each queue operation is a method. It checks its arguments and submits immediately. An error means that no
+/// semaphore will be signalled by it: either nothing was submitted, or the work failed before the call
+/// returned, and its signals with it. Lists, bytes and handles are borrowed only for the call.
 ///
 /// ```
 /// use rehal_hal::{Buffer, Device, QUEUE_AFFINITY_ANY, Semaphore};
@@ -157,8 +157,8 @@ impl<'a> Queue<'a> {
 }
 
 impl Submission<Live<'_>> {
-    /// Checks the operation and submits it to its device. An error means that no semaphore will be signalled by it:
-    /// either nothing was submitted, or the work failed before this returned, and its signals with it.
+    /// Checks the operation and submits it to its device. An error means that no semaphore will be signalled
+    /// by it: either nothing was submitted, or the work failed before this returned, and its signals with it.
     #[inline]
     pub fn submit(&self) -> Result<Option<Buffer>> {
         self.check().inspect_err(|error| self.device.backend().refused(self, error))?;

@@ -33,8 +33,8 @@ pub trait SemaphoreBackend: Send + Sync {
     /// while a callback runs. A callback that panics has no effect on others: they run, and the panic
     /// propagates to the call that ran it, if there is one: threads of a device's own survive it.
     ///
-    /// A callback that blocks delays what its thread does next, other callbacks among it: hand work that takes long, or waits
-    /// for what the program does elsewhere, to a thread.
+    /// A callback that blocks delays what its thread does next, other callbacks among it: hand work that
+    /// takes long, or waits for what the program does elsewhere, to a thread.
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration;
 
     /// The concrete backend, for downcasts by its driver.

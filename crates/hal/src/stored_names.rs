@@ -6,7 +6,8 @@ use crate::{
     Indexed, Live, MemoryBarrier, Rename, Semaphore, Span, Store, Timepoint, rename_buffer_ref,
 };
 
-/// Maps the indices of stored operations to the objects of their [`Store`], other than devices: it keeps none.
+/// Maps the indices of stored operations to the objects of their [`Store`], other than devices: it keeps
+/// none.
 pub struct StoredNames<'s> {
     store: &'s Store,
     scratch: &'s Bump,

@@ -33,8 +33,8 @@ struct State {
     /// The payload, or [`FAILED`].
     value: u64,
     failure: Option<Error>,
-    /// Shared with registrations, which do not keep it alive. Most semaphores never have a callback, and replays
-    /// create them by the thousand, so it is allocated with the first callback.
+    /// Shared with registrations, which do not keep it alive. Most semaphores never have a callback, and
+    /// replays create them by the thousand, so it is allocated with the first callback.
     callbacks: Option<Arc<Mutex<Callbacks>>>,
     /// Threads blocked on `changed`.
     sleepers: u32,

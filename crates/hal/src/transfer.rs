@@ -1,10 +1,11 @@
 //! Transfers between the host and buffers, wherever their memory is.
 //!
 //! Mappable buffers are mapped once, as a whole. Others are staged: copied in pieces by a queue of the
-//! buffer's device, to or from a host-visible buffer. So is what the host reads from memory that it does not cache, such as
-//! that of a GPU behind a bus, of which it reads some ten megabytes in a second. Either way the calling thread blocks. As for any host
-//! access, the caller must have waited for device work that writes the range (or reads it, before a write).
-//! All code except drivers transfers bytes with these functions, unless a capture must show other calls.
+//! buffer's device, to or from a host-visible buffer. So is what the host reads from memory that it does not
+//! cache, such as that of a GPU behind a bus, of which it reads some ten megabytes in a second. Either way
+//! the calling thread blocks. As for any host access, the caller must have waited for device work that writes
+//! the range (or reads it, before a write). All code except drivers transfers bytes with these functions,
+//! unless a capture must show other calls.
 
 use std::cell::Cell;
 
@@ -61,8 +62,8 @@ pub fn read_with(
     })
 }
 
-/// Passes a range of a buffer to `look` as one memory: mapped if the host caches it, otherwise a copy. Fails if
-/// the allocation fails.
+/// Passes a range of a buffer to `look` as one memory: mapped if the host caches it, otherwise a copy. Fails
+/// if the allocation fails.
 pub fn view<R>(
     buffer: &Buffer,
     offset: u64,
@@ -155,7 +156,8 @@ fn device_for_reading(buffer: &Buffer, offset: u64, length: u64) -> Option<&Devi
     }
     let length = buffer.resolve(offset, length).ok()?.length;
     let device = buffer.device().filter(|_| length >= UNCACHED_BYTES)?;
-    // Devices that have no other memory, as those whose memory is the host's, do not tell cached memory apart.
+    // Devices that have no other memory, as those whose memory is the host's, do not tell cached memory
+    // apart.
     let staging = device.backend().grant(Staging::params(params.affinity)).ok()?;
     staging.memory_type.contains(MemoryType::HOST_CACHED).then_some(device)
 }

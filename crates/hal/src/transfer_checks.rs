@@ -33,7 +33,8 @@ pub fn check_update(source: &[u8], length: u64) -> Result<()> {
     Err(Error::invalid_argument(format!("an update of {length} bytes carries {} bytes", source.len())))
 }
 
-/// Both ranges of a copy have the same length. They may overlap: the target gets the bytes that the source had before.
+/// Both ranges of a copy have the same length. They may overlap: the target gets the bytes that the source
+/// had before.
 pub fn check_copy(source_length: u64, target_length: u64) -> Result<()> {
     if source_length == target_length {
         return Ok(());

@@ -13,8 +13,8 @@ use rehal_hal::{
 use crate::execute::{BindingTable, Effect, LiveNames, StoredNames, effect_of, run};
 use crate::profile::{self, Profiled};
 
-/// The commands of a command buffer, baked into stages. If the program allows inline execution, they run while they are
-/// recorded instead and are not stored.
+/// The commands of a command buffer, baked into stages. If the program allows inline execution, they run
+/// while they are recorded instead and are not stored.
 pub(crate) struct LocalCommands {
     inline: bool,
     recording: Mutex<Option<Box<Recording>>>,
@@ -23,8 +23,8 @@ pub(crate) struct LocalCommands {
 
 /// Baked commands, in stages: those of one stage are independent, and each stage follows the one before.
 ///
-/// An execution barrier ends a stage. So does each event command, which is stricter than required: commands also wait
-/// for work that their events do not order.
+/// An execution barrier ends a stage. So does each event command, which is stricter than required: commands
+/// also wait for work that their events do not order.
 #[derive(Default)]
 pub(crate) struct Recording {
     pub(crate) store: Store,

@@ -47,13 +47,14 @@ enum Executor {
     /// On workers.
     Task {
         executor: TaskExecutor,
-        /// Dropped after `pending`, whose submissions fail first: dropping the last clone waits for running work.
+        /// Dropped after `pending`, whose submissions fail first: dropping the last clone waits for running
+        /// work.
         workers: Workers,
     },
 }
 
-/// Creates CPU devices that run work on the thread that makes it ready: the one that submits, or the one that signals the
-/// last of its waits.
+/// Creates CPU devices that run work on the thread that makes it ready: the one that submits, or the one that
+/// signals the last of its waits.
 pub struct LocalSync;
 
 impl LocalSync {
@@ -88,11 +89,11 @@ impl LocalSync {
     }
 }
 
-/// Creates CPU devices that run work on a pool of workers. Independent submissions, and independent commands of a command
-/// buffer, run concurrently, and so do the workgroups of a dispatch.
+/// Creates CPU devices that run work on a pool of workers. Independent submissions, and independent commands
+/// of a command buffer, run concurrently, and so do the workgroups of a dispatch.
 ///
-/// Work that takes less time than waking a worker runs on the thread that makes it ready, if that is known from earlier
-/// dispatches of the same functions.
+/// Work that takes less time than waking a worker runs on the thread that makes it ready, if that is known
+/// from earlier dispatches of the same functions.
 pub struct LocalTask;
 
 impl LocalTask {
@@ -137,7 +138,8 @@ fn info(name: &str) -> DeviceInfo {
     }
 }
 
-/// Whether a device is one of this crate: buffers that it imports are the imported memory, which only the processor accesses.
+/// Whether a device is one of this crate: buffers that it imports are the imported memory, which only the
+/// processor accesses.
 pub(crate) fn is_local(device: &Device) -> bool {
     device.backend().as_any().is::<LocalDevice>()
 }
@@ -178,7 +180,8 @@ impl LocalDevice {
         Buffer::with_id(id, params, size, buffer.profiled(allocation))
     }
 
-    /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of `created` began.
+    /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of
+    /// `created` began.
     fn profiled(
         &self,
         submission: &Submission<Live<'_>>,
@@ -357,7 +360,8 @@ impl DeviceBackend for LocalDevice {
                 }
                 Err(error) => {
                     Promise::new(submission.signals).settle(&Err(error.clone()));
-                    // Whether the call reports it must not depend on whether workers have failed already: the signals do.
+                    // Whether the call reports it must not depend on whether workers have failed already: the
+                    // signals do.
                     let is_reported = !self.info.is_synchronous && !submission.signals.is_empty();
                     return if is_reported { Ok(created) } else { Err(error) };
                 }

@@ -25,8 +25,9 @@ pub struct LocalSyncOptions {
     pub plugins: Plugins,
     /// The size of the stack of kernels. Default: 2 MiB, which is also the least.
     pub stack_bytes: usize,
-    /// Whether buffers are apart from the memory of the process, between pages that cannot be accessed, and a dispatch fails that writes
-    /// next to one: for kernels of which it is not known that they access only their bindings.
+    /// Whether buffers are apart from the memory of the process, between pages that cannot be accessed, and a
+    /// dispatch fails that writes next to one: for kernels of which it is not known that they access only
+    /// their bindings.
     pub guards_buffers: bool,
     /// The process ends when a dispatch runs for longer: see [`rehal_crash::end_after`].
     pub timeout: Option<Duration>,
@@ -47,24 +48,25 @@ pub struct LocalTaskDriver;
 pub struct LocalTaskOptions {
     /// Libraries that resolve the imports of executables.
     pub plugins: Plugins,
-    /// The workers of the device, which several devices may share. Default: the device starts workers of its own, by
-    /// `topology`.
+    /// The workers of the device, which several devices may share. Default: the device starts workers of its
+    /// own, by `topology`.
     pub workers: Option<Workers>,
     /// Where the workers run. Default: what `selection` selects, as one pool.
     pub topology: Option<Topology>,
-    /// How workers are selected without `topology`. Default: one for each physical core of the current NUMA node.
+    /// How workers are selected without `topology`. Default: one for each physical core of the current NUMA
+    /// node.
     pub selection: TopologyOptions,
     /// How the device starts its workers.
     pub worker: WorkerOptions,
-    /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: the least of
-    /// [`crate::topology::Worker::default_local_memory`].
+    /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: the
+    /// least of [`crate::topology::Worker::default_local_memory`].
     pub worker_local_memory: Option<u64>,
     /// See [`LocalSyncOptions::guards_buffers`].
     pub guards_buffers: bool,
     /// See [`LocalSyncOptions::timeout`].
     pub timeout: Option<Duration>,
-    /// Whether the process aborts, after a message, when work fails or a kernel crashes. Default: the work's signals fail, and after a
-    /// crash the process ends with the status of the crash guard.
+    /// Whether the process aborts, after a message, when work fails or a kernel crashes. Default: the work's
+    /// signals fail, and after a crash the process ends with the status of the crash guard.
     pub abort_on_failure: bool,
 }
 
@@ -76,8 +78,8 @@ impl LocalTaskOptions {
         (&self.topology, &self.selection, &self.worker) == (&other.topology, &other.selection, &other.worker)
     }
 
-    /// Starts the workers that the options describe, or returns those that they have. Fails if none are selected, or if
-    /// threads cannot be started.
+    /// Starts the workers that the options describe, or returns those that they have. Fails if none are
+    /// selected, or if threads cannot be started.
     pub fn start_workers(&self) -> Result<Workers> {
         match (&self.workers, &self.topology) {
             (Some(workers), _) => Ok(workers.clone()),

@@ -49,7 +49,8 @@ impl<'r> Slots<'r> for NoSlots {
     }
 }
 
-/// A binding table that resolves each slot when it is used, from the submission that holds it, and stores nothing.
+/// A binding table that resolves each slot when it is used, from the submission that holds it, and stores
+/// nothing.
 pub(crate) struct StoredSlots<'r> {
     pub(crate) store: &'r Store,
     pub(crate) bindings: &'r [BufferRef<u32>],
@@ -247,8 +248,8 @@ pub(crate) fn run_kept(kept: KeptSubmission) {
     let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile().map(Profiled::by_caller), ());
 }
 
-/// Runs one queue operation and settles its signals. If it panics, the promise fails them. `permit` is dropped in between, since
-/// callbacks of the signals may block.
+/// Runs one queue operation and settles its signals. If it panics, the promise fails them. `permit` is
+/// dropped in between, since callbacks of the signals may block.
 ///
 /// A non-blocking host call runs after the signals, and its result is ignored; one that returns `DEFERRED`
 /// has taken ownership of the signals and settles them later.

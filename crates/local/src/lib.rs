@@ -1,4 +1,5 @@
-//! The CPU as a device: the drivers `local-sync` and `local-task`, and executables, both native code and VM programs.
+//! The CPU as a device: the drivers `local-sync` and `local-task`, and executables, both native code and VM
+//! programs.
 //!
 //! Used by the tools, which create its device, and tested by the conformance suite. It must not depend on
 //! captures, plans or tools. Platform-dependent code is in `platform`, one module per platform.

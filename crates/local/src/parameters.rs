@@ -12,9 +12,10 @@ use crate::topology::{
 
 /// How the workers of the device are selected, how they are started, and what it does with them.
 ///
-/// Parameters override options one by one. One that selects workers by their cores also overrides a list of CPUs or a number of
-/// workers of the flags, which would leave it without effect. Of parameters of one URI, a list of CPUs overrides a number, a number the
-/// rest, and a preset what it consists of, as of flags: therefore they are set in this order.
+/// Parameters override options one by one. One that selects workers by their cores also overrides a list of
+/// CPUs or a number of workers of the flags, which would leave it without effect. Of parameters of one URI, a
+/// list of CPUs overrides a number, a number the rest, and a preset what it consists of, as of flags:
+/// therefore they are set in this order.
 pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
     DeviceParameter {
         keys: &["task_topology_mode"],

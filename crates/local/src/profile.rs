@@ -48,8 +48,8 @@ impl Span {
     }
 }
 
-/// When the workgroups of a dispatch, all of which one thread runs, began and ended. What comes before them, such as the lookup of its
-/// bindings, takes longer than a short kernel.
+/// When the workgroups of a dispatch, all of which one thread runs, began and ended. What comes before them,
+/// such as the lookup of its bindings, takes longer than a short kernel.
 #[derive(Default)]
 pub(crate) struct WorkgroupClock {
     start_ns: Cell<Option<i64>>,
@@ -78,7 +78,8 @@ impl WorkgroupClock {
 #[derive(Clone, Copy)]
 pub(crate) struct Profiled<'p> {
     pub(crate) submission: &'p ProfiledSubmission,
-    /// What the thread is to the device's workers, if it has any and the session reports what threads execute: with the regions.
+    /// What the thread is to the device's workers, if it has any and the session reports what threads
+    /// execute: with the regions.
     pub(crate) thread: Option<ProfiledThread>,
 }
 
@@ -163,7 +164,8 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
 }
 
 thread_local! {
-    /// When the last span of this thread ended, or the operation began: an execution ends with its last command.
+    /// When the last span of this thread ended, or the operation began: an execution ends with its last
+    /// command.
     static LAST_NS: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -277,7 +279,8 @@ fn report_region_of(
     );
 }
 
-/// Reports the span of the operation at `index` of a command buffer, which is in `stage`, and had so many workgroups.
+/// Reports the span of the operation at `index` of a command buffer, which is in `stage`, and had so many
+/// workgroups.
 #[inline]
 pub(crate) fn report_stored(
     (index, stage, workgroup_count): (usize, usize, [u32; 3]),
@@ -380,8 +383,8 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     });
 }
 
-/// The number of workgroups of a dispatch, read now if it is indirect: before it runs, since it may write there. Zeros of what is not a
-/// dispatch.
+/// The number of workgroups of a dispatch, read now if it is indirect: before it runs, since it may write
+/// there. Zeros of what is not a dispatch.
 fn workgroup_count_of<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> [u32; 3] {
     match op {
         QueueOp::Dispatch(dispatch) => workgroup_count(dispatch, names).unwrap_or_default(),

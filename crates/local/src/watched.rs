@@ -6,9 +6,9 @@ use rehal_hal::{BufferParams, Device, WatchAccesses, WatchedBuffer};
 use crate::device::is_local;
 use crate::platform::{PAGE_BYTES, WatchedPages};
 
-/// A buffer of a CPU device that tells which of its pages are accessed. `None` if that is unknown: of other devices, on other
-/// platforms, without the signal handlers of [`rehal_crash::install`], for an alignment of more than a
-/// page, if pages of 256 buffers are watched already, or if memory is short.
+/// A buffer of a CPU device that tells which of its pages are accessed. `None` if that is unknown: of other
+/// devices, on other platforms, without the signal handlers of [`rehal_crash::install`], for an alignment of
+/// more than a page, if pages of 256 buffers are watched already, or if memory is short.
 ///
 /// While it is watched, system calls fail to access its bytes, and each page costs a signal.
 pub fn watch_buffer(device: &Device, params: BufferParams, size: u64) -> Result<Option<WatchedBuffer>> {

@@ -1,4 +1,5 @@
-//! Issuing a command buffer on `local-task` allocates nothing once its lists have grown, and little if it waits for work in flight.
+//! Issuing a command buffer on `local-task` allocates nothing once its lists have grown, and little if it
+//! waits for work in flight.
 #![allow(unsafe_code, reason = "counts allocations")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

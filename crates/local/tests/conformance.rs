@@ -1,5 +1,5 @@
-//! The conformance suite on the devices `local-sync` and `local-task`, the latter with one worker and with several, and on a
-//! discrete device that wraps the former.
+//! The conformance suite on the devices `local-sync` and `local-task`, the latter with one worker and with
+//! several, and on a discrete device that wraps the former.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

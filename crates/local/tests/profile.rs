@@ -76,8 +76,8 @@ fn begin(device: &Device, data: ProfileData, sink: &Arc<Sink>) {
     device.begin_profiling(&request).unwrap();
 }
 
-/// Host executions of a command buffer that is executed three times: a fill and `passing` dispatches, each behind a barrier, and then
-/// one that fails.
+/// Host executions of a command buffer that is executed three times: a fill and `passing` dispatches, each
+/// behind a barrier, and then one that fails.
 fn executions(device: &Device, data: ProfileData, passing: usize) -> Vec<HostExecution> {
     let executable = load(device, &compile("library.c", Link::Embedded, &[]));
     let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();

@@ -37,7 +37,8 @@ fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
-/// Programs deallocate on a queue what a queue owns; the reference's captures have no dealloca of an empty buffer.
+/// Programs deallocate on a queue what a queue owns; the reference's captures have no dealloca of an empty
+/// buffer.
 #[test]
 fn queues_own_what_they_allocate_unless_it_is_empty() {
     let device = device(1);
@@ -289,7 +290,8 @@ fn no_more_threads_than_workers_run_kernels() {
     }
 }
 
-/// First a function of unknown cost, which a waiting thread would run, and then a brief one, which would run inline.
+/// First a function of unknown cost, which a waiting thread would run, and then a brief one, which would run
+/// inline.
 #[test]
 fn only_placed_workers_run_work() {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
@@ -341,7 +343,8 @@ fn only_placed_workers_run_work() {
     }
 }
 
-/// Occupies a worker by a host call that ends, and signals `called`, when the sender is used; it fails if that takes too long.
+/// Occupies a worker by a host call that ends, and signals `called`, when the sender is used; it fails if
+/// that takes too long.
 fn occupy_worker(device: &Device, called: &Semaphore) -> mpsc::Sender<()> {
     let (started, start) = mpsc::channel();
     let (release, released) = mpsc::channel();
@@ -374,7 +377,8 @@ fn a_thread_that_waits_runs_what_it_waits_for() {
     wait(&called, 1).unwrap();
 }
 
-/// The only worker is occupied by a host call until the wait is over, and another thread executes work when the wait begins.
+/// The only worker is occupied by a host call until the wait is over, and another thread executes work when
+/// the wait begins.
 #[test]
 fn a_thread_that_waits_runs_what_it_waits_for_when_another_has_ended() {
     let device = device(1);
@@ -412,8 +416,8 @@ fn a_thread_that_waits_runs_what_it_waits_for_when_another_has_ended() {
     wait(&called, 1).unwrap();
 }
 
-/// The only worker is occupied by a host call, and this thread does not wait, so that the dispatch has run only if it did
-/// when it was submitted.
+/// The only worker is occupied by a host call, and this thread does not wait, so that the dispatch has run
+/// only if it did when it was submitted.
 #[test]
 fn what_dispatches_cost_is_known_when_their_executable_is_loaded_again() {
     let (device, data) = (device(1), library_bytes());
@@ -478,7 +482,8 @@ fn a_worker_may_release_the_last_handle_of_its_device() {
 
 #[test]
 fn more_local_memory_than_a_worker_has_is_an_error() {
-    // The function has 8192 bytes. By default, workers have the size of their L2 cache: of an assumed one here.
+    // The function has 8192 bytes. By default, workers have the size of their L2 cache: of an assumed one
+    // here.
     for (given, limit) in [(Some(8192), 8192), (None, 131_072)] {
         let mut options = options(2);
         options.worker_local_memory = given;
@@ -489,7 +494,8 @@ fn more_local_memory_than_a_worker_has_is_an_error() {
             let done = semaphore(&device);
             let mut trace = dispatch(&executable, "trace", [1; 3], &[], &bindings);
             trace.dynamic_local_memory = limit - 8192 + more;
-            // By now the dispatch may be known to be brief: then it runs inline, and the submission returns the error.
+            // By now the dispatch may be known to be brief: then it runs inline, and the submission returns
+            // the error.
             let submitted = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&trace);
             let outcome = submitted.and_then(|()| wait(&done, 1));
             assert_eq!(outcome.as_ref().err().map(Error::code), code);

@@ -216,8 +216,8 @@ fn executables_of(path: &str) -> Vec<Vec<u8>> {
     segments.filter(|bytes| rehal_local::executable::infer_format(bytes) == Some(FORMAT)).collect()
 }
 
-/// Runs the function of the program at `path` whose name starts with `name` on buffers of 128 floats each, and returns
-/// their contents.
+/// Runs the function of the program at `path` whose name starts with `name` on buffers of 128 floats each,
+/// and returns their contents.
 fn run_on<const N: usize>(path: &str, name: &str, values: [f32; N]) -> [Vec<f32>; N] {
     let device = LocalSync::create(Default::default());
     for executable in executables_of(path) {

@@ -17,8 +17,8 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 /// Nesting limit of metadata arrays; no known writer nests them.
 const MAX_ARRAY_DEPTH: u32 = 8;
 
-/// Size limit of metadata and tensor descriptions, the same as the header limit of safetensors: a sparse file costs
-/// nothing to create and would take hours to scan.
+/// Size limit of metadata and tensor descriptions, the same as the header limit of safetensors: a sparse file
+/// costs nothing to create and would take hours to scan.
 const MAX_HEADER_BYTES: usize = 100_000_000;
 
 /// Minimum size of a tensor description: an empty name, no dimensions, type and offset.
@@ -94,7 +94,8 @@ impl<'a> Reader<'a> {
         Self { cursor: Cursor::new(header), is_limited: header.len() < bytes.len() }
     }
 
-    /// Rejects a count of elements of at least `min_bytes` each that exceeds the rest of the file, before allocating.
+    /// Rejects a count of elements of at least `min_bytes` each that exceeds the rest of the file, before
+    /// allocating.
     fn check_count(&self, field: &'static str, count: u64, min_bytes: u64) -> Result<(), FormatError> {
         let most = self.cursor.remaining() as u64 / min_bytes;
         if count <= most {
@@ -160,7 +161,8 @@ impl<'a> Reader<'a> {
                 if let Some(element_bytes) = types::value_bytes(element) {
                     return self.take(count.checked_mul(element_bytes), "array").map(drop);
                 }
-                // A string has at least its length, an array its element type and count. Other types are rejected below.
+                // A string has at least its length, an array its element type and count. Other types are
+                // rejected below.
                 self.check_count("array length", count, if element == types::VALUE_ARRAY { 12 } else { 8 })?;
                 for _ in 0..count {
                     self.skip_value(element, depth + 1)?;

@@ -1,4 +1,5 @@
-//! The fuzz target: every operation of the reader, every report, the timeline and the events, on arbitrary bytes.
+//! The fuzz target: every operation of the reader, every report, the timeline and the events, on arbitrary
+//! bytes.
 
 use rehal_base::FormatError;
 
@@ -8,8 +9,8 @@ use crate::{Bundle, OpenOptions, activity, timeline, times};
 /// Few enough to leave some out.
 const MAX_EVENTS: usize = 16;
 
-/// Opens `bytes` strictly and for recovery, walks every record and row, prints every report, writes the timeline and arranges
-/// the events.
+/// Opens `bytes` strictly and for recovery, walks every record and row, prints every report, writes the
+/// timeline and arranges the events.
 ///
 /// Returns the number of rows read in all walks; the point is that it returns.
 pub fn exercise(bytes: &[u8]) -> u64 {

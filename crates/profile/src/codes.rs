@@ -1,5 +1,5 @@
-//! The enumerations of the format. Each table is the only place that maps a number to its name, and the names are
-//! those that `iree-profile` prints.
+//! The enumerations of the format. Each table is the only place that maps a number to its name, and the names
+//! are those that `iree-profile` prints.
 //!
 //! A code is a newtype over its number, so that unknown values can still be stored, compared and printed.
 

@@ -1,9 +1,10 @@
 //! The structures of a profile bundle, byte for byte (source: IREE's `hal/profile_schema.h` and
 //! `hal/utils/profile_file.h`, 1.6).
 //!
-//! Fields are little-endian and every structure has alignment 1, because records in real bundles start at unaligned
-//! offsets. The number before a field is its offset and the number after a name is the size, both in bytes and
-//! asserted at compile time. A 32-bit ordinal or index is `u32::MAX` if there is none; 64-bit ids are zero.
+//! Fields are little-endian and every structure has alignment 1, because records in real bundles start at
+//! unaligned offsets. The number before a field is its offset and the number after a name is the size, both
+//! in bytes and asserted at compile time. A 32-bit ordinal or index is `u32::MAX` if there is none; 64-bit
+//! ids are zero.
 
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -43,7 +44,8 @@ pub const VERSION: (u16, u16) = (1, 6);
 /// The flag in [`RecordHeader::chunk_flags`] of a chunk whose producer dropped rows.
 pub const CHUNK_TRUNCATED: u64 = 1;
 
-/// [`Device::flags`], [`Executable::flags`], [`CodeObject::flags`] and [`Function::flags`]: it has the UUID or hash.
+/// [`Device::flags`], [`Executable::flags`], [`CodeObject::flags`] and [`Function::flags`]: it has the UUID
+/// or hash.
 pub const HAS_IDENTITY: u32 = 1;
 
 /// [`CommandOperation::flags`]: the command is in a block, and has block ordinals.
@@ -60,14 +62,14 @@ pub const CLOCK_HOST_TIME_BRACKET: u32 = 1 << 3;
 /// [`ClockCorrelation::flags`]: the device tick is not of the clock that times events.
 pub const CLOCK_DEVICE_TICK_UNALIGNED: u32 = 1 << 4;
 
-/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission or a
-/// command, replays a record of a capture; the target is an artifact, whose id is the record's ordinal. `rehl` as a
-/// little-endian integer, so that no later release defines it.
+/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a
+/// submission or a command, replays a record of a capture; the target is an artifact, whose id is the
+/// record's ordinal. `rehl` as a little-endian integer, so that no later release defines it.
 pub const RELATIONSHIP_REPLAYS_RECORD: u32 = 0x6c68_6572;
 
-/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission, waits
-/// for a value of a semaphore; the target is an artifact, whose ids are those of the semaphore and the value. `rehw` as a
-/// little-endian integer, so that no later release defines it.
+/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a
+/// submission, waits for a value of a semaphore; the target is an artifact, whose ids are those of the
+/// semaphore and the value. `rehw` as a little-endian integer, so that no later release defines it.
 pub const RELATIONSHIP_WAITS: u32 = 0x7768_6572;
 
 /// As [`RELATIONSHIP_WAITS`], for a value that the submission signals: `rehs`.
@@ -79,9 +81,10 @@ pub const WAITING_THREAD: u32 = NONE;
 /// The worker of spans of threads that submit work or make it ready, and execute it at once.
 pub const SUBMITTING_THREAD: u32 = NONE - 1;
 
-/// [`EventRelationship::relationship_type`] of our tools: `rehx`. A worker, the upper half of `source_secondary_id`, executed
-/// work of a command, the lower half, of the command buffer or submission that is the source. `target_id` is when it began
-/// and `target_secondary_id` when it ended, in nanoseconds of the host.
+/// [`EventRelationship::relationship_type`] of our tools: `rehx`. A worker, the upper half of
+/// `source_secondary_id`, executed work of a command, the lower half, of the command buffer or submission
+/// that is the source. `target_id` is when it began and `target_secondary_id` when it ended, in nanoseconds
+/// of the host.
 pub const RELATIONSHIP_WORKER: u32 = 0x7868_6572;
 
 /// The ordinal or index of nothing.

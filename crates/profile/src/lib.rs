@@ -1,10 +1,11 @@
-//! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer,
-//! the reports that `iree-profile` prints, timelines in Perfetto's format, and the events on one time axis, for programs
-//! that draw them.
+//! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a
+//! writer, the reports that `iree-profile` prints, timelines in Perfetto's format, and the events on one time
+//! axis, for programs that draw them.
 //!
 //! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
 //!
-//! Versions 1.x are read, 1.6 is written. Rows say how long they are, so that a newer version may append fields.
+//! Versions 1.x are read, 1.6 is written. Rows say how long they are, so that a newer version may append
+//! fields.
 //!
 //! A [`Bundle`] has a checked envelope. A record is the begin or the end of a session, or a chunk of rows of
 //! one [`ContentType`]; `rows.rs` has typed views of the rows. `report/` prints what `iree-profile` prints,

@@ -1,4 +1,5 @@
-//! What the metadata of a bundle describes: queues, executables, functions, command buffers, clocks and metrics.
+//! What the metadata of a bundle describes: queues, executables, functions, command buffers, clocks and
+//! metrics.
 
 use std::borrow::Cow;
 
@@ -59,8 +60,8 @@ pub struct CommandBuffer<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Adds what a record describes. Fails at a malformed row of any chunk, also if the model has nothing of it: a report
-    /// does not pass over damage because it does not print these rows.
+    /// Adds what a record describes. Fails at a malformed row of any chunk, also if the model has nothing of
+    /// it: a report does not pass over damage because it does not print these rows.
     pub fn add(&mut self, record: &Record<'a>) -> Result<()> {
         match record.content() {
             Some(ContentType::Queues) => {

@@ -51,10 +51,11 @@ impl std::fmt::Debug for Bundle<'_> {
 impl<'a> Bundle<'a> {
     /// Validates the envelope of a bundle that starts at the first of `bytes`.
     ///
-    /// A bundle without a length (none of its sessions has ended) goes up to the end of `bytes`. Without `recover`,
-    /// one that is shorter than its length is an error of [`Fault::Truncated`], and an incomplete record at the end is
-    /// an error of [`Bundle::records`]. With it, the bundle ends before the first incomplete record, which costs one
-    /// walk over the record headers here; see [`Bundle::tear`]. Bytes after the recorded length are ignored.
+    /// A bundle without a length (none of its sessions has ended) goes up to the end of `bytes`. Without
+    /// `recover`, one that is shorter than its length is an error of [`Fault::Truncated`], and an incomplete
+    /// record at the end is an error of [`Bundle::records`]. With it, the bundle ends before the first
+    /// incomplete record, which costs one walk over the record headers here; see [`Bundle::tear`]. Bytes
+    /// after the recorded length are ignored.
     pub fn open(bytes: &'a [u8], options: OpenOptions) -> Result<Self, FormatError> {
         let header = check_file_header(bytes)?;
         let (length, total_bytes) = (header.file_length.get(), bytes.len() as u64);
@@ -109,8 +110,8 @@ impl<'a> Bundle<'a> {
         Records { bytes: self.bytes, position, ordinal: 0, version_minor: self.header.version_minor.get() }
     }
 
-    /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for [`Records`]
-    /// to report.
+    /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for
+    /// [`Records`] to report.
     fn find_tear(&mut self) {
         let mut records = self.records();
         loop {
@@ -123,8 +124,8 @@ impl<'a> Bundle<'a> {
                 Some(Err(error)) => error.fault == Fault::Truncated,
             };
             let tail = self.bytes.get(position..).unwrap_or_default();
-            // After a crash, file systems may leave zeros in place of writes that never completed: holes of any size,
-            // so only the first bytes are tested.
+            // After a crash, file systems may leave zeros in place of writes that never completed: holes of
+            // any size, so only the first bytes are tested.
             if is_torn || tail.iter().take(ZEROS_BYTES).all(|byte| *byte == 0) {
                 let lost_bytes = tail.len() as u64;
                 self.tear = Some(Tear { offset: position as u64, record_count: ordinal, lost_bytes });

@@ -1,8 +1,8 @@
 //! Typed zero-copy views of the rows of chunks: a fixed header and the lists that follow it.
 //!
-//! One table lists, for every content type, the header of its rows, the lists that follow with the header field that
-//! counts each, and the reserved fields, which are zero unless a newer minor version uses them. The reader decodes bytes
-//! to these views, and the writer encodes them.
+//! One table lists, for every content type, the header of its rows, the lists that follow with the header
+//! field that counts each, and the reserved fields, which are zero unless a newer minor version uses them.
+//! The reader decodes bytes to these views, and the writer encodes them.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -22,15 +22,17 @@ pub trait Row<'a>: Sized {
     /// The content type of its chunks.
     const CONTENT: ContentType;
 
-    /// The row at the start of `rest`, which is the payload of `record` from `offset` on, and its size in bytes.
+    /// The row at the start of `rest`, which is the payload of `record` from `offset` on, and its size in
+    /// bytes.
     #[doc(hidden)]
     fn parse(record: &Record<'a>, offset: usize, rest: &'a [u8]) -> Result<(Self, usize), FormatError>;
 
-    /// Calls `use_parts` with the bytes of the header, of each list, and of what a newer version appended, in file order.
+    /// Calls `use_parts` with the bytes of the header, of each list, and of what a newer version appended, in
+    /// file order.
     fn with_parts<R>(&self, use_parts: impl FnOnce(&[&[u8]]) -> R) -> R;
 
-    /// The first length or count in the header that differs from what the row has: the field, the expected value and
-    /// the found value.
+    /// The first length or count in the header that differs from what the row has: the field, the expected
+    /// value and the found value.
     fn count_mismatch(&self) -> Option<(&'static str, u64, u64)>;
 }
 
@@ -77,8 +79,8 @@ macro_rules! rows {
         }
 
         impl<'a> Record<'a> {
-            /// Parses all rows of a chunk, and calls `use_parts` with the parts of each. Of an unknown content type, the
-            /// payload is the one part.
+            /// Parses all rows of a chunk, and calls `use_parts` with the parts of each. Of an unknown
+            /// content type, the payload is the one part.
             ///
             /// Stops at the first malformed row, with its error.
             pub fn with_rows(&self, mut use_parts: impl FnMut(&[&[u8]])) -> Result<(), FormatError> {

@@ -1,5 +1,5 @@
-//! A bundle with a row of every content type, for tests: of two devices with clocks, the second of which cannot be
-//! correlated with the host's.
+//! A bundle with a row of every content type, for tests: of two devices with clocks, the second of which
+//! cannot be correlated with the host's.
 
 use std::io::Cursor;
 

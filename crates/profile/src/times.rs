@@ -30,8 +30,8 @@ impl TimedBy {
     }
 }
 
-/// The dispatches of a function. Functions of one name are one, whatever their executable: two runs give the same
-/// executable different ids.
+/// The dispatches of a function. Functions of one name are one, whatever their executable: two runs give the
+/// same executable different ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionTimes {
     /// Its name, or where it is if it has none.
@@ -51,7 +51,8 @@ pub struct DispatchTimes {
     pub functions: Vec<FunctionTimes>,
     /// Dispatches without valid times, or of a device whose clock cannot be correlated with the host's.
     pub untimed_count: u64,
-    /// Of these, the latter: the device has fewer than two clock samples, or its samples contradict each other.
+    /// Of these, the latter: the device has fewer than two clock samples, or its samples contradict each
+    /// other.
     pub uncorrelated_count: u64,
 }
 

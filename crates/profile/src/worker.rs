@@ -61,7 +61,8 @@ impl WorkerSpan {
         })
     }
 
-    /// What it executed: the function or kind of the command, or the kind of the submission, as far as the bundle describes it.
+    /// What it executed: the function or kind of the command, or the kind of the submission, as far as the
+    /// bundle describes it.
     pub fn name<'m>(&self, model: &Model<'m>) -> Cow<'m, [u8]> {
         if let Some(operation) = self.operation {
             return Cow::Borrowed(operation.name().as_bytes());

@@ -12,8 +12,8 @@ const ASSEMBLED_BYTES: usize = 256 * 1024;
 
 /// Writes a bundle, record by record.
 ///
-/// Each record is with the sink when the call that appends it returns, so the bundle of a killed program is readable
-/// up to the last one. The length is in the file while no session is open.
+/// Each record is with the sink when the call that appends it returns, so the bundle of a killed program is
+/// readable up to the last one. The length is in the file while no session is open.
 ///
 /// The first error of the sink is sticky: later calls repeat it.
 pub struct Writer<W: Write + Seek> {
@@ -98,7 +98,8 @@ impl<W: Write + Seek> Writer<W> {
     /// Appends the record that begins a session.
     pub fn begin_session(&mut self, fields: &RecordFields<'_>) -> Result<()> {
         if self.is_closed {
-            // Readers ignore what is behind the length, so the rows of a killed program's second session would be lost.
+            // Readers ignore what is behind the length, so the rows of a killed program's second session
+            // would be lost.
             self.write_length(0)?;
             self.is_closed = false;
         }
@@ -106,7 +107,8 @@ impl<W: Write + Seek> Writer<W> {
         self.append(RecordType::SESSION_BEGIN, StatusCode::Ok as u32, fields, content_type.as_bytes(), &[])
     }
 
-    /// Appends the record that ends a session with `status_code`, and writes the length of the bundle into its header.
+    /// Appends the record that ends a session with `status_code`, and writes the length of the bundle into
+    /// its header.
     pub fn end_session(&mut self, fields: &RecordFields<'_>, status_code: u32) -> Result<()> {
         let content_type = ContentType::Session.text();
         self.append(RecordType::SESSION_END, status_code, fields, content_type.as_bytes(), &[])?;
@@ -117,8 +119,8 @@ impl<W: Write + Seek> Writer<W> {
 
     /// Appends a chunk of `rows`.
     ///
-    /// Fails if a length or count in a row's header is not that of its lists, if a trace is not the only row of its
-    /// chunk, or if the sink fails or has failed before.
+    /// Fails if a length or count in a row's header is not that of its lists, if a trace is not the only row
+    /// of its chunk, or if the sink fails or has failed before.
     pub fn append_rows<'r, R: Row<'r>>(&mut self, fields: &RecordFields<'_>, rows: &[R]) -> Result<()> {
         let mut payload = Vec::new();
         for row in rows {

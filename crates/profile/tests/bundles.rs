@@ -1,5 +1,5 @@
-//! Bundles of programs, as the reference release recorded them, and what its `iree-profile` prints of each: in the
-//! corpus, whose tests are ignored if it is missing.
+//! Bundles of programs, as the reference release recorded them, and what its `iree-profile` prints of each:
+//! in the corpus, whose tests are ignored if it is missing.
 
 #[allow(dead_code, reason = "shared with the tests of a bundle made by hand")]
 mod common;

@@ -91,8 +91,8 @@ fn mutations_of_the_sample() {
     assert!(read > 40_000, "{read}");
 }
 
-/// The error of the first record or row that is one, after `change` has been made to the sample's first record of a
-/// content type.
+/// The error of the first record or row that is one, after `change` has been made to the sample's first
+/// record of a content type.
 fn error_after(content: ContentType, change: impl Fn(&mut [u8], usize)) -> FormatError {
     let mut bytes = sample::bundle();
     let is_of = |record: &Record<'_>| record.content() == Some(content);

@@ -1,5 +1,6 @@
-//! The overhead of recording: the calls of a benchmarked `abs` (nine records), bare and recorded, and 1 GiB of inputs
-//! compared with a plain write of as many bytes. Prints nanoseconds and ratios; `cargo xtask bench` measures the tools.
+//! The overhead of recording: the calls of a benchmarked `abs` (nine records), bare and recorded, and 1 GiB
+//! of inputs compared with a plain write of as many bytes. Prints nanoseconds and ratios; `cargo xtask bench`
+//! measures the tools.
 //!
 //! `cargo run --profile measure -p rehal-replay --example recording_cost -- DIRECTORY`
 

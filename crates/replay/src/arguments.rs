@@ -6,14 +6,15 @@ use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, 
 
 use crate::ids::Ids;
 
-/// Fails if the data of a queue operation does not match its range, or a range refers to a slot: only an execution
-/// has a binding table.
+/// Fails if the data of a queue operation does not match its range, or a range refers to a slot: only an
+/// execution has a binding table.
 pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
             check_direct(target)?;
             transfer_checks::check_pattern(pattern).map_err(damaged)?;
-            // An asynchronous device checks the alignment when the fill runs, so the status of its call is OK.
+            // An asynchronous device checks the alignment when the fill runs, so the status of its call is
+            // OK.
             transfer_checks::check_fill(target.offset, target.length, pattern)
         }
         QueueOp::Update { source, target, .. } => {
@@ -44,8 +45,8 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     }
 }
 
-/// Fails if the data of a command does not match its range, or it refers to a slot out of bounds of its command
-/// buffer's `slots`.
+/// Fails if the data of a command does not match its range, or it refers to a slot out of bounds of its
+/// command buffer's `slots`.
 pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()> {
     let check_slot = |reference: &BufferRef<u64>| match reference.binding {
         Binding::Slot(slot) => check_slot(slot, slots),
@@ -112,8 +113,8 @@ fn check_slot(slot: u32, slots: u64) -> Result<()> {
     )))
 }
 
-/// The error as [`StatusCode::DataLoss`](rehal_base::StatusCode::DataLoss): a device would have rejected the call at
-/// capture, so the capture is corrupt.
+/// The error as [`StatusCode::DataLoss`](rehal_base::StatusCode::DataLoss): a device would have rejected the
+/// call at capture, so the capture is corrupt.
 #[cold]
 fn damaged(error: Error) -> Error {
     Error::data_loss(error.message())

@@ -63,9 +63,9 @@ impl Plan {
         outcome
     }
 
-    /// Calls `visit` with the dispatches that differ, in the order in which a run first performs them, and with how often it does.
-    /// Executions of a command buffer with equal binding tables do not differ, so that the calls do not grow with them. An error ends
-    /// the search.
+    /// Calls `visit` with the dispatches that differ, in the order in which a run first performs them, and
+    /// with how often it does. Executions of a command buffer with equal binding tables do not differ, so
+    /// that the calls do not grow with them. An error ends the search.
     pub fn distinct_dispatches(
         &self,
         mut visit: impl FnMut(&PlannedDispatch<'_>, u64) -> Result<()>,

@@ -1,5 +1,5 @@
-//! Encodes operations as records: the inverse of `decode.rs`, and the only place that maps operation fields to
-//! payload fields.
+//! Encodes operations as records: the inverse of `decode.rs`, and the only place that maps operation fields
+//! to payload fields.
 //!
 //! An operation that captures cannot represent becomes a record that marks it and that `decode.rs` rejects:
 //! channels, collectives and host calls. Of hints and debug groups, only the occurrence is recorded.
@@ -18,8 +18,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::ids::Ids;
 
-/// Calls `put` with the payload of an operation, in pieces. The header of its record names the same objects: that of the record
-/// from which the operation was decoded, if its objects are the same.
+/// Calls `put` with the payload of an operation, in pieces. The header of its record names the same objects:
+/// that of the record from which the operation was decoded, if its objects are the same.
 pub fn encode_payload(op: &Op<Ids<'_>>, put: &mut dyn FnMut(PayloadType, &[&[u8]])) {
     operation(op, &mut |_, payload_type, parts| put(payload_type, parts));
 }

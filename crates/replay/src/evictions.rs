@@ -137,8 +137,8 @@ fn by_buffer(mut set: RangeSet) -> Vec<(u32, Range)> {
     ranges.collect()
 }
 
-/// Evicts bytes of a buffer, unless they are in memory that the host cannot address, and that its caches therefore do
-/// not contain. The buffer need not allow mapping: no byte of it is accessed.
+/// Evicts bytes of a buffer, unless they are in memory that the host cannot address, and that its caches
+/// therefore do not contain. The buffer need not allow mapping: no byte of it is accessed.
 fn evict_buffer(buffer: &Buffer, range: Range) -> Result<()> {
     let mapped = MappedRange { range, mode: MappingMode::SCOPED, access: MemoryAccess::READ };
     let Ok(memory) = buffer.backend().map(&mapped) else { return Ok(()) };

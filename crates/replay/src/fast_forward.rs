@@ -18,13 +18,14 @@ const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
 
 /// A replay that repeats a scope without what is outside of it.
 ///
-/// It runs once, from the start of the capture to the end of the scope. Each repetition puts back what the scope has
-/// changed, and runs it again. If the scope is entered more than once, a repetition is from its first begin to its last end.
+/// It runs once, from the start of the capture to the end of the scope. Each repetition puts back what the
+/// scope has changed, and runs it again. If the scope is entered more than once, a repetition is from its
+/// first begin to its last end.
 ///
-/// The first pass determines which bytes the scope changes: of those that the plan says it may write and read, the blocks
-/// whose bytes differ afterwards, since kernels may write all that is bound to them and rarely do. [`FastForward::finish`]
-/// verifies that no repetition changed the others. Host reads within the scope must be those of the first pass in
-/// each repetition.
+/// The first pass determines which bytes the scope changes: of those that the plan says it may write and
+/// read, the blocks whose bytes differ afterwards, since kernels may write all that is bound to them and
+/// rarely do. [`FastForward::finish`] verifies that no repetition changed the others. Host reads within the
+/// scope must be those of the first pass in each repetition.
 pub struct FastForward<'r> {
     replay: &'r Replay,
     region: Region,
@@ -105,8 +106,9 @@ impl<'r> FastForward<'r> {
         outcome.map_err(|error| self.replay.plan().in_file(error))
     }
 
-    /// Whether the last repetition made of the bytes that it changes what the first pass made of them. What is not restored
-    /// is left to [`FastForward::finish`]. Call it after a repetition and before the next [`FastForward::restore`].
+    /// Whether the last repetition made of the bytes that it changes what the first pass made of them. What
+    /// is not restored is left to [`FastForward::finish`]. Call it after a repetition and before the next
+    /// [`FastForward::restore`].
     pub fn is_reproduced(&self) -> Result<bool> {
         let state = self.state.as_ref().ok_or_else(failed)?;
         for Saved { at, after, .. } in &self.saved {
@@ -119,11 +121,11 @@ impl<'r> FastForward<'r> {
         Ok(true)
     }
 
-    /// Passes the bytes of buffers that the scope may access and write to `vary`, and writes those of which it returns that it has
-    /// changed them. The scope may then be run by [`FastForward::repeat_varied`].
+    /// Passes the bytes of buffers that the scope may access and write to `vary`, and writes those of which
+    /// it returns that it has changed them. The scope may then be run by [`FastForward::repeat_varied`].
     ///
-    /// What it changes of bytes that are not restored stays, and is to be undone before [`FastForward::repeat`] or
-    /// [`FastForward::check_unchanged`].
+    /// What it changes of bytes that are not restored stays, and is to be undone before
+    /// [`FastForward::repeat`] or [`FastForward::check_unchanged`].
     pub fn vary(
         &mut self,
         bytes: VariedBytes,
@@ -168,7 +170,8 @@ impl<'r> FastForward<'r> {
         Ok(())
     }
 
-    /// [`FastForward::repeat`] after [`FastForward::vary`]: host reads may differ from those of the first pass.
+    /// [`FastForward::repeat`] after [`FastForward::vary`]: host reads may differ from those of the first
+    /// pass.
     pub fn repeat_varied(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let state = self.take_state()?;
         self.run(state, observers, &mut FirstReads::default())
@@ -348,8 +351,8 @@ impl<'r> FastForward<'r> {
         .map_err(|error| self.cannot_restore(error, at.holder))
     }
 
-    /// The buffer, or a file with these bytes that allows the access. `None` for what the scope cannot access either: a
-    /// buffer that is released before it.
+    /// The buffer, or a file with these bytes that allows the access. `None` for what the scope cannot access
+    /// either: a buffer that is released before it.
     fn holder<'s>(
         &'s self,
         state: &'s State<'_>,

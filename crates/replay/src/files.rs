@@ -54,8 +54,8 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
 }
 
 impl FileRecord<&[u8]> {
-    /// Whether the file is usable here: it exists and is the captured one. Reads the whole file if it is validated
-    /// by digest.
+    /// Whether the file is usable here: it exists and is the captured one. Reads the whole file if it is
+    /// validated by digest.
     pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
         open(self, remaps, Opening::ToRead).map(drop)
     }
@@ -64,8 +64,9 @@ impl FileRecord<&[u8]> {
 /// What a replay does about the writes of queues to external files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileWrites {
-    /// They change a private copy of the file, which each run starts with the bytes of the file. Files with one identity have one
-    /// copy, by whichever paths they are named. Only pages that are written take memory. The file is not opened for writing.
+    /// They change a private copy of the file, which each run starts with the bytes of the file. Files with
+    /// one identity have one copy, by whichever paths they are named. Only pages that are written take
+    /// memory. The file is not opened for writing.
     #[default]
     Copy,
     /// They change the file. Refused for a file of which only the length is known.
@@ -90,8 +91,8 @@ pub(crate) struct ExternalFile {
     pub path: PathBuf,
 }
 
-/// Opens the external file of a record and validates that it is the captured one; `None` if the capture contains
-/// the bytes that are read from it.
+/// Opens the external file of a record and validates that it is the captured one; `None` if the capture
+/// contains the bytes that are read from it.
 pub(crate) fn open(
     record: &FileRecord<&[u8]>,
     remaps: &[FileRemap],
@@ -186,8 +187,8 @@ fn require_regular(path: &Path, metadata: &std::fs::Metadata) -> Result<()> {
 /// The digest of the first `length` bytes of `file`.
 pub(crate) fn digest(file: &File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
-    // Large, since the digest is fast only over many bytes at once, yet small enough for the bytes to stay in the
-    // second-level cache.
+    // Large, since the digest is fast only over many bytes at once, yet small enough for the bytes to stay in
+    // the second-level cache.
     const CHUNK_BYTES: u64 = 1 << 20;
     let mut digest = fnv::Fnv1a64::default();
     let mut chunk = vec![0; length.min(CHUNK_BYTES) as usize];

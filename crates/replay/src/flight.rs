@@ -30,8 +30,9 @@ const NO_WAIT: u32 = u32::MAX;
 
 /// The work of a run that is in flight, and when the host waits for it.
 ///
-/// A run notifies it before and after each step, of each submission, of the end of timed scopes, and of its own end.
-/// In serialized order no runnable work is in flight after a step. In captured order the schedule lists the waits.
+/// A run notifies it before and after each step, of each submission, of the end of timed scopes, and of its
+/// own end. In serialized order no runnable work is in flight after a step. In captured order the schedule
+/// lists the waits.
 pub(crate) struct Flight<'r> {
     /// `None` in serialized order.
     schedule: Option<&'r Schedule>,
@@ -61,8 +62,8 @@ pub(crate) struct Flight<'r> {
 struct Issued {
     signals: SmallVec<[(Semaphore, u64); 1]>,
     location: RecordLocation,
-    /// Whether its signals may fail because of another submission: one that signals the same semaphore, or any if that loses the
-    /// device.
+    /// Whether its signals may fail because of another submission: one that signals the same semaphore, or
+    /// any if that loses the device.
     is_shared: bool,
 }
 
@@ -110,8 +111,8 @@ struct Report {
 }
 
 impl<'r> Flight<'r> {
-    /// Nothing is in flight before step `first`, and `position` submissions were runnable before it. With a schedule, the
-    /// order is the captured one.
+    /// Nothing is in flight before step `first`, and `position` submissions were runnable before it. With a
+    /// schedule, the order is the captured one.
     pub(crate) fn new(
         plan: &'r Plan,
         schedule: Option<&'r Schedule>,
@@ -163,8 +164,9 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits for it;
-    /// a deferred one can run when [`Flight::complete`] is called, after the step that signals the last of its waits.
+    /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits
+    /// for it; a deferred one can run when [`Flight::complete`] is called, after the step that signals the
+    /// last of its waits.
     pub(crate) fn issued(&mut self, issue: &Issue<'_>) -> Result<()> {
         if let Some(index) = issue.deferred {
             let issued = self.issued_of(issue);
@@ -201,7 +203,8 @@ impl<'r> Flight<'r> {
         self.completions.next_if(|it| it.step == step)
     }
 
-    /// A deferred submission that is issued is runnable now, and so in flight. The serialized order waits for it.
+    /// A deferred submission that is issued is runnable now, and so in flight. The serialized order waits for
+    /// it.
     pub(crate) fn complete(&mut self, submission: u32) -> Result<()> {
         let Some(issued) = self.deferred.remove(&submission) else { return Ok(()) };
         match self.schedule {
@@ -212,8 +215,8 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// An object's last use is issued; it is freed by `free` once the work that may use it is complete. It holds
-    /// `bytes`.
+    /// An object's last use is issued; it is freed by `free` once the work that may use it is complete. It
+    /// holds `bytes`.
     pub(crate) fn release(&mut self, release: Release, bytes: u64, free: impl FnOnce(Release)) {
         if self.in_flight.is_empty() {
             return free(release);

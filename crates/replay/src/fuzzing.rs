@@ -6,8 +6,8 @@ use crate::dump::{self, Format, Options};
 use crate::schedule::Schedule;
 use crate::{Plan, PlanOptions, RaceOptions};
 
-/// Opens `bytes` strictly and for recovery, plans and schedules them, searches them for races, and dumps them in both
-/// formats, discarding the output. Nothing is executed.
+/// Opens `bytes` strictly and for recovery, plans and schedules them, searches them for races, and dumps them
+/// in both formats, discarding the output. Nothing is executed.
 ///
 /// Returns the number of planned steps; the property under test is that it returns.
 pub fn exercise(bytes: &[u8]) -> usize {

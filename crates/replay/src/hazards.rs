@@ -1,8 +1,9 @@
 //! Tracks which submissions may be in flight, what they access, and which of them are ordered.
 //!
-//! A submission joins when it can run: when it is issued or, if it is deferred, when the last of its waits is signalled.
-//! From then on it is in flight until the host is known to have waited for it. At most `64 * N` submissions are in flight. A
-//! set of them is a bit set, so that each operation on a set takes constant time.
+//! A submission joins when it can run: when it is issued or, if it is deferred, when the last of its waits is
+//! signalled. From then on it is in flight until the host is known to have waited for it. At most `64 * N`
+//! submissions are in flight. A set of them is a bit set, so that each operation on a set takes constant
+//! time.
 
 use rehal_hal::Timepoint;
 
@@ -78,8 +79,8 @@ pub(crate) struct Tracker<const N: usize> {
 impl<const N: usize> Tracker<N> {
     const CAPACITY: usize = 64 * N;
 
-    /// Nothing is in flight, and semaphores have these payloads. Each of the resources has up to `max_fragments` ranges with
-    /// different accesses.
+    /// Nothing is in flight, and semaphores have these payloads. Each of the resources has up to
+    /// `max_fragments` ranges with different accesses.
     pub(crate) fn new(reached: Vec<u64>, resource_count: usize, max_fragments: usize) -> Self {
         Self {
             in_flight: Vec::new(),
@@ -158,7 +159,8 @@ impl<const N: usize> Tracker<N> {
         last
     }
 
-    /// The pending submissions outside of `before` whose accesses conflict with `footprint`. `seen` receives the bytes.
+    /// The pending submissions outside of `before` whose accesses conflict with `footprint`. `seen` receives
+    /// the bytes.
     pub(crate) fn conflicts(
         &mut self,
         footprint: &Footprint,
@@ -279,8 +281,8 @@ impl<const N: usize> Fragment<N> {
         }
     }
 
-    /// Adds an access. One that may write is ordered after all earlier ones, so whatever is ordered after it is ordered
-    /// after them.
+    /// Adds an access. One that may write is ordered after all earlier ones, so whatever is ordered after it
+    /// is ordered after them.
     fn add(&mut self, effect: Effect, slot: usize) {
         let one = Slots::one(slot);
         if effect != Effect::Read {
@@ -323,7 +325,8 @@ impl<const N: usize> Fragment<N> {
     }
 }
 
-/// Adds an access to the sorted `fragments` of its resource; returns how many it touched. `replaced` is scratch.
+/// Adds an access to the sorted `fragments` of its resource; returns how many it touched. `replaced` is
+/// scratch.
 fn add<const N: usize>(
     fragments: &mut Vec<Fragment<N>>,
     access: &Access,

@@ -8,9 +8,9 @@ use crate::{HostRead, Observer};
 /// Default number of bytes of a read that a line contains.
 pub const DEFAULT_BYTES_LIMIT: usize = 64 << 10;
 
-/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the digests `fnv1a64`
-/// and `blake3` of all bytes in hexadecimal, `bytes` (the leading bytes up to the limit, in hexadecimal), and
-/// `truncated` (whether the read exceeds the limit).
+/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the digests
+/// `fnv1a64` and `blake3` of all bytes in hexadecimal, `bytes` (the leading bytes up to the limit, in
+/// hexadecimal), and `truncated` (whether the read exceeds the limit).
 pub struct HostReadLog<W: Write> {
     sink: W,
     bytes_limit: usize,

@@ -45,8 +45,8 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Whether it measures the time of a scope that is about to end. A replay in captured order then waits for all
-    /// work in flight, so that the time includes it.
+    /// Whether it measures the time of a scope that is about to end. A replay in captured order then waits
+    /// for all work in flight, so that the time includes it.
     fn times_scope(&self, scope: &Scope<'_>) -> bool {
         let _ = scope;
         false
@@ -69,27 +69,28 @@ pub trait Observer {
         Ok(())
     }
 
-    /// What follows is work for observers, such as copying a host read, which the captured program did not do. Work in flight
-    /// continues.
+    /// What follows is work for observers, such as copying a host read, which the captured program did not
+    /// do. Work in flight continues.
     fn pause_timing(&mut self) {}
 
     /// It is done.
     fn resume_timing(&mut self) {}
 
-    /// An executable of the capture, or its substitute, has been prepared. It is called for each if functions of one are
-    /// replaced one by one.
+    /// An executable of the capture, or its substitute, has been prepared. It is called for each if functions
+    /// of one are replaced one by one.
     fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
         let _ = (record, executable);
         Ok(())
     }
 
-    /// Whether new memory is zeroed, so that what nothing writes is the same in every run; queried once, before a run.
+    /// Whether new memory is zeroed, so that what nothing writes is the same in every run; queried once,
+    /// before a run.
     fn wants_zeroed_memory(&self) -> bool {
         false
     }
 
-    /// A buffer has been allocated, and nothing has been written to it. Buffers that a queue allocates are included if an
-    /// observer [wants](Observer::wants_operations) the operations of the submission.
+    /// A buffer has been allocated, and nothing has been written to it. Buffers that a queue allocates are
+    /// included if an observer [wants](Observer::wants_operations) the operations of the submission.
     fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
         let _ = (buffer_id, buffer);
         Ok(())
@@ -106,8 +107,8 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Like [`Observer::step`], for a command that is about to be performed by itself because an observer wants its operation, and
-    /// for its submission again when that continues.
+    /// Like [`Observer::step`], for a command that is about to be performed by itself because an observer
+    /// wants its operation, and for its submission again when that continues.
     fn command_step(&mut self, location: RecordLocation) -> Result<()> {
         let _ = location;
         Ok(())
@@ -118,32 +119,35 @@ pub trait Observer {
         false
     }
 
-    /// Whether [`Observer::before_operation`] and [`Observer::after_operation`] are called; queried once, before a run.
+    /// Whether [`Observer::before_operation`] and [`Observer::after_operation`] are called; queried once,
+    /// before a run.
     ///
-    /// A run with such an observer is in serialized order. The commands of command buffers are recorded, and also performed
-    /// one by one: each in a command buffer of its own, with the binding table of the submission. The submission waits
-    /// before its first command, and signals after its last one.
+    /// A run with such an observer is in serialized order. The commands of command buffers are recorded, and
+    /// also performed one by one: each in a command buffer of its own, with the binding table of the
+    /// submission. The submission waits before its first command, and signals after its last one.
     fn wants_operations(&self) -> bool {
         false
     }
 
-    /// Whether the operations of the submission at this record are wanted. A submission whose operations no observer wants
-    /// is performed as a whole. Called when it is issued, which for a deferred submission is before it can run.
+    /// Whether the operations of the submission at this record are wanted. A submission whose operations no
+    /// observer wants is performed as a whole. Called when it is issued, which for a deferred submission is
+    /// before it can run.
     fn wants_submission(&mut self, submission: RecordLocation) -> bool {
         let _ = submission;
         true
     }
 
-    /// Whether a command of a wanted submission is wanted: the command of the record at `location`, whose command buffer has
-    /// been executed `occurrence` times before. Commands between those that are wanted are executed together, so that they
-    /// cost what they cost without observers. Called once for each, in order. If other observers want an operation, it is
-    /// reported to this one as well.
+    /// Whether a command of a wanted submission is wanted: the command of the record at `location`, whose
+    /// command buffer has been executed `occurrence` times before. Commands between those that are wanted are
+    /// executed together, so that they cost what they cost without observers. Called once for each, in order.
+    /// If other observers want an operation, it is reported to this one as well.
     fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
         let _ = (location, occurrence);
         true
     }
 
-    /// An operation is about to be performed, and no work is in flight. `Break` ends the run before it, without an error.
+    /// An operation is about to be performed, and no work is in flight. `Break` ends the run before it,
+    /// without an error.
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         let _ = operation;
         Ok(ControlFlow::Continue(()))

@@ -4,7 +4,8 @@ use rehal_hal::{Buffer, Executable, FunctionInfo};
 
 use crate::{AccessKind, ExecutableRecord, RecordLocation};
 
-/// An operation of a queue or of a command buffer, as a replay performs it by itself: see [`Observer::wants_operations`].
+/// An operation of a queue or of a command buffer, as a replay performs it by itself: see
+/// [`Observer::wants_operations`].
 ///
 /// [`Observer::wants_operations`]: crate::Observer::wants_operations
 #[derive(Clone, Copy)]
@@ -24,8 +25,8 @@ pub struct Operation<'a> {
     pub kind: QueueOpKind,
     /// What it dispatches, if it is a dispatch.
     pub dispatch: Option<DispatchOperation<'a>>,
-    /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first. The buffer of an
-    /// allocation exists only afterwards.
+    /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first.
+    /// The buffer of an allocation exists only afterwards.
     pub ranges: &'a [AccessedRange<'a>],
 }
 

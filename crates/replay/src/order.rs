@@ -1,5 +1,5 @@
-//! Tracks semaphore payloads during planning: which submissions can run when issued, and which must wait for a
-//! signal of a later step.
+//! Tracks semaphore payloads during planning: which submissions can run when issued, and which must wait for
+//! a signal of a later step.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ impl Order {
         self.semaphores.push(Semaphore { id, reached: initial_value });
     }
 
-    /// Tracks a submission issued at `step` and returns whether it runs there. With unreached waits it is deferred:
-    /// it runs at the step that signals the last of them.
+    /// Tracks a submission issued at `step` and returns whether it runs there. With unreached waits it is
+    /// deferred: it runs at the step that signals the last of them.
     pub(crate) fn submit(
         &mut self,
         step: u32,

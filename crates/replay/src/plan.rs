@@ -20,11 +20,11 @@ pub struct RecordLocation {
     pub offset: u64,
 }
 
-/// A compiled capture: ids are dense indices, payloads are operations, and all checks that need no device have
-/// passed. Running it parses nothing.
+/// A compiled capture: ids are dense indices, payloads are operations, and all checks that need no device
+/// have passed. Running it parses nothing.
 ///
-/// It shares the bytes of the capture, from which runs read data, and depends on nothing else: it can be stored,
-/// sent to another thread and run concurrently.
+/// It shares the bytes of the capture, from which runs read data, and depends on nothing else: it can be
+/// stored, sent to another thread and run concurrently.
 pub struct Plan {
     pub(crate) capture: CaptureBytes,
     pub(crate) version: Version,
@@ -161,8 +161,8 @@ pub struct PlanOptions<'o> {
 impl Plan {
     /// Compiles a capture.
     ///
-    /// Fails if a record is corrupt, if operations are inconsistent, or if an operation cannot be reproduced; the
-    /// error names the record and the reason.
+    /// Fails if a record is corrupt, if operations are inconsistent, or if an operation cannot be reproduced;
+    /// the error names the record and the reason.
     pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
         planner::compile(capture.into(), options)
     }
@@ -249,7 +249,8 @@ impl<'p> ExecutableRecord<'p> {
         self.metadata.into_iter().flat_map(|metadata| metadata.functions())
     }
 
-    /// What the capturing device reflected of its functions, by ordinal. Captures do not contain the names of parameters.
+    /// What the capturing device reflected of its functions, by ordinal. Captures do not contain the names of
+    /// parameters.
     pub fn function_infos(&self) -> Vec<FunctionInfo> {
         let parameter = |it: &layout::ParameterMetadata| FunctionParameter {
             kind: it.parameter_type,

@@ -36,7 +36,8 @@ pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Resu
         planner.location = RecordLocation { ordinal: ordinal(&record)?, offset: record.offset };
         planner.add(&record).map_err(|error| in_record(error, &record))?;
         if record.offset >= reported + PROGRESS_STEP_BYTES {
-            // After planning, only the data of records is read again, so the pages of a large file can be released.
+            // After planning, only the data of records is read again, so the pages of a large file can be
+            // released.
             bytes.forget(reported, record.offset - reported);
             reported = record.offset;
             if let Some(progress) = &mut options.progress {
@@ -97,8 +98,8 @@ impl Object {
     }
 }
 
-/// Maps the ids of a capture to objects. Recorders allocate ids sequentially from 1, so a list is indexed by them;
-/// sparse ids, which other captures may use, go into a map, so that no id causes a large allocation.
+/// Maps the ids of a capture to objects. Recorders allocate ids sequentially from 1, so a list is indexed by
+/// them; sparse ids, which other captures may use, go into a map, so that no id causes a large allocation.
 #[derive(Default)]
 struct ObjectTable {
     dense: Vec<Option<(Object, u32)>>,
@@ -156,8 +157,8 @@ struct Planner<'a> {
     deferred_uses: HashMap<u32, Box<[(ObjectKind, u32)]>>,
     /// The state of each command buffer.
     command_buffers: Vec<CommandBufferState>,
-    /// The first invalid command of each command buffer with its error, which is reported if the command buffer is
-    /// executed.
+    /// The first invalid command of each command buffer with its error, which is reported if the command
+    /// buffer is executed.
     refused_commands: HashMap<u32, Error>,
     steps: Vec<Step>,
     host_ops: Vec<HostOp<Indexed>>,
@@ -221,8 +222,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A dispatch names a buffer for its workgroup count even if the count is static and the operation drops it. An
-    /// unknown buffer, or a range without a buffer, means that the record is corrupt.
+    /// A dispatch names a buffer for its workgroup count even if the count is static and the operation drops
+    /// it. An unknown buffer, or a range without a buffer, means that the record is corrupt.
     fn check_count_buffer(&self, record: &Record<'a>) -> Result<()> {
         if record.payload_type() != PayloadType::DISPATCH {
             return Ok(());
@@ -317,8 +318,8 @@ impl<'a> Planner<'a> {
         Ok((!is_named_only).then_some(op))
     }
 
-    /// Adds a command. An invalid command is reported only if it is executed: the submission may have failed in the
-    /// captured program, which then continued without it.
+    /// Adds a command. An invalid command is reported only if it is executed: the submission may have failed
+    /// in the captured program, which then continued without it.
     fn add_command(&mut self, into: u64, command: Command<Ids<'a>>, record: &Record<'a>) -> Result<()> {
         // Captures store hints and labels without their arguments, so there is nothing to replay.
         if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
@@ -424,8 +425,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The index of a name in `scopes`. All scopes of a name share the span of its first occurrence, so that a run
-    /// does not touch a page of the file for each.
+    /// The index of a name in `scopes`. All scopes of a name share the span of its first occurrence, so that
+    /// a run does not touch a page of the file for each.
     fn scope(&mut self, name: &'a [u8]) -> Result<usize> {
         if let Some(index) = self.scope_indices.get(name) {
             return Ok(*index);
@@ -436,8 +437,8 @@ impl<'a> Planner<'a> {
         Ok(self.scopes.len() - 1)
     }
 
-    /// Advances command buffer `id` by the use `wanted` and returns its state; fails if its state does not allow
-    /// that use.
+    /// Advances command buffer `id` by the use `wanted` and returns its state; fails if its state does not
+    /// allow that use.
     fn advance(&mut self, id: u64, wanted: Use) -> Result<CommandBufferState> {
         let index = self.command_buffer(id)?;
         let state = &mut self.command_buffers[index as usize];

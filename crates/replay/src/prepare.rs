@@ -14,7 +14,8 @@ use crate::{ExecutableRecord, Plan};
 pub(crate) struct Prepared {
     /// The executable, or what replaces it; several if functions are replaced one by one.
     parts: Vec<Executable>,
-    /// The code of the first parts, if they replace the executable or functions of it. The captured one is the last part.
+    /// The code of the first parts, if they replace the executable or functions of it. The captured one is
+    /// the last part.
     replacements: Vec<ReplacementCode>,
     /// The part for each captured ordinal, and its function.
     functions: Vec<(usize, u32)>,
@@ -43,8 +44,8 @@ impl Prepared {
     }
 }
 
-/// Prepares the executable of `op` or its replacements, and checks that the result accepts the arguments of the
-/// captured dispatches.
+/// Prepares the executable of `op` or its replacements, and checks that the result accepts the arguments of
+/// the captured dispatches.
 pub(crate) fn prepare(
     plan: &Plan,
     op: &PrepareExecutable<Indexed>,
@@ -166,8 +167,8 @@ struct Matching<'a> {
 }
 
 impl Matching<'_> {
-    /// Prepares the replacements, or the executable without any, and looks up each captured function. The executable is
-    /// also prepared if its functions are replaced one by one, and some are not.
+    /// Prepares the replacements, or the executable without any, and looks up each captured function. The
+    /// executable is also prepared if its functions are replaced one by one, and some are not.
     fn all(&self, layers: &[Layer<'_>]) -> Result<Prepared> {
         let in_layer = |layer: &Layer<'_>, error: Error| {
             let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
@@ -224,8 +225,8 @@ impl Matching<'_> {
         Ok(Prepared { parts, replacements, functions })
     }
 
-    /// The replacement of a captured function, and the function's ordinal there; `None` if all replacements are of other functions, or
-    /// keep those that they lack. An error belongs to the replacement at an index.
+    /// The replacement of a captured function, and the function's ordinal there; `None` if all replacements
+    /// are of other functions, or keep those that they lack. An error belongs to the replacement at an index.
     fn find_in(
         &self,
         captured: &Function<'_>,

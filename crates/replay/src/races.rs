@@ -31,9 +31,10 @@ const WORK_PER_STEP: u64 = 1 << 14;
 /// Options of [`Plan::races`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RaceOptions {
-    /// Assume that the host waits for nothing except before it accesses bytes itself. By default, it is assumed to have waited where a
-    /// scope begins or ends; and if it accesses any buffer between two submissions, the second of which waits for no
-    /// timepoint, for the first. Captures do not contain these waits.
+    /// Assume that the host waits for nothing except before it accesses bytes itself. By default, it is
+    /// assumed to have waited where a scope begins or ends; and if it accesses any buffer between two
+    /// submissions, the second of which waits for no timepoint, for the first. Captures do not contain these
+    /// waits.
     pub strict: bool,
 }
 
@@ -47,8 +48,8 @@ pub struct Races {
     pub count: u64,
     /// Submissions that are only ordered if the host waited before it issued them.
     pub assumed_wait_count: u64,
-    /// Possible conflicts in ranges that were merged, so that the bytes of each access are unknown. They are not in
-    /// `pairs`.
+    /// Possible conflicts in ranges that were merged, so that the bytes of each access are unknown. They are
+    /// not in `pairs`.
     pub inexact_count: u64,
     /// Why pairs may be missing, if so.
     pub incomplete: Option<Incomplete>,
@@ -81,7 +82,8 @@ pub struct Race {
     pub overlaps: Vec<Overlap>,
     /// Whether a wait of the host may order them, which a capture does not contain.
     pub may_be_host_ordered: bool,
-    /// The last record between them in which the host accesses a buffer: it may have waited there for the first.
+    /// The last record between them in which the host accesses a buffer: it may have waited there for the
+    /// first.
     #[serde(serialize_with = "ordinal")]
     pub host_access: Option<RecordLocation>,
 }
@@ -131,7 +133,8 @@ pub enum AccessKind {
     Reads,
     /// It writes them.
     Writes,
-    /// It binds them to a kernel, which may read and write them, or has too many accesses to be tracked apart.
+    /// It binds them to a kernel, which may read and write them, or has too many accesses to be tracked
+    /// apart.
     Binds,
 }
 
@@ -157,8 +160,9 @@ impl From<Effect> for AccessKind {
 }
 
 impl Plan {
-    /// Finds pairs of operations that access the same bytes, at least one of which may write, and that nothing in the
-    /// capture orders: no timepoint, no access of the host, and no signal of the same semaphore. Runs nothing.
+    /// Finds pairs of operations that access the same bytes, at least one of which may write, and that
+    /// nothing in the capture orders: no timepoint, no access of the host, and no signal of the same
+    /// semaphore. Runs nothing.
     ///
     /// `written` tells which bindings the functions of an executable may write, if its format says so; see
     /// [`Plan::races`] for executables of which nothing is known.

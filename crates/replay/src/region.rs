@@ -21,9 +21,9 @@ const MAX_RANGES: usize = 1 << 16;
 
 /// The steps from the first begin of a scope to its last end.
 ///
-/// It can be repeated if everything that it changes can be put back: its objects are created again by the repetition,
-/// semaphores and deallocated buffers by [`Region::semaphores`] and [`Region::deallocated`], bytes by
-/// [`Region::restored`].
+/// It can be repeated if everything that it changes can be put back: its objects are created again by the
+/// repetition, semaphores and deallocated buffers by [`Region::semaphores`] and [`Region::deallocated`],
+/// bytes by [`Region::restored`].
 #[derive(Debug)]
 pub(crate) struct Region {
     pub steps: Range<u32>,
@@ -37,7 +37,8 @@ pub(crate) struct Region {
     pub semaphores: Vec<Restart>,
     /// Buffers that it deallocates and does not create.
     pub deallocated: Vec<Restart>,
-    /// What it may both change and read, of what it does not create, and all that it reads of buffers that it deallocates.
+    /// What it may both change and read, of what it does not create, and all that it reads of buffers that it
+    /// deallocates.
     pub restored: Vec<Bytes>,
 }
 
@@ -68,7 +69,8 @@ pub(crate) enum Holder {
 }
 
 impl Region {
-    /// The region from the first of the entries of a scope to the last. Fails if it cannot be repeated by itself.
+    /// The region from the first of the entries of a scope to the last. Fails if it cannot be repeated by
+    /// itself.
     pub(crate) fn of(plan: &Plan, entries: &[Entry]) -> Result<Self> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return Err(Error::not_found("the capture has no scope of that name"));

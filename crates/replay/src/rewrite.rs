@@ -47,8 +47,8 @@ pub struct DataPlace {
     pub record: u64,
     /// What it is.
     pub kind: DataKind,
-    /// The id of the buffer that it is written to, and where, unless it is a file or the buffer is only known when a command
-    /// buffer is executed.
+    /// The id of the buffer that it is written to, and where, unless it is a file or the buffer is only known
+    /// when a command buffer is executed.
     pub target: Option<(u64, u64)>,
 }
 
@@ -71,8 +71,8 @@ pub trait Rewriter {
     /// Called with the data of an operation, before [`Rewriter::fill`].
     fn begin(&mut self, place: &DataPlace, data: &[u8]);
 
-    /// Writes the bytes from `at` on that are there instead of `data`. Called for one piece after another, from the first to the
-    /// last.
+    /// Writes the bytes from `at` on that are there instead of `data`. Called for one piece after another,
+    /// from the first to the last.
     fn fill(&mut self, data: &[u8], at: u64, target: &mut [u8]);
 }
 
@@ -107,11 +107,13 @@ pub struct Rewritten {
 /// Pages of a mapping are released after this many bytes.
 const FORGOTTEN_BYTES: u64 = 4 << 20;
 
-/// Writes the capture of `plan` to `sink`, with the same records except for data and names, which `rewriter` chooses.
+/// Writes the capture of `plan` to `sink`, with the same records except for data and names, which `rewriter`
+/// chooses.
 ///
-/// The bytes that are read from external files are stored in the capture; a file that is also written is stored whole. Identities
-/// and digests of files, digests of host reads, payloads of unknown types and the arguments of failed calls are left out. A capture
-/// that was never closed or is truncated is written up to there, and not closed either.
+/// The bytes that are read from external files are stored in the capture; a file that is also written is
+/// stored whole. Identities and digests of files, digests of host reads, payloads of unknown types and the
+/// arguments of failed calls are left out. A capture that was never closed or is truncated is written up to
+/// there, and not closed either.
 ///
 /// Memory does not grow with the data. Fails if an external file is missing or is not the captured one.
 pub fn rewrite<W: Write + Seek>(
@@ -306,7 +308,8 @@ impl<W: Write + Seek> Copying<'_, W> {
             | Payload::EventObject(_) => payload.with_parts(|parts| self.writer.append(&fields, parts)),
             _ => {
                 self.leave_out(record);
-                // A payload of a known type cannot be empty, and an object without one of an unknown type may be refused.
+                // A payload of a known type cannot be empty, and an object without one of an unknown type may
+                // be refused.
                 let payload_type = match fields.payload_type.is_known() {
                     true => PayloadType::NONE,
                     false => fields.payload_type,
@@ -573,7 +576,8 @@ fn written_to(target: &BufferRef<u64>) -> Option<(u64, u64)> {
     }
 }
 
-/// The metadata of an executable with zeros in its padding, where the reference has what was in the memory of the program.
+/// The metadata of an executable with zeros in its padding, where the reference has what was in the memory of
+/// the program.
 fn without_padding<'n>(metadata: &[u8], names: &'n Bump) -> &'n [u8] {
     let metadata = names.alloc_slice_copy(metadata);
     if let Ok((header, rest)) = layout::ExecutableMetadataHeader::ref_from_prefix(&*metadata) {

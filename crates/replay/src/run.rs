@@ -48,21 +48,24 @@ pub struct ReplayOptions {
     pub substitute: Option<Substitute>,
     /// When the host waits.
     pub order: ReplayOrder,
-    /// Which bindings the functions of a captured executable may write, if its format says so: in captured order the host then does not
-    /// wait between kernels that read the same bytes. Of replacements, nothing is known.
+    /// Which bindings the functions of a captured executable may write, if its format says so: in captured
+    /// order the host then does not wait between kernels that read the same bytes. Of replacements, nothing
+    /// is known.
     pub written_bindings: Option<fn(&ExecutableRecord<'_>) -> WrittenBindings>,
-    /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the CPU's caches the
-    /// bytes of buffers and of the capture that the entry touches: before [`Observer::scope_begin`].
+    /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the
+    /// CPU's caches the bytes of buffers and of the capture that the entry touches: before
+    /// [`Observer::scope_begin`].
     pub cold_scope: Option<Vec<u8>>,
-    /// Bytes before and after each buffer, so that observers see accesses outside of it: a buffer is then a part of its
-    /// allocation ([`Buffer::whole_allocation`]). 0 for none; a multiple of 4096, so that alignments are kept.
+    /// Bytes before and after each buffer, so that observers see accesses outside of it: a buffer is then a
+    /// part of its allocation ([`Buffer::whole_allocation`]). 0 for none; a multiple of 4096, so that
+    /// alignments are kept.
     ///
     /// [`Buffer::whole_allocation`]: rehal_hal::Buffer::whole_allocation
     pub redzone_bytes: u64,
     /// Which workgroups of each dispatch run, and in which order.
     pub workgroups: WorkgroupSchedule,
-    /// What crash reports and errors of drivers call the executable of a capture that has one, such as the slice of a dispatch, in which
-    /// ids are not those of its capture. By default `executable` with its id.
+    /// What crash reports and errors of drivers call the executable of a capture that has one, such as the
+    /// slice of a dispatch, in which ids are not those of its capture. By default `executable` with its id.
     pub executable_label: Option<String>,
 }
 
@@ -88,9 +91,10 @@ pub enum ReplayOrder {
     /// It waits for each submission before the next operation, as the reference's replay does.
     #[default]
     Serialized,
-    /// Submissions are issued as the program issued them, and only timepoints order the devices. The host waits before it
-    /// accesses bytes that work in flight accesses, before a submission that only a wait of the host can have ordered after
-    /// such work, at the end of timed scopes ([`Observer::times_scope`]), and at the end.
+    /// Submissions are issued as the program issued them, and only timepoints order the devices. The host
+    /// waits before it accesses bytes that work in flight accesses, before a submission that only a wait of
+    /// the host can have ordered after such work, at the end of timed scopes ([`Observer::times_scope`]), and
+    /// at the end.
     Captured,
 }
 
@@ -106,10 +110,11 @@ impl ReplayOrder {
 
 /// A plan bound to the devices that run it: files are opened and validated, substitutes are loaded.
 ///
-/// It shares the plan and holds the devices, so that it can be stored, sent to another thread and run concurrently.
+/// It shares the plan and holds the devices, so that it can be stored, sent to another thread and run
+/// concurrently.
 ///
-/// A run issues the captured calls one after another on the calling thread, whichever threads issued them in the program, and
-/// waits as [`ReplayOptions::order`] says.
+/// A run issues the captured calls one after another on the calling thread, whichever threads issued them in
+/// the program, and waits as [`ReplayOptions::order`] says.
 pub struct Replay {
     plan: Arc<Plan>,
     devices: DeviceGroup,
@@ -198,9 +203,9 @@ impl Replay {
         })
     }
 
-    /// The number of waits of the host that a run in captured order inserts between submissions because they access the same bytes and
-    /// no timepoint orders them: both within one entry of the scopes of a name, or anywhere. 0 in serialized order, which waits for
-    /// each submission.
+    /// The number of waits of the host that a run in captured order inserts between submissions because they
+    /// access the same bytes and no timepoint orders them: both within one entry of the scopes of a name, or
+    /// anywhere. 0 in serialized order, which waits for each submission.
     ///
     /// The program's host waited there, or may not have: captures do not contain its waits, nor (but for
     /// [`ReplayOptions::written_bindings`]) which bytes a kernel only reads.
@@ -218,13 +223,14 @@ impl Replay {
         run.all(0..self.plan.steps.len() as u32).map_err(|error| self.plan.in_file(error))
     }
 
-    /// Evicts from the CPU's caches the data of the capture that a run reads: all that exists before it. Fails if this CPU
-    /// has no instruction for that.
+    /// Evicts from the CPU's caches the data of the capture that a run reads: all that exists before it.
+    /// Fails if this CPU has no instruction for that.
     pub fn evict(&self) -> Result<()> {
         evictions::evict_data(&self.plan)
     }
 
-    /// Runs the plan to the end of a scope, and prepares to repeat that scope by itself. Observers see the whole first pass.
+    /// Runs the plan to the end of a scope, and prepares to repeat that scope by itself. Observers see the
+    /// whole first pass.
     ///
     /// Fails if the capture has no such scope, or what it changes cannot be put back.
     pub fn fast_forward(&self, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<FastForward<'_>> {
@@ -247,8 +253,8 @@ impl Replay {
         &self.file_remaps
     }
 
-    /// Prepares and drops each executable or its substitute, so that executables which a run would reject are found
-    /// before anything is issued.
+    /// Prepares and drops each executable or its substitute, so that executables which a run would reject are
+    /// found before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
         for step in &self.plan.steps {
             let StepOp::Host(index) = step.op else { continue };
@@ -435,7 +441,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         evictions.evict(step, self.bytes, |buffer| buffers[buffer as usize].as_ref())
     }
 
-    /// Creates the object of an earlier step again: one that the part of the plan to be repeated has deallocated.
+    /// Creates the object of an earlier step again: one that the part of the plan to be repeated has
+    /// deallocated.
     pub(crate) fn create_again(&mut self, step: StepOp) -> Result<()> {
         let plan = self.plan;
         match step {
@@ -471,7 +478,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         Ok(())
     }
 
-    /// Issues a submission, or performs its operations one by one, if it can `run` at once; otherwise it is deferred.
+    /// Issues a submission, or performs its operations one by one, if it can `run` at once; otherwise it is
+    /// deferred.
     fn submit(
         &mut self,
         index: u32,

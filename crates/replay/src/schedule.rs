@@ -27,8 +27,8 @@ const WORDS: usize = 4;
 /// Maximum number of ranges of a command buffer's accesses; more are approximated.
 const MAX_RANGES: usize = 256;
 
-/// Work for each step after which accesses are no longer tracked by their bytes, so that the time to plan a hostile
-/// capture is linear in its size.
+/// Work for each step after which accesses are no longer tracked by their bytes, so that the time to plan a
+/// hostile capture is linear in its size.
 const WORK_PER_STEP: u64 = 4096;
 
 /// When a run in captured order waits.
@@ -52,8 +52,8 @@ enum Signallers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostWait {
     pub step: u32,
-    /// Its position in the run order, in which submissions become runnable: when they are issued or, if they are
-    /// deferred, when the last of their waits is signalled.
+    /// Its position in the run order, in which submissions become runnable: when they are issued or, if they
+    /// are deferred, when the last of their waits is signalled.
     pub position: u32,
     /// The step from which on it can run.
     pub runnable: u32,
@@ -109,8 +109,8 @@ pub(crate) trait ConflictPolicy<const N: usize> {
     /// The submission that can run from `moment` on conflicts with another, which is not ordered before it.
     fn conflict(&mut self, walk: &Tracker<N>, submission: u32, moment: Moment, conflict: Conflict);
 
-    /// The unordered `slots` conflict with a submission that has these waits and can run from `moment` on. Returns those that the
-    /// host has waited for before.
+    /// The unordered `slots` conflict with a submission that has these waits and can run from `moment` on.
+    /// Returns those that the host has waited for before.
     fn submission(
         &mut self,
         walk: &Tracker<N>,
@@ -324,8 +324,8 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         self.footprint = footprint;
     }
 
-    /// Payloads of a semaphore must increase, so the program ordered its signals, with a wait of the host if not on the
-    /// device.
+    /// Payloads of a semaphore must increase, so the program ordered its signals, with a wait of the host if
+    /// not on the device.
     fn order_signals(&mut self, signals: &[Timepoint<u32>], before: Slots<N>) -> Slots<N> {
         let earlier = self.tracker.signallers(signals).and(self.tracker.pending()).minus(before);
         match earlier.is_empty() {
@@ -334,8 +334,8 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         }
     }
 
-    /// The host waits for `slots` before this step. What only this step makes runnable cannot be waited for before
-    /// it; returns `before` with those.
+    /// The host waits for `slots` before this step. What only this step makes runnable cannot be waited for
+    /// before it; returns `before` with those.
     fn wait_or_order(&mut self, slots: Slots<N>, before: Slots<N>) -> Slots<N> {
         let (mut earlier, mut same_step) = (Slots::default(), Slots::default());
         for slot in slots.iter() {

@@ -13,8 +13,8 @@ pub(crate) struct Entry {
     pub end: u32,
 }
 
-/// The entries of the scopes of a name, in order; nested ones are part of the outermost. Fails if a scope does not end,
-/// or ends before it begins.
+/// The entries of the scopes of a name, in order; nested ones are part of the outermost. Fails if a scope
+/// does not end, or ends before it begins.
 pub(crate) fn entries(plan: &Plan, name: &[u8]) -> Result<Vec<Entry>> {
     let (mut entries, mut depth, mut begin) = (Vec::new(), 0u64, 0);
     for (number, step) in (0u32..).zip(&plan.steps) {

@@ -70,30 +70,31 @@ pub enum Cut {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SliceOptions {
-    /// Keeps what is in the bindings that kernels change before they do, without a test whether they read it. The test
-    /// dispatches the kernels with other values there.
+    /// Keeps what is in the bindings that kernels change before they do, without a test whether they read it.
+    /// The test dispatches the kernels with other values there.
     pub keep_outputs: bool,
     /// Reads what the capture reads from external files from these files, instead of storing the bytes.
     pub keep_references: bool,
     /// Whether the work is also performed by itself.
     pub check: SliceCheck,
-    /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all that is bound to it
-    /// is kept, and what it may write is read. Not for scopes.
+    /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all
+    /// that is bound to it is kept, and what it may write is read. Not for scopes.
     pub unperformed: bool,
-    /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds as new memory has them:
-    /// usually zeros. Not if the work is not performed by itself, nor of buffers that cannot be watched. `None` keeps all that is
-    /// bound to what kernels read.
+    /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds
+    /// as new memory has them: usually zeros. Not if the work is not performed by itself, nor of buffers that
+    /// cannot be watched. `None` keeps all that is bound to what kernels read.
     pub watch: Option<WatchBuffer>,
 }
 
 /// Allocates a buffer that tells what accesses it; `None` if the device cannot tell.
 pub type WatchBuffer = fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>>;
 
-/// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it writes the same
-/// bytes as in the whole capture.
+/// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it
+/// writes the same bytes as in the whole capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SliceCheck {
-    /// Unless it is a dispatch that took more than 50 ms, and more than a quarter of the replay up to its end.
+    /// Unless it is a dispatch that took more than 50 ms, and more than a quarter of the replay up to its
+    /// end.
     #[default]
     WhenCheap,
     /// Yes.
@@ -156,12 +157,12 @@ fn with<'o>(observers: &'o mut [&mut dyn Observer], last: &'o mut dyn Observer) 
 }
 
 impl Replay {
-    /// Writes a capture of a part of the work: its executables, its buffers with the bytes that it reads, as they are just
-    /// before, its operations, and a host read of each range that it writes. Replays up to there in serialized order, which
-    /// other observers also see.
+    /// Writes a capture of a part of the work: its executables, its buffers with the bytes that it reads, as
+    /// they are just before, its operations, and a host read of each range that it writes. Replays up to
+    /// there in serialized order, which other observers also see.
     ///
-    /// Fails if there is no such work, if it cannot be replayed, or if it does not write the same bytes by itself. Then
-    /// what the sink contains is not a capture.
+    /// Fails if there is no such work, if it cannot be replayed, or if it does not write the same bytes by
+    /// itself. Then what the sink contains is not a capture.
     pub fn slice(
         &self,
         cut: &Cut,
@@ -172,8 +173,8 @@ impl Replay {
         self.slice_to(cut, options, sink, observers).map_err(|error| self.plan().in_file(error))
     }
 
-    /// Writes slices of dispatches, each with its record and occurrence, in a single replay up to the last of them, which
-    /// other observers also see. They arrive in the order of the replay.
+    /// Writes slices of dispatches, each with its record and occurrence, in a single replay up to the last of
+    /// them, which other observers also see. They arrive in the order of the replay.
     pub fn slices<S: SliceSet>(
         &self,
         dispatches: &[(u32, u64)],

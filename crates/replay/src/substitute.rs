@@ -27,8 +27,8 @@ pub struct Replacement {
     pub code: Code,
     /// Its format, such as `embedded-elf-x86_64`; `None` lets the device infer it from the bytes.
     pub format: Option<String>,
-    /// Whether the functions that it lacks stay captured; otherwise it must have them all. A replacement selected by the
-    /// name of a function replaces only that one.
+    /// Whether the functions that it lacks stay captured; otherwise it must have them all. A replacement
+    /// selected by the name of a function replaces only that one.
     pub keeps_missing: bool,
     /// Its name in errors, such as that of its source; `None` for the path.
     pub name: Option<String>,
@@ -54,8 +54,8 @@ pub struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// The executable's own name. Reading it prepares the executable on its captured device, so this fails if it
-    /// cannot be loaded here.
+    /// The executable's own name. Reading it prepares the executable on its captured device, so this fails if
+    /// it cannot be loaded here.
     pub fn own_name(&self) -> Result<String> {
         (self.own_name)()
     }
@@ -231,8 +231,8 @@ pub(crate) struct Replacements {
 }
 
 impl Replacements {
-    /// Opens the files. Fails if two selectors conflict or one selects no executable; what depends on own names is left to
-    /// [`Replacements::check_names`].
+    /// Opens the files. Fails if two selectors conflict or one selects no executable; what depends on own
+    /// names is left to [`Replacements::check_names`].
     pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
         for (index, substitution) in substitutions.iter().enumerate() {
             let others = &substitutions[..index];
@@ -264,8 +264,8 @@ impl Replacements {
         Ok(Self { selected, given: Vec::new() })
     }
 
-    /// Calls the substitute for each executable; its results take precedence over selectors. `own_name` returns the
-    /// own name of the executable at an index.
+    /// Calls the substitute for each executable; its results take precedence over selectors. `own_name`
+    /// returns the own name of the executable at an index.
     pub(crate) fn ask(
         &mut self,
         substitute: &Substitute,
@@ -291,8 +291,8 @@ impl Replacements {
         self.selected.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
-    /// The replacements for the executable at `index` of the plan: the callback's, or those of all its selectors. Several
-    /// names may select functions of one executable.
+    /// The replacements for the executable at `index` of the plan: the callback's, or those of all its
+    /// selectors. Several names may select functions of one executable.
     pub(crate) fn layers<'r>(
         &'r self,
         index: usize,
@@ -357,8 +357,8 @@ impl Selector {
     }
 }
 
-/// Fails if an executable is selected by its id and by a name: one of the replacements would have no effect, or only on
-/// functions that the other lacks.
+/// Fails if an executable is selected by its id and by a name: one of the replacements would have no effect,
+/// or only on functions that the other lacks.
 fn check_overlap<'s>(
     substitutions: impl Iterator<Item = &'s Substitution> + Clone,
     record: &ExecutableRecord<'_>,

@@ -119,8 +119,9 @@ impl Plan {
         })
     }
 
-    /// Calls `visit` with the dispatches that differ, where a run first performs them, and with how often it does. Executions of a
-    /// command buffer with equal binding tables do not differ, so that the calls do not grow with them.
+    /// Calls `visit` with the dispatches that differ, where a run first performs them, and with how often it
+    /// does. Executions of a command buffer with equal binding tables do not differ, so that the calls do not
+    /// grow with them.
     pub(crate) fn each_distinct_dispatch<'p>(
         &'p self,
         mut visit: impl FnMut(&DispatchSite<'p>, u64) -> ControlFlow<()>,

@@ -1,6 +1,7 @@
-//! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it, and over recorded
-//! `local-task` and Vulkan devices. Each test must pass as on the bare device; then its captures are replayed on a fresh device
-//! and must read the same bytes, in serialized and in captured order. Tests that cannot be replayed are listed with the error.
+//! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it,
+//! and over recorded `local-task` and Vulkan devices. Each test must pass as on the bare device; then its
+//! captures are replayed on a fresh device and must read the same bytes, in serialized and in captured order.
+//! Tests that cannot be replayed are listed with the error.
 
 #[path = "record/memory.rs"]
 mod memory;
@@ -72,7 +73,8 @@ fn device(base: Base) -> Result<Device> {
     }
 }
 
-/// The subject of one test: its devices, each recorded into its own capture, and the bytes that the test read.
+/// The subject of one test: its devices, each recorded into its own capture, and the bytes that the test
+/// read.
 #[derive(Default)]
 struct RecordedSubject {
     base: Base,
@@ -138,8 +140,8 @@ impl Subject for RecordedSubject {
 }
 
 impl RecordedSubject {
-    /// Replays the captures in both orders and compares the reads; a test in [`NOT_REPLAYABLE`] must fail with the error given
-    /// there.
+    /// Replays the captures in both orders and compares the reads; a test in [`NOT_REPLAYABLE`] must fail
+    /// with the error given there.
     fn judge(self, test: &str) -> Result<(), Failed> {
         let fails_later = match self.base {
             Base::Sync | Base::Discrete => &[][..],
@@ -219,7 +221,8 @@ impl Observer for Reads {
     }
 }
 
-/// Every read of the test must be among those of the replay, in any order: a test may read from several threads.
+/// Every read of the test must be among those of the replay, in any order: a test may read from several
+/// threads.
 fn compare(saw: &[Vec<u8>], mut replayed: Vec<Vec<u8>>) -> Result<(), String> {
     for (index, bytes) in saw.iter().enumerate() {
         let Some(at) = replayed.iter().position(|read| read == bytes) else {
@@ -237,8 +240,8 @@ fn compare(saw: &[Vec<u8>], mut replayed: Vec<Vec<u8>>) -> Result<(), String> {
 /// Host calls, and the calls that these made.
 const NOT_HELD: Option<&str> = Some("the program made a call that captures cannot represent");
 
-/// Tests whose captures cannot be replayed, by name pattern, with part of the error; `None` if they can. The first
-/// matching pattern applies.
+/// Tests whose captures cannot be replayed, by name pattern, with part of the error; `None` if they can. The
+/// first matching pattern applies.
 const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
     // A failed host call is skipped, like every failed submission.
     ("queue/host_call/*fail*", None),
@@ -260,8 +263,8 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
     ("dispatch/vmvx-bytecode-fb/*/selected_workgroups", Some("is in no read of the replay")),
 ];
 
-/// The same for work that fails on a worker, after the call that submits it: its record has the status of the call, as in the
-/// reference's captures, and the replay fails as the program did.
+/// The same for work that fails on a worker, after the call that submits it: its record has the status of the
+/// call, as in the reference's captures, and the replay fails as the program did.
 const FAILS_ON_WORKERS: &[(&str, Option<&str>)] = &[
     ("native/*-elf-x86_64/*/failing_kernel", KERNEL_FAILS),
     ("native/*-elf-x86_64/*/nothing_runs_after_a_failure", KERNEL_FAILS),

@@ -1,5 +1,5 @@
-//! What a replay allocates in one iteration is what the one before has freed: no page is faulted in within the scope that is timed. In a
-//! process of its own, since the faults are those of the process.
+//! What a replay allocates in one iteration is what the one before has freed: no page is faulted in within
+//! the scope that is timed. In a process of its own, since the faults are those of the process.
 
 #![cfg(target_env = "gnu")]
 
@@ -37,7 +37,8 @@ impl Process {
     }
 }
 
-/// The number at an index of a line, counted from the name of the program, which ends with a parenthesis and may have spaces.
+/// The number at an index of a line, counted from the name of the program, which ends with a parenthesis and
+/// may have spaces.
 fn number(file: &File, index: usize) -> u64 {
     let mut bytes = [0; 1024];
     let count = file.read_at(&mut bytes, 0).unwrap();
@@ -111,8 +112,8 @@ fn the_memory_of_an_iteration_is_that_of_the_next() {
             let group = DeviceGroup::new(vec![device.clone()]).unwrap();
             let replay = Replay::new(plan.clone(), &group, &ReplayOptions::default()).unwrap();
             let mut seen = Vec::new();
-            // The first ones find the sizes that are needed, and the system may unmap a page of the program at any time; a heap that
-            // shrinks does so in each iteration.
+            // The first ones find the sizes that are needed, and the system may unmap a page of the program
+            // at any time; a heap that shrinks does so in each iteration.
             let is_steady = (0..20).any(|_| {
                 let mut watch = Watch { process: &process, begun: 0, faults: 0, pages: 0 };
                 let mut pages = Vec::with_capacity(40);

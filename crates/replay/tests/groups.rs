@@ -1,5 +1,5 @@
-//! Two devices of different drivers, or of one, that use timelines and buffers of each other: bare and recorded. What is recorded
-//! replays on new devices, and reads the same bytes.
+//! Two devices of different drivers, or of one, that use timelines and buffers of each other: bare and
+//! recorded. What is recorded replays on new devices, and reads the same bytes.
 
 #[path = "record/memory.rs"]
 mod memory;
@@ -128,7 +128,8 @@ impl GroupSubject for Subject {
     }
 }
 
-/// The statuses of work that fails in a test after its call: the replay fails as the program did. What fails in its call is skipped.
+/// The statuses of work that fails in a test after its call: the replay fails as the program did. What fails
+/// in its call is skipped.
 fn late_failures(test: &str, kinds: [Kind; 2]) -> &'static [StatusCode] {
     let shares_nothing = kinds == [Kind::Separate, Kind::Incoherent];
     match test {
@@ -195,8 +196,8 @@ impl Observer for Reads {
     }
 }
 
-/// A recorded device and a bare one, which do not form a group: each refuses the other's buffers, since the recorder could not see
-/// what becomes of them, and the recorded one the other's semaphores.
+/// A recorded device and a bare one, which do not form a group: each refuses the other's buffers, since the
+/// recorder could not see what becomes of them, and the recorded one the other's semaphores.
 fn recorded_beside_bare(kinds: [Kind; 2]) -> Result<()> {
     let recorder = Recorder::to(Memory::default(), RecordOptions::default())?;
     let (recorded, bare) = (recorder.wrap(&DeviceGroup::new(vec![device(kinds[0])?])?)?, device(kinds[1])?);

@@ -91,7 +91,8 @@ fn mutations_are_dumped() {
 
 #[test]
 fn sparse_ids_do_not_amplify_memory() {
-    // The smallest records that create an object: id gaps around the limit of dense lists, counts around list growth.
+    // The smallest records that create an object: id gaps around the limit of dense lists, counts around list
+    // growth.
     for step in [1, 63, 64, 65, 1 << 20, 1 << 40] {
         for count in [500, 1000, 1025, 1030, 2050, 4100] {
             let mut capture = CaptureBuilder::new();

@@ -23,8 +23,8 @@ pub fn record(capture: &Path) -> Result<Vec<u8>> {
     outcome.and_then(|state| closed.map(|()| state))
 }
 
-/// A step fills the first half of the state with its number, and then copies that to the second half, which the next
-/// step moves on to another buffer.
+/// A step fills the first half of the state with its number, and then copies that to the second half, which
+/// the next step moves on to another buffer.
 fn steps(device: &Device, recorder: &Recorder) -> Result<Vec<u8>> {
     let params = BufferParams {
         usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,

@@ -9,8 +9,8 @@ use rehal_session::{
     Result,
 };
 
-/// Replays with `code` in place of each executable that has a function with this name. Returns the host reads as JSON
-/// lines, and the ids of the replaced executables.
+/// Replays with `code` in place of each executable that has a function with this name. Returns the host reads
+/// as JSON lines, and the ids of the replaced executables.
 pub fn replay_with(capture: &Path, function: &str, code: Vec<u8>) -> Result<(Vec<u8>, Vec<u64>)> {
     let plan = CaptureFile::open(capture, &CaptureOptions::default())?.plan()?;
     let has_function = |name: &[u8]| name == function.as_bytes();

@@ -1,4 +1,5 @@
-//! Summarizes a capture and checks whether it can be replayed here: `cargo run --example survey -- CAPTURE.ireereplay`.
+//! Summarizes a capture and checks whether it can be replayed here:
+//! `cargo run --example survey -- CAPTURE.ireereplay`.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Replays a capture on several threads that share its plan: `cargo run --example threads -- CAPTURE.ireereplay`.
+//! Replays a capture on several threads that share its plan:
+//! `cargo run --example threads -- CAPTURE.ireereplay`.
 
 use std::path::Path;
 use std::sync::Arc;

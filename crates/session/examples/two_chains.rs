@@ -1,5 +1,6 @@
-//! Records two chains of work that do not depend on each other, on two queues: `cargo run --example two_chains --
-//! CAPTURE.ireereplay`. Replays in captured order may overlap them; `cargo xtask bench` measures by how much.
+//! Records two chains of work that do not depend on each other, on two queues:
+//! `cargo run --example two_chains -- CAPTURE.ireereplay`. Replays in captured order may overlap them;
+//! `cargo xtask bench` measures by how much.
 
 use std::path::Path;
 

@@ -8,8 +8,8 @@ use rehal_profile::activity::{Activity, Axis, Builder, Event, Span, Submission, 
 use rehal_profile::layout::NONE;
 use rehal_replay::dump::Progress;
 
-/// What a capture contains, for programs that draw it: its calls, submissions and dispatches in the order of the records.
-/// Captures contain no times.
+/// What a capture contains, for programs that draw it: its calls, submissions and dispatches in the order of
+/// the records. Captures contain no times.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureActivity {
@@ -70,7 +70,8 @@ struct Recording {
 }
 
 impl CaptureActivity {
-    /// Reads all records of `capture`, whose bytes are `bytes`. Keeps at most `limit` events, submissions and buffers each.
+    /// Reads all records of `capture`, whose bytes are `bytes`. Keeps at most `limit` events, submissions and
+    /// buffers each.
     pub(crate) fn of(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,

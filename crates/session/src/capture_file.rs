@@ -52,8 +52,9 @@ pub struct CaptureFile {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureOptions {
-    /// Read the complete records of a truncated or unclosed capture, and the readable ones of a damaged capture,
-    /// instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default: false.
+    /// Read the complete records of a truncated or unclosed capture, and the readable ones of a damaged
+    /// capture, instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default:
+    /// false.
     pub recover: bool,
 }
 
@@ -124,14 +125,15 @@ impl CaptureFile {
         self.recover
     }
 
-    /// Whether it has checksums, which rehal's recorder adds when it closes a capture. If it has, plans and surveys
-    /// verify the data that they read, and dumps the data that they print; with [`CaptureOptions::recover`], only
-    /// [`CaptureFile::damage`] does.
+    /// Whether it has checksums, which rehal's recorder adds when it closes a capture. If it has, plans and
+    /// surveys verify the data that they read, and dumps the data that they print; with
+    /// [`CaptureOptions::recover`], only [`CaptureFile::damage`] does.
     pub fn checksums(&self) -> ChecksumState {
         self.checksums
     }
 
-    /// The parts that do not match their checksums. The first call reads the whole capture, if it has checksums.
+    /// The parts that do not match their checksums. The first call reads the whole capture, if it has
+    /// checksums.
     pub fn damage(&self) -> Result<&[Damage]> {
         self.damage_with(&mut |_| {})
     }
@@ -157,7 +159,8 @@ impl CaptureFile {
         Some(Error::data_loss(message).advise(DAMAGED))
     }
 
-    /// Compiles it to a plan. Fails if a record is damaged or cannot be reproduced; the error names the record.
+    /// Compiles it to a plan. Fails if a record is damaged or cannot be reproduced; the error names the
+    /// record.
     pub fn plan(&self) -> Result<Arc<Plan>> {
         self.plan_with(&mut |_| {})
     }
@@ -183,7 +186,8 @@ impl CaptureFile {
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
-    /// The paths of its external files, as captured, without those of records after a corrupt one. Verifies no checksums.
+    /// The paths of its external files, as captured, without those of records after a corrupt one. Verifies
+    /// no checksums.
     pub fn external_paths(&self) -> Vec<Vec<u8>> {
         let mut paths = Vec::new();
         let Ok(capture) = self.capture() else { return paths };
@@ -200,15 +204,16 @@ impl CaptureFile {
         paths
     }
 
-    /// Its calls, submissions, dispatches and buffers in the order of the records: at most `limit` of each. Executes nothing.
+    /// Its calls, submissions, dispatches and buffers in the order of the records: at most `limit` of each.
+    /// Executes nothing.
     pub fn activity(&self, limit: usize, progress: &mut dyn FnMut(Progress)) -> Result<CaptureActivity> {
         self.capture()
             .and_then(|capture| CaptureActivity::of(&self.bytes, &capture, limit, progress))
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
-    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads files that
-    /// are validated by digest.
+    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads
+    /// files that are validated by digest.
     pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
         self.verdict_with(devices, remaps, &mut |_| {})
     }
@@ -223,9 +228,9 @@ impl CaptureFile {
         Verdict::of(self, devices, remaps, progress)
     }
 
-    /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay: this
-    /// finds missing imports and CPU features, and corrupt machine code. Loading runs code of the capture with the
-    /// privileges of the process, such as constructors of its libraries.
+    /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay:
+    /// this finds missing imports and CPU features, and corrupt machine code. Loading runs code of the
+    /// capture with the privileges of the process, such as constructors of its libraries.
     pub fn verdict_loading(
         &self,
         devices: &DeviceGroup,
@@ -237,8 +242,8 @@ impl CaptureFile {
         verdict
     }
 
-    /// Compares it with `after`, up to where each is truncated. Executes nothing, and verifies no checksums: see
-    /// [`CaptureFile::check_undamaged`]. `progress` is called every few megabytes.
+    /// Compares it with `after`, up to where each is truncated. Executes nothing, and verifies no checksums:
+    /// see [`CaptureFile::check_undamaged`]. `progress` is called every few megabytes.
     pub fn diff(
         &self,
         after: &CaptureFile,
@@ -257,8 +262,8 @@ impl CaptureFile {
         self.damage_error().map_or(Ok(()), |error| Err(self.explain(error.advise(Remedy::RecoverDamaged))))
     }
 
-    /// Prints it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is verified before
-    /// the first byte is written.
+    /// Prints it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is
+    /// verified before the first byte is written.
     pub fn dump(
         &self,
         format: dump::Format,

@@ -106,8 +106,9 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
-    /// index; with `?key=value&key=value`, parameters of this device alone, which override [`DeviceOptions::drivers`].
+    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an
+    /// identifier or an index; with `?key=value&key=value`, parameters of this device alone, which override
+    /// [`DeviceOptions::drivers`].
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -146,8 +147,8 @@ impl DeviceSpec {
         &self.uri
     }
 
-    /// How the workers of the device are selected, if it is on `local-task` and its URI's parameters select others than
-    /// `options`, which are those of the group.
+    /// How the workers of the device are selected, if it is on `local-task` and its URI's parameters select
+    /// others than `options`, which are those of the group.
     pub fn own_selection(&self, options: &DeviceOptions) -> Result<Option<TopologyOptions>> {
         let group: LocalTaskOptions = options.drivers.get();
         let own: LocalTaskOptions = self.configured(options.drivers.clone())?.get();
@@ -160,8 +161,8 @@ impl DeviceSpec {
         self.driver.configure(options, &self.params)
     }
 
-    /// The same with workers for a `local-task` device: those of a device in `started` whose options describe the same, or new
-    /// ones, which are added.
+    /// The same with workers for a `local-task` device: those of a device in `started` whose options describe
+    /// the same, or new ones, which are added.
     fn with_workers(&self, options: OptionSet, started: &mut Vec<LocalTaskOptions>) -> Result<OptionSet> {
         let mut task: LocalTaskOptions = options.get();
         if self.driver.name() != LOCAL_TASK || task.workers.is_some() {
@@ -229,8 +230,9 @@ impl DeviceOptions {
         self.plugins.push(path.into());
     }
 
-    /// Keeps the buffers of CPU devices apart from other memory of the process: a kernel that writes next to one fails, or crashes, and
-    /// is named. For kernels of which it is not known that they access only their bindings, such as replacements.
+    /// Keeps the buffers of CPU devices apart from other memory of the process: a kernel that writes next to
+    /// one fails, or crashes, and is named. For kernels of which it is not known that they access only their
+    /// bindings, such as replacements.
     pub fn guard_buffers(&mut self) {
         let mut sync: LocalSyncOptions = self.drivers.get();
         let mut task: LocalTaskOptions = self.drivers.get();

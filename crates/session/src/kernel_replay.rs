@@ -27,8 +27,8 @@ pub struct KernelFiles {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelReplayOptions {
-    /// Number of workgroups in place of the recorded: of x, y and z as far as given, or one number for a dispatch with
-    /// workgroups in one dimension. Default: none.
+    /// Number of workgroups in place of the recorded: of x, y and z as far as given, or one number for a
+    /// dispatch with workgroups in one dimension. Default: none.
     pub teams: Option<Vec<u32>>,
     /// Workgroup size in place of the recorded, in the same form. Default: none.
     pub threads: Option<Vec<u32>>,
@@ -44,8 +44,8 @@ pub struct KernelReplay {
 }
 
 impl KernelFiles {
-    /// Reads a descriptor, and checks that the image and the input are there, and have its sizes. The output is opened when it is
-    /// asked for.
+    /// Reads a descriptor, and checks that the image and the input are there, and have its sizes. The output
+    /// is opened when it is asked for.
     pub fn open(path: &Path) -> Result<Self> {
         let place = || format!("'{}'", path.display());
         let mut text = Vec::new();
@@ -83,7 +83,8 @@ impl KernelFiles {
         self.path.with_extension(KernelDescriptor::REPLAY_OUTPUT)
     }
 
-    /// The recorded memory after the dispatch. Fails if there is none, or if its size is not that of the descriptor.
+    /// The recorded memory after the dispatch. Fails if there is none, or if its size is not that of the
+    /// descriptor.
     pub fn output(&self) -> Result<File> {
         match &self.descriptor.files.record_output {
             Some(name) => self.snapshot(name, "output"),
@@ -170,8 +171,8 @@ fn name_descriptor(path: &Path) -> String {
 }
 
 impl KernelReplay {
-    /// Prepares the executable of a kernel on a device, and allocates its memory. The executable is native code, which runs with
-    /// the privileges of the process.
+    /// Prepares the executable of a kernel on a device, and allocates its memory. The executable is native
+    /// code, which runs with the privileges of the process.
     pub fn prepare(files: KernelFiles, device: &Device, options: &KernelReplayOptions) -> Result<Self> {
         let place = format!("'{}'", files.path.display());
         Self::prepare_in(files, device, options).context(|| place)

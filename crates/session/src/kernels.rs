@@ -94,8 +94,8 @@ pub struct Kernel {
     traffic: Option<Traffic>,
 }
 
-/// The most that a core reads and writes beyond its first-level cache: a line of 64 bytes in each cycle, at 5 GHz. What is bound
-/// is rarely in the first-level cache, which delivers more.
+/// The most that a core reads and writes beyond its first-level cache: a line of 64 bytes in each cycle, at 5
+/// GHz. What is bound is rarely in the first-level cache, which delivers more.
 const MAX_CORE_BYTES_PER_SECOND: f64 = 320e9;
 
 /// How many bytes a dispatch accesses, each counted once.
@@ -115,10 +115,11 @@ pub struct KernelBinding {
     pub length: u64,
     /// The first binding with some of the same bytes, by ordinal.
     pub alias_of: Option<u32>,
-    /// Whether the first dispatch changed bytes of it: `Some(false)` for memory that kernels cannot write, and `None` if that
-    /// is unknown, or if other bindings have the same changed bytes.
+    /// Whether the first dispatch changed bytes of it: `Some(false)` for memory that kernels cannot write,
+    /// and `None` if that is unknown, or if other bindings have the same changed bytes.
     pub is_written: Option<bool>,
-    /// From the first to the last byte of it that the first dispatch changed; element, if the name of the function says of which type.
+    /// From the first to the last byte of it that the first dispatch changed; element, if the name of the
+    /// function says of which type.
     pub changed: Option<Range>,
 }
 
@@ -152,7 +153,8 @@ struct Groups {
 }
 
 impl Kernels {
-    /// The kernels of a plan, without running it: no times, no indirect workgroup counts, and no directions of bindings.
+    /// The kernels of a plan, without running it: no times, no indirect workgroup counts, and no directions
+    /// of bindings.
     pub fn of_plan(plan: &Plan, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         plan.distinct_dispatches(|dispatch, count| {
@@ -183,8 +185,8 @@ impl Kernels {
         Ok(this)
     }
 
-    /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices are cut while the
-    /// second replay sees which bindings change.
+    /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices
+    /// are cut while the second replay sees which bindings change.
     pub fn of_replay_with_slices(
         replay: &Replay,
         options: &KernelOptions,
@@ -212,20 +214,21 @@ impl Kernels {
 }
 
 impl Kernel {
-    /// The bytes that the first dispatch changes, in whole elements if the name of the function says of which type: it writes no
-    /// fewer. `None` if it was not run.
+    /// The bytes that the first dispatch changes, in whole elements if the name of the function says of which
+    /// type: it writes no fewer. `None` if it was not run.
     pub fn bytes_written(&self) -> Option<u64> {
         self.traffic.map(|it| it.written)
     }
 
-    /// The bytes that the first dispatch does not change, of the bindings that it may read: a binding that it changes and no
-    /// other overlaps is not one. `None` if it was not run.
+    /// The bytes that the first dispatch does not change, of the bindings that it may read: a binding that it
+    /// changes and no other overlaps is not one. `None` if it was not run.
     pub fn bytes_read(&self) -> Option<u64> {
         self.traffic.map(|it| it.read)
     }
 
-    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that cannot be said: also if
-    /// it is more than 320 GB for each core that may work on a dispatch, since such a kernel accesses less than is bound.
+    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that
+    /// cannot be said: also if it is more than 320 GB for each core that may work on a dispatch, since such a
+    /// kernel accesses less than is bound.
     pub fn max_bytes_per_second(&self) -> Result<f64, &'static str> {
         if self.bindings.iter().any(|it| it.alias_of.is_some()) {
             return Err("bindings overlap");
@@ -265,7 +268,8 @@ fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, 
 }
 
 impl Groups {
-    /// Adds a dispatch that is performed `count` times; returns the index of its kernel, and whether it is the first.
+    /// Adds a dispatch that is performed `count` times; returns the index of its kernel, and whether it is
+    /// the first.
     fn add(&mut self, seen: Seen<'_>, count: u64) -> (usize, bool) {
         self.dispatch_count += count;
         if let Some(index) = self.indices.get(&seen.key) {

@@ -1,17 +1,20 @@
-//! The embedding API of rehal: opens devices, runs programs on them, and records, replays and surveys captures.
+//! The embedding API of rehal: opens devices, runs programs on them, and records, replays and surveys
+//! captures.
 //!
-//! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, plans it, and compares it
-//!   with another.
+//! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, plans it,
+//!   and compares it with another.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
-//! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body, which
-//!   [`build_kernel`] compiles to a library that replaces the kernel in a replay.
-//! - [`KernelRecording`] writes each kernel of a replay as files that stand by themselves, which [`KernelReplay`] runs.
+//! - [`Kernels`] lists the kernels of a capture; an [`ObservedKernel`] is written as a source without a body,
+//!   which [`build_kernel`] compiles to a library that replaces the kernel in a replay.
+//! - [`KernelRecording`] writes each kernel of a replay as files that stand by themselves, which
+//!   [`KernelReplay`] runs.
 //! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
-//! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a replay with a
-//!   [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds accesses outside of bindings.
+//! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a
+//!   replay with a [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds
+//!   accesses outside of bindings.
 //! - [`redact`] writes a capture with random numbers in place of the data of its program.
 //! - [`reduce`] reduces a capture to what a check needs.
 //! - [`Recorder`] records a program that drives devices itself.
@@ -32,9 +35,10 @@
 //! # }
 //! ```
 //!
-//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, context
-//! and advice. The crate must not depend on flags, and never prints or ends the process. The tools and the bindings to other
-//! languages are thin layers over it, and it re-exports everything that a program needs.
+//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message,
+//! context and advice. The crate must not depend on flags, and never prints or ends the process. The tools
+//! and the bindings to other languages are thin layers over it, and it re-exports everything that a program
+//! needs.
 //!
 //! Everything is `Send`, and objects own what they need. A `Function` shares its program and keeps its
 //! globals alive; they are freed when the program is closed, which fails while functions are alive. Crash

@@ -1,4 +1,5 @@
-//! Executables by themselves, without a program or a capture: loaded for a device, and dispatched with given arguments.
+//! Executables by themselves, without a program or a capture: loaded for a device, and dispatched with given
+//! arguments.
 
 mod launches;
 mod source;
@@ -40,7 +41,8 @@ pub enum EntryPoint {
 
 /// An executable, prepared for a device.
 ///
-/// Its code is native code, which runs with the privileges of the process: load only what you would also run as a program.
+/// Its code is native code, which runs with the privileges of the process: load only what you would also run
+/// as a program.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -71,8 +73,8 @@ pub struct LoadedExecutable {
 }
 
 impl LoadedExecutable {
-    /// Reads an executable and prepares it for a device. Fails for other files, for a format that the device lacks, and if the
-    /// number of specialization constants is not the executable's.
+    /// Reads an executable and prepares it for a device. Fails for other files, for a format that the device
+    /// lacks, and if the number of specialization constants is not the executable's.
     pub fn load(device: &Device, source: &ExecutableSource, options: &LoadOptions) -> Result<Self> {
         let place = || source.place();
         let data = source.read()?;
@@ -132,13 +134,14 @@ impl LoadedExecutable {
         }
     }
 
-    /// Memory of the device that the host can also access, for bindings: `size` is in bytes. What it contains is unspecified.
+    /// Memory of the device that the host can also access, for bindings: `size` is in bytes. What it contains
+    /// is unspecified.
     pub fn allocate(&self, size: u64) -> Result<Buffer> {
         tensors::allocate(Some(&self.device), size)
     }
 
-    /// Creates a binding of each value, filled with its bytes: tensors as text, in files of raw bytes, or in `.npy` files. Only
-    /// their bytes matter, not their shapes.
+    /// Creates a binding of each value, filled with its bytes: tensors as text, in files of raw bytes, or in
+    /// `.npy` files. Only their bytes matter, not their shapes.
     pub fn bindings(&self, values: &[ValueText]) -> Result<Vec<LaunchBinding>> {
         // The number of bindings is checked against the function: any number of arrays can be in a file.
         let kinds = vec![ValueKind::Ref; usize::from(u16::MAX)];
@@ -157,8 +160,9 @@ impl LoadedExecutable {
         parsed.into_iter().enumerate().map(binding).collect()
     }
 
-    /// Records `count` dispatches with the same arguments, one after another, to launch them together as often as needed. Fails
-    /// unless the arguments are those of the function, and if the count is zero or above [`MAX_LAUNCHES`].
+    /// Records `count` dispatches with the same arguments, one after another, to launch them together as
+    /// often as needed. Fails unless the arguments are those of the function, and if the count is zero or
+    /// above [`MAX_LAUNCHES`].
     pub fn launches(&self, arguments: &LaunchArguments, count: u32) -> Result<Launches> {
         Launches::record(&self.device, &self.executable, arguments, count)
     }
@@ -187,7 +191,7 @@ fn unknown(kind: Option<FileKind>, device: &Device) -> Error {
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: an executable is a program")]
 fn prepare(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-    // SAFETY: the user who names an executable requests to run this code, as docs/unsafe.md and the help of the tools
-    // state. `Launches` orders the dispatches by barriers and waits.
+    // SAFETY: the user who names an executable requests to run this code, as docs/unsafe.md and the help of
+    // the tools state. `Launches` orders the dispatches by barriers and waits.
     unsafe { device.backend().prepare_executable(params) }
 }

@@ -14,7 +14,8 @@ const NO_PROFILE: &str = "name a device profile (.ireeprof), which IREE's tools 
 /// Advice about a corrupt profile.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
 
-/// An open device profile: its file header has been checked. A truncated one is read up to its last complete record.
+/// An open device profile: its file header has been checked. A truncated one is read up to its last complete
+/// record.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -74,7 +75,8 @@ impl ProfileFile {
         self.is_closed
     }
 
-    /// Number of bytes behind its recorded length, which are ignored: those of a later session that did not end.
+    /// Number of bytes behind its recorded length, which are ignored: those of a later session that did not
+    /// end.
     pub fn trailing_bytes(&self) -> u64 {
         self.trailing_bytes
     }

@@ -193,8 +193,8 @@ impl SurveyedBytes {
     }
 }
 
-/// The dispatches of a command buffer per executable and function. They are added to the functions' counts once,
-/// after the last execution, so that the time does not depend on the number of executions.
+/// The dispatches of a command buffer per executable and function. They are added to the functions' counts
+/// once, after the last execution, so that the time does not depend on the number of executions.
 #[derive(Default)]
 struct DispatchCounts {
     one_shot: bool,

@@ -1,4 +1,5 @@
-//! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they are faster.
+//! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they
+//! are faster.
 //!
 //! Whether a replacement is right, `verify_lockstep` of the whole capture says. Races need more:
 //! `workgroups.rs` finds them on CPU devices by running halves of the workgroups by themselves, and all of
@@ -65,15 +66,16 @@ pub struct CompareOptions {
     pub precision: f64,
     /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,
-    /// Sampling stops after this time, with several states of caches after an equal share for each, and once there is a pair.
+    /// Sampling stops after this time, with several states of caches after an equal share for each, and once
+    /// there is a pair.
     pub max_time: Duration,
     /// Seed of the order of the pairs.
     pub seed: u64,
-    /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all that makes them depend on each
-    /// other is a race.
+    /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all
+    /// that makes them depend on each other is a race.
     pub allows_atomics: bool,
-    /// Whether inputs of a known element type get fresh values while kernels are timed, as it takes to find kernels that remember results.
-    /// A kernel for which such values are out of bounds may crash with them.
+    /// Whether inputs of a known element type get fresh values while kernels are timed, as it takes to find
+    /// kernels that remember results. A kernel for which such values are out of bounds may crash with them.
     pub changes_inputs: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
@@ -116,7 +118,8 @@ pub struct CompareSubject {
     pub devices: DeviceGroup,
     /// Other devices of the same kind: of the replaced work, which is verified in lockstep with the captured.
     pub other_devices: DeviceGroup,
-    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared with it.
+    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared
+    /// with it.
     pub replay: ReplayOptions,
     /// The name of the function.
     pub function: String,
@@ -165,19 +168,21 @@ impl CheckedKernel<'_> {
 pub struct Comparison {
     /// The whole capture with the replacement, compared with the captured one dispatch by dispatch.
     pub verification: Verification,
-    /// What the replaced function wrote outside of its bindings, and which of its results depend on memory that was never written,
-    /// other than the captured one; `None` if that was not determined.
+    /// What the replaced function wrote outside of its bindings, and which of its results depend on memory
+    /// that was never written, other than the captured one; `None` if that was not determined.
     pub memory: Option<Verification>,
-    /// The dispatches, with halves of their workgroups by themselves, which must write what they write with the others: otherwise workgroups
-    /// race, or use atomic operations. `None` if it was wrong before, if each has a single workgroup, if the devices cannot select
-    /// workgroups, or with [`CompareOptions::allows_atomics`].
+    /// The dispatches, with halves of their workgroups by themselves, which must write what they write with
+    /// the others: otherwise workgroups race, or use atomic operations. `None` if it was wrong before, if
+    /// each has a single workgroup, if the devices cannot select workgroups, or with
+    /// [`CompareOptions::allows_atomics`].
     pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
-    /// Why the replacement is wrong although it computed the same at first: it computes something else when it is repeated, or with
-    /// fresh values of its inputs.
+    /// Why the replacement is wrong although it computed the same at first: it computes something else when
+    /// it is repeated, or with fresh values of its inputs.
     pub not_reproduced: Option<String>,
-    /// By state of the caches, as in the options, up to one in which the replacement is far slower; empty if it was not timed.
+    /// By state of the caches, as in the options, up to one in which the replacement is far slower; empty if
+    /// it was not timed.
     pub timings: Vec<Timing>,
 }
 
@@ -192,8 +197,8 @@ impl Comparison {
             && self.not_reproduced.is_none()
     }
 
-    /// Whether the replacement is slower in some state of the caches: `Some(false)` if it is proved that it is not slower than the
-    /// margin allows, `None` if that cannot be told, or if it was not timed.
+    /// Whether the replacement is slower in some state of the caches: `Some(false)` if it is proved that it
+    /// is not slower than the margin allows, `None` if that cannot be told, or if it was not timed.
     pub fn is_slower(&self) -> Option<bool> {
         let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
         match has(TimingVerdict::Slower) {
@@ -238,8 +243,8 @@ impl KernelComparer {
         self.captured.run(observers)
     }
 
-    /// Compares a replacement of the function: its signature, then what it computes, then its time. `observers` see the
-    /// replay that is verified.
+    /// Compares a replacement of the function: its signature, then what it computes, then its time.
+    /// `observers` see the replay that is verified.
     pub fn compare(
         &self,
         replacement: &Replacement,
@@ -262,8 +267,8 @@ impl KernelComparer {
         self.check_replaying(replaying, options, observers)
     }
 
-    /// The same with the replacements that a program returns for each executable: of the capture, and of the captures that are
-    /// cut out of it, each with the executable of one dispatch.
+    /// The same with the replacements that a program returns for each executable: of the capture, and of the
+    /// captures that are cut out of it, each with the executable of one dispatch.
     pub fn compare_substitute(
         &self,
         substitute: &Substitute,

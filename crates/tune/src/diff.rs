@@ -37,8 +37,8 @@ pub use report::{
 /// Functions have names from this version on.
 const NAMES: Version = Version { major: 2, minor: 0 };
 
-/// Compares two captures up to the tear of each, if it is truncated. Ids of objects, threads, file offsets and how data is stored
-/// do not count. Checksums are not verified. Fails at a corrupt record.
+/// Compares two captures up to the tear of each, if it is truncated. Ids of objects, threads, file offsets
+/// and how data is stored do not count. Checksums are not verified. Fails at a corrupt record.
 ///
 /// `progress` is called every few megabytes of the first capture.
 pub fn diff_captures(

@@ -1,18 +1,20 @@
-//! The types of elements, which captures do not have: from rules of the user, and from the names of functions.
+//! The types of elements, which captures do not have: from rules of the user, and from the names of
+//! functions.
 
 use rehal_base::ElementType;
 
 use crate::tolerance::{ElementTypeRule, element_type_of};
 
-/// The element type of what is bound to a function, if all that is known says the same: the last rule that matches
-/// it, else its name.
+/// The element type of what is bound to a function, if all that is known says the same: the last rule that
+/// matches it, else its name.
 pub(crate) fn known_element_type(rules: &[ElementTypeRule], function: &str) -> Option<ElementType> {
     element_type_of(rules, Some(function.as_bytes())).or_else(|| type_in_name(function))
 }
 
 /// The element types in the name of a function, as the compiler writes them: `f32`, `f32` and `f16` of
-/// `matmul_4x4x4_f32xf32xf16`, and `f32` of `softmax_8x10xf32_dispatch_tensor_store`. The name of the program's
-/// function, before `_dispatch_N`, states none. Empty if some part next to types or extents is not a type.
+/// `matmul_4x4x4_f32xf32xf16`, and `f32` of `softmax_8x10xf32_dispatch_tensor_store`. The name of the
+/// program's function, before `_dispatch_N`, states none. Empty if some part next to types or extents is not
+/// a type.
 pub(crate) fn types_in_name(function: &str) -> Vec<ElementType> {
     let described = function.match_indices(DISPATCH).find_map(|(at, _)| {
         let rest = &function[at + DISPATCH.len()..];

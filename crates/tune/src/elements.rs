@@ -32,8 +32,8 @@ pub struct ElementDifference {
     pub expected: String,
     /// The actual element, as text.
     pub actual: String,
-    /// Number of representable numbers from one to the other; `None` for NaN, and unless elements are real floating-point
-    /// numbers.
+    /// Number of representable numbers from one to the other; `None` for NaN, and unless elements are real
+    /// floating-point numbers.
     pub ulps: Option<u64>,
     /// The absolute error; `None` for NaN, and unless elements are numbers.
     pub absolute: Option<f64>,
@@ -117,8 +117,8 @@ impl<'t> Comparison<'t> {
         Self { element_type, kind, size, tolerance, max_first, bins: [0; _], outcome }
     }
 
-    /// Compares bytes that start at `offset` of the binding. The part of an element at the end is compared as far as it
-    /// goes.
+    /// Compares bytes that start at `offset` of the binding. The part of an element at the end is compared as
+    /// far as it goes.
     pub(crate) fn add(&mut self, offset: u64, expected: &[u8], actual: &[u8]) {
         let first = offset / self.size as u64;
         let pairs = expected.chunks(self.size).zip(actual.chunks(self.size));
@@ -214,7 +214,8 @@ impl<'t> Comparison<'t> {
         u64::from_le_bytes(bits)
     }
 
-    /// The bits of a float as a number that grows by 1 from each representable number to the next; both zeros are 0.
+    /// The bits of a float as a number that grows by 1 from each representable number to the next; both zeros
+    /// are 0.
     fn order(&self, bits: u64) -> i128 {
         if self.element_type.numerical() == Numerical::FLOAT_8_E8M0_FNU {
             return bits.into();

@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets: the readers of ledgers and of kernel descriptors, and the comparison and the redaction of captures,
-//! on arbitrary bytes.
+//! The bodies of the fuzz targets: the readers of ledgers and of kernel descriptors, and the comparison and
+//! the redaction of captures, on arbitrary bytes.
 
 use std::io::Cursor;
 
@@ -84,8 +84,8 @@ pub fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Compares a capture with itself, which must be the same, with a part of it, and with a copy in which a byte differs. The last
-/// byte says where.
+/// Compares a capture with itself, which must be the same, with a part of it, and with a copy in which a byte
+/// differs. The last byte says where.
 ///
 /// Returns how many of them were compared; must terminate without a panic.
 pub fn exercise_diff(bytes: &[u8]) -> usize {
@@ -103,9 +103,11 @@ pub fn exercise_diff(bytes: &[u8]) -> usize {
     others.iter().filter_map(compare).count() + usize::from(same.is_some())
 }
 
-/// Redacts `bytes` as a capture, unless it names external files, and checks that the result is a capture with the same dispatches.
+/// Redacts `bytes` as a capture, unless it names external files, and checks that the result is a capture with
+/// the same dispatches.
 ///
-/// Returns the number of bytes that were replaced, or why the capture is invalid; must terminate without a panic.
+/// Returns the number of bytes that were replaced, or why the capture is invalid; must terminate without a
+/// panic.
 pub fn exercise_redact(bytes: &[u8]) -> Result<u64> {
     let compile =
         |bytes: Vec<u8>| Plan::compile(bytes, PlanOptions { recover: true, ..PlanOptions::default() });

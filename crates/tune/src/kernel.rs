@@ -1,5 +1,5 @@
-//! Kernels as source files: stubs with the ABI of a captured function, and their compilation to libraries that the CPU
-//! drivers load in place of an executable.
+//! Kernels as source files: stubs with the ABI of a captured function, and their compilation to libraries
+//! that the CPU drivers load in place of an executable.
 //!
 //! A template (`stub.c.in`, `stub.rs.in`) is filled with the signature of a function and with what a catalog
 //! says of its dispatches. It declares the structures of the library ABI and asserts their sizes, so that the
@@ -37,8 +37,8 @@ pub enum KernelLanguage {
 pub struct ObservedKernel {
     /// The ids of the executables that have it, all with the same signature.
     pub executable_ids: Vec<u64>,
-    /// Whether a replacement is selected by the id of the executable, which is then the only one. Otherwise it is selected by
-    /// the name of the function.
+    /// Whether a replacement is selected by the id of the executable, which is then the only one. Otherwise
+    /// it is selected by the name of the function.
     pub is_selected_by_id: bool,
     /// Their format, such as `embedded-elf-x86_64`.
     pub format: String,
@@ -119,7 +119,8 @@ impl ObservedKernel {
         }
     }
 
-    /// Whether bytes of a binding changed in some dispatch; `None` if that is unknown and did not in the others.
+    /// Whether bytes of a binding changed in some dispatch; `None` if that is unknown and did not in the
+    /// others.
     fn is_written(&self, binding: usize) -> Option<bool> {
         let mut seen =
             self.shapes.iter().filter_map(|shape| shape.bindings.get(binding)).map(|it| it.is_written);

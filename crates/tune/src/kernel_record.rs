@@ -1,5 +1,5 @@
-//! Kernels as files that stand by themselves: a descriptor in JSON, the executable image, and snapshots of the memory before
-//! and after a dispatch.
+//! Kernels as files that stand by themselves: a descriptor in JSON, the executable image, and snapshots of
+//! the memory before and after a dispatch.
 //!
 //! `layout.rs` places the bindings in one allocation, in which bytes that several bindings share are once.
 //! The input is written before the dispatch, since it may crash, and a descriptor is always renamed last; a

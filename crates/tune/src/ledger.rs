@@ -19,8 +19,8 @@ pub use writer::{LedgerContents, LedgerOptions, LedgerWriter};
 use rehal_base::parallel;
 use rehal_replay::CaptureBytes;
 
-/// The digest of a range: 128 bits of BLAKE3. An accidental or even a deliberate change of the bytes that keeps it is out of
-/// reach; a pair of byte strings with the same digest takes about 2^64 attempts.
+/// The digest of a range: 128 bits of BLAKE3. An accidental or even a deliberate change of the bytes that
+/// keeps it is out of reach; a pair of byte strings with the same digest takes about 2^64 attempts.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     parallel::hash(&mut hasher, bytes);

@@ -1,20 +1,22 @@
-//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their comparison; makes kernels
-//! that replace captured ones; and compares captures.
+//! Checks the numbers of replays: ledgers of what each dispatch wrote and each host read saw, and their
+//! comparison; makes kernels that replace captured ones; and compares captures.
 //!
 //! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
-//! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other, dispatch by
-//!   dispatch; both return a [`Verification`], which names the first difference.
-//! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file to a library that
-//!   replaces the function in a replay, and [`build_substitutes`] those that substitutions name.
-//! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each with a
-//!   [`KernelDescriptor`].
+//! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other,
+//!   dispatch by dispatch; both return a [`Verification`], which names the first difference.
+//! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file
+//!   to a library that replaces the function in a replay, and [`build_substitutes`] those that substitutions
+//!   name.
+//! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each
+//!   with a [`KernelDescriptor`].
 //! - [`diff_captures`] tells what differs between two captures; it runs nothing.
 //! - [`redact`] writes a capture with random numbers in place of its data.
 //! - [`reduce`] reduces a capture to what a check needs.
-//! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it is faster.
+//! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it
+//!   is faster.
 //!
-//! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`; the crate must not
-//! depend on drivers, flags or a terminal.
+//! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`;
+//! the crate must not depend on drivers, flags or a terminal.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]

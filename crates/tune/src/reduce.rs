@@ -1,4 +1,5 @@
-//! Reduces a capture to what a check needs: delta debugging over scopes, submissions, commands, calls of the host, and bytes.
+//! Reduces a capture to what a check needs: delta debugging over scopes, submissions, commands, calls of the
+//! host, and bytes.
 //!
 //! `program.rs` takes a capture apart into parts, records that are kept or left out together: a creation with
 //! the description of its object, a mapping with its end, the begin and end of a scope. A `Choice` says which
@@ -37,7 +38,8 @@ pub trait ReduceHost: Sync {
     /// Whether a capture still shows what is looked for. An error ends the reduction.
     fn is_interesting(&self, capture: &Path) -> Result<bool>;
 
-    /// Writes a slice of one dispatch of a capture to a file, without performing the dispatch. Returns whether that was possible.
+    /// Writes a slice of one dispatch of a capture to a file, without performing the dispatch. Returns
+    /// whether that was possible.
     fn slice(&self, capture: &Path, dispatch: SlicedDispatch, output: &Path) -> Result<bool>;
 
     /// Whether to stop.
@@ -68,7 +70,8 @@ pub struct ReduceOptions {
     pub max_checks: Option<u64>,
     /// Maximum time.
     pub max_time: Option<Duration>,
-    /// Bytes are tried in ranges that become shorter, down to single bytes, as long as no more ranges than these are needed.
+    /// Bytes are tried in ranges that become shorter, down to single bytes, as long as no more ranges than
+    /// these are needed.
     pub max_byte_ranges: usize,
     /// The dispatch that probably shows what is looked for: a slice of it is tried first.
     pub suspect: Option<SlicedDispatch>,
@@ -152,17 +155,18 @@ pub struct Reduction {
     pub rejected_count: u64,
     /// Whether the result is a slice of a dispatch.
     pub is_slice: bool,
-    /// `None` if the result is minimal: in a last round, no scope, submission, command, call of the host, unused object or range of
-    /// bytes could be left out by itself.
+    /// `None` if the result is minimal: in a last round, no scope, submission, command, call of the host,
+    /// unused object or range of bytes could be left out by itself.
     pub stop: Option<ReduceStop>,
     /// The length of the ranges of bytes of which none can be left out by itself.
     pub byte_range: usize,
 }
 
-/// Reduces a capture that a host finds interesting, and writes the result to `output`. Candidates are written to `directory`.
+/// Reduces a capture that a host finds interesting, and writes the result to `output`. Candidates are written
+/// to `directory`.
 ///
-/// Fails if the capture cannot be planned, or is not interesting; if what is written for all of its records is not; and if the host
-/// fails. Then nothing is written to `output`.
+/// Fails if the capture cannot be planned, or is not interesting; if what is written for all of its records
+/// is not; and if the host fails. Then nothing is written to `output`.
 pub fn reduce(
     capture: &CaptureBytes,
     options: &ReduceOptions,

@@ -1,11 +1,14 @@
-//! Runs jobs in processes of their own: compilers, commands of the user, and workers, which are this program again.
+//! Runs jobs in processes of their own: compilers, commands of the user, and workers, which are this program
+//! again.
 //!
-//! A [`Job`] and its [`Outcome`] are messages. They hold no descriptors, and only paths that name the same file for every process, so
-//! that another [`Runner`] can perform a job on a machine that shares these files. [`LocalRunner`] performs it on this one.
+//! A [`Job`] and its [`Outcome`] are messages. They hold no descriptors, and only paths that name the same
+//! file for every process, so that another [`Runner`] can perform a job on a machine that shares these files.
+//! [`LocalRunner`] performs it on this one.
 //!
-//! A worker's standard input is a socket. It receives the request of its job, and sends [`Worker::reach_milestone`] and
-//! [`Worker::answer`], so that its standard output and standard error belong to the kernels that it runs. Last, it sends the exit
-//! status with which it is about to end: a status that was not announced is that of a kernel that ended the process.
+//! A worker's standard input is a socket. It receives the request of its job, and sends
+//! [`Worker::reach_milestone`] and [`Worker::answer`], so that its standard output and standard error belong
+//! to the kernels that it runs. Last, it sends the exit status with which it is about to end: a status that
+//! was not announced is that of a kernel that ended the process.
 
 mod group;
 mod local;
@@ -24,8 +27,8 @@ pub use worker::Worker;
 
 /// Performs jobs.
 pub trait Runner: Send + Sync {
-    /// Performs a job to its end. The error is that of starting it, or of communicating with it. `watch` is asked every few
-    /// milliseconds whether to end it early.
+    /// Performs a job to its end. The error is that of starting it, or of communicating with it. `watch` is
+    /// asked every few milliseconds whether to end it early.
     fn run(&self, job: &Job, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>)
     -> io::Result<JobOutcome>;
 }

@@ -95,8 +95,8 @@ pub(crate) fn element_type_of(rules: &[ElementTypeRule], function: Option<&[u8]>
     rules.iter().rev().find(matches).map(|rule| rule.element_type)
 }
 
-/// The element type that the tolerances of a function state, if its name has none or several: a tolerance counts
-/// if it names the function by more than `*`, and has one of several types. `None` if these differ.
+/// The element type that the tolerances of a function state, if its name has none or several: a tolerance
+/// counts if it names the function by more than `*`, and has one of several types. `None` if these differ.
 pub(crate) fn type_in_tolerances(tolerances: &[Tolerance], function: &str) -> Option<ElementType> {
     let in_name = types_in_name(function);
     if in_name.iter().all(|it| *it == in_name[0]) && !in_name.is_empty() {

@@ -41,9 +41,10 @@ use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Tolerance};
 pub struct VerifyOptions {
     /// How much numbers may differ; the last one that matches counts.
     pub tolerances: Vec<Tolerance>,
-    /// The element types of what functions write and the program reads; the last rule that matches counts. A ledger has
-    /// types of its own, which count if no rule matches. Elements without a type are shown with that with which the name of the
-    /// function ends, if whole ones fit into the binding; tolerances do not apply to them.
+    /// The element types of what functions write and the program reads; the last rule that matches counts. A
+    /// ledger has types of its own, which count if no rule matches. Elements without a type are shown with
+    /// that with which the name of the function ends, if whole ones fit into the binding; tolerances do not
+    /// apply to them.
     pub element_types: Vec<ElementTypeRule>,
     /// Whether to go on after a difference.
     pub keep_going: bool,
@@ -93,16 +94,19 @@ pub struct Verification {
     pub differences: Vec<Difference>,
     /// Number of differences that are not among the first.
     pub omitted_differences: u64,
-    /// A second run of the replay, to find all that differs, did not show the differences: they are not deterministic.
+    /// A second run of the replay, to find all that differs, did not show the differences: they are not
+    /// deterministic.
     pub is_unreproduced: bool,
-    /// The verified replay ran workgroups in reverse order ([`WorkgroupSchedule::Reversed`]), and one in the usual order is the same:
-    /// workgroups of what differs first race. Set by the caller, which has both replays.
+    /// The verified replay ran workgroups in reverse order ([`WorkgroupSchedule::Reversed`]), and one in the
+    /// usual order is the same: workgroups of what differs first race. Set by the caller, which has both
+    /// replays.
     ///
     /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
     pub depends_on_order: bool,
     /// The expected bytes are those of a replay with the captured executables, which agrees with the ledger.
     pub is_with_captured: bool,
-    /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0 without one.
+    /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0
+    /// without one.
     pub digested_bytes: u64,
     /// Number of dispatches that wrote outside of their bindings.
     pub out_of_bounds_write_count: u64,
@@ -110,8 +114,8 @@ pub struct Verification {
     pub out_of_bounds_writes: Vec<OutOfBoundsWrite>,
     /// Number of writes outside of bindings that are not among the first.
     pub omitted_out_of_bounds_writes: u64,
-    /// Number of bytes of host reads that were never written, if memory is watched: padding that the program ignores, or results
-    /// that no dispatch computed.
+    /// Number of bytes of host reads that were never written, if memory is watched: padding that the program
+    /// ignores, or results that no dispatch computed.
     pub unwritten_read_bytes: u64,
     /// The first host read with such bytes.
     pub first_unwritten_read: Option<Place>,
@@ -119,8 +123,8 @@ pub struct Verification {
     pub inconclusive: Vec<String>,
     /// Number of reasons that are not in [`Verification::inconclusive`].
     pub omitted_reasons: u64,
-    /// The tolerances that nothing was compared with: no function of the capture matches, or those that were compared, and host reads,
-    /// have elements of other types, or of unknown ones.
+    /// The tolerances that nothing was compared with: no function of the capture matches, or those that were
+    /// compared, and host reads, have elements of other types, or of unknown ones.
     pub unused_tolerances: Vec<Tolerance>,
     /// The functions that something was tolerated of by an element type that is not stated, each once.
     pub inferred_types: Vec<InferredType>,
@@ -205,9 +209,11 @@ pub struct Difference {
     pub buffer_id: u64,
     /// The range of the buffer that is bound or read.
     pub range: Range,
-    /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces that differ.
+    /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces
+    /// that differ.
     pub different: Range,
-    /// From the first to the last of the pieces of which only digests are known, which differ; `None` without such pieces.
+    /// From the first to the last of the pieces of which only digests are known, which differ; `None` without
+    /// such pieces.
     pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
@@ -215,11 +221,12 @@ pub struct Difference {
     pub type_source: TypeSource,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
-    /// Number of bytes that were written and should not have been: in elements that the expected dispatch does not change, or in units of
-    /// 16 bytes if their type or the expected changes are not known. Their expected contents are those before the dispatch.
+    /// Number of bytes that were written and should not have been: in elements that the expected dispatch
+    /// does not change, or in units of 16 bytes if their type or the expected changes are not known. Their
+    /// expected contents are those before the dispatch.
     pub unexpected_bytes: u64,
-    /// The expected numbers that the dispatch changed, or should have, if they are known. Of a ledger, those in the units of 16 bytes that
-    /// it changed, and in less than 64 bytes between them.
+    /// The expected numbers that the dispatch changed, or should have, if they are known. Of a ledger, those
+    /// in the units of 16 bytes that it changed, and in less than 64 bytes between them.
     pub expected: Option<NumberSummary>,
     /// The actual numbers in the same place.
     pub actual: Option<NumberSummary>,

@@ -1,4 +1,5 @@
-//! Replacements of fixture kernels, compared by the API. Whether one is faster is not tested: tests depend on no time.
+//! Replacements of fixture kernels, compared by the API. Whether one is faster is not tested: tests depend on
+//! no time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,7 +151,8 @@ fn time_that_is_up_ends_the_sampling() {
     let comparison = compare(SQUARE, 1, 0, &options);
     let [timing] = &comparison.timings[..] else { panic!("{comparison:?}") };
     assert_eq!((timing.batch_count, timing.pair_count + timing.preempted_count), (1, 1));
-    // The replacement, which uses no vectors, takes 16 times as long: a few dispatches may or may not be enough to tell.
+    // The replacement, which uses no vectors, takes 16 times as long: a few dispatches may or may not be
+    // enough to tell.
     let found = (timing.stopped, timing.interval.is_none(), timing.verdict(), comparison.is_slower());
     let unknown = (Stopped::OutOfTime, true, TimingVerdict::CannotTell, None);
     let slower = (Stopped::FarSlower, false, TimingVerdict::Slower, Some(true));

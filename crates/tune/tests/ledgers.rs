@@ -214,8 +214,8 @@ fn dispatch_entries(ledger: &Ledger) -> Vec<String> {
     entries.filter(|it| it.kind == EntryKind::Dispatch).map(|it| format!("{it:?}")).collect()
 }
 
-/// Every fixture program: the digests that its recording has are those of a replay, entry by entry, and it reads the same as
-/// without them.
+/// Every fixture program: the digests that its recording has are those of a replay, entry by entry, and it
+/// reads the same as without them.
 #[test]
 fn recorded_digests_are_those_of_a_replay() {
     let mut count = 0;
@@ -276,7 +276,8 @@ fn a_capture_with_digests_is_its_own_ledger() {
     assert_eq!((found.outcome(), found.read_count, found.dispatch_count), (Outcome::Same, 3, 0));
 }
 
-/// A program that reads bytes which nothing has written: of transient memory, through a copy, and around that.
+/// A program that reads bytes which nothing has written: of transient memory, through a copy, and around
+/// that.
 fn reads_padding(ledger: LedgerRecording) -> (Arc<Plan>, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("recorded.ireereplay");

@@ -186,7 +186,8 @@ fn a_copy_is_the_same(set: &Path) {
     assert!(count > 50, "{count}");
 }
 
-/// The lines of a log of host reads without the ordinals of records, which move with the records of checksums.
+/// The lines of a log of host reads without the ordinals of records, which move with the records of
+/// checksums.
 fn without_ordinals(log: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(log).into_owned();
     text.lines().map(|line| line.split_once(',').unwrap().1.to_owned()).collect()

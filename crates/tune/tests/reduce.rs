@@ -111,7 +111,8 @@ fn reduced<F: Fn(&Capture) -> bool + Sync>(
     Ok((reduction, bytes))
 }
 
-/// Reduces a fixture to a minimal capture, which is the same with several jobs, and checks that no record of it can be left out.
+/// Reduces a fixture to a minimal capture, which is the same with several jobs, and checks that no record of
+/// it can be left out.
 fn minimal(name: &str, check: impl Fn(&Capture) -> bool + Sync + Copy) -> (Reduction, Capture) {
     let (reduction, bytes) = reduced(name, &ReduceOptions::default(), &Host::new(check)).unwrap();
     assert_eq!(reduction.stop, None, "{reduction:?}");
@@ -149,8 +150,8 @@ fn minimal(name: &str, check: impl Fn(&Capture) -> bool + Sync + Copy) -> (Reduc
     (reduction, capture)
 }
 
-/// Checks that no submission can be left out if those that waited for it wait for what it waited for, nor an allocation with its
-/// deallocation.
+/// Checks that no submission can be left out if those that waited for it wait for what it waited for, nor an
+/// allocation with its deallocation.
 fn needs_each_submission(name: &str, records: &[Record<'_>], check: impl Fn(&Capture) -> bool) {
     let own = [PayloadType::CHECKSUMMED, PayloadType::CHECKSUMS];
     let submissions = submissions(records);

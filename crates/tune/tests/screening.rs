@@ -1,4 +1,5 @@
-//! Verification against a ledger of dispatches: one run if all is the same, a second one to tell what differs.
+//! Verification against a ledger of dispatches: one run if all is the same, a second one to tell what
+//! differs.
 
 use std::ops::ControlFlow;
 use std::path::Path;

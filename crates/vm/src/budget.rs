@@ -14,8 +14,8 @@ pub struct Budget {
     pub bytes: u64,
 }
 
-/// Counts what a program consumes. The dispatch loop is compiled for each meter, so that programs without a budget
-/// have no overhead.
+/// Counts what a program consumes. The dispatch loop is compiled for each meter, so that programs without a
+/// budget have no overhead.
 pub(crate) trait Meter {
     /// Whether it counts at all.
     const LIMITED: bool;

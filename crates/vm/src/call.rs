@@ -222,7 +222,8 @@ impl<'a> Call<'a> {
         self.resumed.take()
     }
 
-    /// The place of the value at `index` among all values. Does not consult the convention, which is rarely in cache.
+    /// The place of the value at `index` among all values. Does not consult the convention, which is rarely
+    /// in cache.
     #[inline(always)]
     fn place(&self, index: usize) -> Option<usize> {
         let Some(starts) = self.starts else { return Some(index) };

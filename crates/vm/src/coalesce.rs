@@ -25,8 +25,8 @@ impl Coalesced {
         Self { left: u64::MAX, results: Vec::new() }
     }
 
-    /// Coalesces the block arguments of the branch that ends `block`, a block of a verified function: renames the
-    /// results of its instructions to the targets of the moves.
+    /// Coalesces the block arguments of the branch that ends `block`, a block of a verified function: renames
+    /// the results of its instructions to the targets of the moves.
     pub(crate) fn of(
         tables: &Tables,
         function: &Function,

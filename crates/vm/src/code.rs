@@ -14,7 +14,8 @@ pub(crate) struct Code {
     pub(crate) ordinal: u32,
     /// The instructions; the last is [`OutOfLine::End`].
     pub(crate) insns: Box<[Insn]>,
-    /// For each instruction, the offset in the bytecode that it was lowered from; for a superinstruction, of its last part.
+    /// For each instruction, the offset in the bytecode that it was lowered from; for a superinstruction, of
+    /// its last part.
     pub(crate) offsets: Box<[u32]>,
     /// For superinstructions whose first part may fail, their index and that part's offset, ascending.
     pub(crate) first_offsets: Box<[(u32, u32)]>,
@@ -83,7 +84,8 @@ impl Operands {
     }
 }
 
-/// The registers that a computation accesses, each with its width in 32-bit registers; the result is the last.
+/// The registers that a computation accesses, each with its width in 32-bit registers; the result is the
+/// last.
 pub(crate) type Accessed = smallvec::SmallVec<[(u16, u16); 4]>;
 
 /// `registers`, padded with zeros.
@@ -162,7 +164,8 @@ macro_rules! insns {
             Store64([u16; 3]),
             /// Loads a reference from a list, null if it is not to a buffer: list, index, result.
             ListGetBuffer([u16; 3]),
-            /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in their order.
+            /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in
+            /// their order.
             Routine { op: Op, operands: [u16; 6] },
             /// An instruction executed by an out-of-line function; together they are one variant.
             OutOfLine(OutOfLine),
@@ -257,7 +260,8 @@ macro_rules! insns {
     };
 }
 
-/// Gives a macro both tables: superinstructions, then the groups `inline` and `fallible` of `isa.rs` as `computed`.
+/// Gives a macro both tables: superinstructions, then the groups `inline` and `fallible` of `isa.rs` as
+/// `computed`.
 macro_rules! both_tables {
     (
         $callback:ident

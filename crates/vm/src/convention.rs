@@ -4,7 +4,8 @@ use rehal_base::{Error, Result};
 
 use crate::ValueKind;
 
-/// A calling convention: the kinds of a function's arguments and results, parsed from text such as `0iCrID_r`.
+/// A calling convention: the kinds of a function's arguments and results, parsed from text such as
+/// `0iCrID_r`.
 ///
 /// The text starts with the version `0`, followed by a letter per argument ([`ValueKind`]), with spans of
 /// tuples between `C` and `D` that the caller repeats any number of times, then `_` and the results. `v`

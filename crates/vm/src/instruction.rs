@@ -57,8 +57,8 @@ impl<'a> List<'a> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Decodes the instruction at `offset` of a function's bytes. Fails if they are truncated, and on an unknown
-    /// opcode.
+    /// Decodes the instruction at `offset` of a function's bytes. Fails if they are truncated, and on an
+    /// unknown opcode.
     pub(crate) fn read(bytecode: &'a [u8], offset: usize) -> Result<Self> {
         let mut cursor = Cursor { bytecode, at: offset };
         let first = cursor.u8()?;

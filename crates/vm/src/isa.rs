@@ -1,24 +1,26 @@
-//! The instruction set, bytecode 17.0: the one table that decoding, verification, disassembly, lowering and execution
-//! are generated from.
+//! The instruction set, bytecode 17.0: the one table that decoding, verification, disassembly, lowering and
+//! execution are generated from.
 //!
-//! An instruction is a row: opcode set, opcode, name in code, mnemonic, its syntax in text if that is not its operands
-//! in order, its fields, and its semantics. To add one, add a row to its group:
+//! An instruction is a row: opcode set, opcode, name in code, mnemonic, its syntax in text if that is not its
+//! operands in order, its fields, and its semantics. To add one, add a row to its group:
 //!
-//! - `inline`: computes one number from others and cannot fail; the dispatch loop has an arm for it. The fields follow from
-//!   the types. `commutes` marks commutative instructions, whose operands fusion may swap.
+//! - `inline`: computes one number from others and cannot fail; the dispatch loop has an arm for it. The
+//!   fields follow from the types. `commutes` marks commutative instructions, whose operands fusion may swap.
 //! - `fallible`: the same, but `?` ends the invocation with an error.
 //! - `library`: the same as `inline`, but executed out of line: it takes longer than a call.
-//! - `routines`: any operation on registers and types. The row names the function that executes it out of line, and after a
-//!   comma the function that returns the bytes it allocates or accesses, which are charged to the budget.
+//! - `routines`: any operation on registers and types. The row names the function that executes it out of
+//!   line, and after a comma the function that returns the bytes it allocates or accesses, which are charged
+//!   to the budget.
 //! - `lowered`: has operands other than registers and types. The row names the method that lowers it to a
 //!   [`code::Insn`](crate::code::Insn), which the dispatch loop or `interpret/out_of_line.rs` executes.
 //! - `terminators`: the same, but ends its basic block.
 //!
-//! In a syntax, `{n}` stands for field n. The first four groups need only the row and the function that it names.
+//! In a syntax, `{n}` stands for field n. The first four groups need only the row and the function that it
+//! names.
 //!
-//! Specification: `runtime/src/iree/vm/bytecode/isa/isa.json` and `runtime/src/iree/vm/ops.h` of the reference, the
-//! latter as compiled by clang for x86-64. Behaviour that is undefined in C is defined here: integers wrap, and
-//! out-of-range conversions return what the x86-64 instructions return.
+//! Specification: `runtime/src/iree/vm/bytecode/isa/isa.json` and `runtime/src/iree/vm/ops.h` of the
+//! reference, the latter as compiled by clang for x86-64. Behaviour that is undefined in C is defined here:
+//! integers wrap, and out-of-range conversions return what the x86-64 instructions return.
 
 /// Passes the table to a macro, after the tokens that follow its name.
 macro_rules! instructions {
@@ -323,7 +325,8 @@ macro_rules! instructions {
         Core 0x86 AssignRef "assign.ref" [take_ref write_ref] => Lowering::assign_ref;
         Core 0x85 DiscardRefs "discard.refs" "{0}" [operands] => Lowering::discard;
 
-        // Debugging: nothing is traced or printed, as in the reference; references moved into the operands are released.
+        // Debugging: nothing is traced or printed, as in the reference; references moved into the operands
+        // are released.
         Core 0x5e Trace "trace" "{0}({1})" [text operands] => Lowering::discard_moved;
         Core 0x5f Print "print" "{0}({1})" [text operands] => Lowering::discard_moved;
 

@@ -6,12 +6,14 @@
 //! Bytecode is decoded and verified once, then lowered to code that the dispatch loop executes without
 //! checks. Everything else is generated from two tables:
 //!
-//! - `isa.rs` has the instructions. To add a computation, add its row with its body. To add any other operation on registers
-//!   and types, add its row and write the function that it names in `interpret/`. To add one with other operands or control
-//!   flow, add its row and write the method of `Lowering` that it names, and if no lowered instruction can do its work, a
-//!   variant of `code::Insn` with its arm in `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
-//! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its parts and their pattern; a new
-//!   pattern is a type in that file, or in `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs never execute it.
+//! - `isa.rs` has the instructions. To add a computation, add its row with its body. To add any other
+//!   operation on registers and types, add its row and write the function that it names in `interpret/`. To
+//!   add one with other operands or control flow, add its row and write the method of `Lowering` that it
+//!   names, and if no lowered instruction can do its work, a variant of `code::Insn` with its arm in
+//!   `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
+//! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its
+//!   parts and their pattern; a new pattern is a type in that file, or in `superinstructions/elements.rs` if
+//!   it accesses buffers. The differential test fails if random programs never execute it.
 //!
 //! A native function receives a `Call` and returns a `Flow`: return, yield or wait. Called by a program, it
 //! reads its arguments in place, from the registers of its caller. A suspended `Invocation` is a value, whose

@@ -44,8 +44,8 @@ pub struct List {
 /// The references that a list was created with, which are read without its lock until it is first modified.
 struct Original {
     refs: Box<[Ref]>,
-    /// Whether nothing has modified the list yet. Relaxed: accesses of one element by different threads are unordered, so
-    /// a thread may read the reference that another is replacing.
+    /// Whether nothing has modified the list yet. Relaxed: accesses of one element by different threads are
+    /// unordered, so a thread may read the reference that another is replacing.
     is_current: AtomicBool,
 }
 
@@ -94,7 +94,8 @@ impl List {
         Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)), original: None }
     }
 
-    /// A list of references to buffers, for programs that read it often. It keeps these references until it is dropped.
+    /// A list of references to buffers, for programs that read it often. It keeps these references until it
+    /// is dropped.
     pub fn of_buffers(buffers: impl IntoIterator<Item = Arc<Buffer>>) -> Self {
         let refs: Box<[Ref]> = buffers.into_iter().map(Ref::from_arc).collect();
         Self {

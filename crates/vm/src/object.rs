@@ -24,8 +24,8 @@ pub trait NamedObject: Object {
 #[derive(Clone, Default)]
 pub struct Ref(Held);
 
-/// The referent. Buffers and lists have their own variants: programs access their elements one by one, and comparing a
-/// tag is faster than a virtual call for the type.
+/// The referent. Buffers and lists have their own variants: programs access their elements one by one, and
+/// comparing a tag is faster than a virtual call for the type.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -63,8 +63,8 @@ impl Ref {
         matches!(self.0, Held::Null)
     }
 
-    /// Stores a clone in `slot`. The clone of each variant is stored as it is made: a returned clone would be stored in
-    /// parts and copied as a whole, without store-to-load forwarding.
+    /// Stores a clone in `slot`. The clone of each variant is stored as it is made: a returned clone would be
+    /// stored in parts and copied as a whole, without store-to-load forwarding.
     #[inline(always)]
     pub(crate) fn clone_to(&self, slot: &mut Self) {
         match &self.0 {

@@ -82,7 +82,8 @@ pub(crate) enum Field {
     Text,
     /// A jump target: a block by the offset of its marker (u32).
     Target,
-    /// Aligned to 2, counted (u16): block arguments, as pairs of registers that are copied in order, source first.
+    /// Aligned to 2, counted (u16): block arguments, as pairs of registers that are copied in order, source
+    /// first.
     Moves,
     /// Aligned to 2, counted (u16): registers that are read.
     Operands,

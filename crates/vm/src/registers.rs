@@ -3,7 +3,8 @@
 
 use crate::ValueKind;
 
-/// Bytes of a window: 65536 registers of 4 bytes, and the upper half of a register pair that starts at the last.
+/// Bytes of a window: 65536 registers of 4 bytes, and the upper half of a register pair that starts at the
+/// last.
 pub(crate) const WINDOW_BYTES: usize = (1 << 16) * 4 + 4;
 
 /// A register window: the registers of a frame, followed by those of the frame it calls.

@@ -1,14 +1,15 @@
-//! Superinstructions: the one table of fused instruction sequences. Fusion saves dispatches and round trips of values
-//! through the register file.
+//! Superinstructions: the one table of fused instruction sequences. Fusion saves dispatches and round trips
+//! of values through the register file.
 //!
-//! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which determines how the operands of the
-//! parts must be connected for the peephole to fuse them, which operands remain, and how the superinstruction executes.
-//! A part is an instruction of the group `inline` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`, `Jump`,
-//! `BranchNZI32`, `Load32`, `Load8U`, `Load8S` and `Store32`), or another superinstruction, since fusion repeats until no row matches. Only
-//! patterns of the group `accesses` may return an error, with the part that failed. To add a superinstruction, add a
-//! row, and a pattern in this file if its parts are connected in a new way.
-//! The variants of [`Insn`], the peephole, the dispatch loop and the random programs of the differential test follow
-//! from the table; a test fails for a row that lowering never produces or that no program executes.
+//! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which determines how the operands
+//! of the parts must be connected for the peephole to fuse them, which operands remain, and how the
+//! superinstruction executes. A part is an instruction of the group `inline` of `isa.rs`, a primitive of
+//! lowering (`Move32`, `Move64`, `Jump`, `BranchNZI32`, `Load32`, `Load8U`, `Load8S` and `Store32`), or
+//! another superinstruction, since fusion repeats until no row matches. Only patterns of the group `accesses`
+//! may return an error, with the part that failed. To add a superinstruction, add a row, and a pattern in
+//! this file if its parts are connected in a new way. The variants of [`Insn`], the peephole, the dispatch
+//! loop and the random programs of the differential test follow from the table; a test fails for a row that
+//! lowering never produces or that no program executes.
 //!
 //! Rows with the same parts are tried in order.
 
@@ -21,12 +22,13 @@ mod selections;
 pub(crate) use elements::*;
 pub(crate) use selections::*;
 
-/// Passes the table to a macro, after the tokens that follow its name. Groups determine how an instruction ends.
+/// Passes the table to a macro, after the tokens that follow its name. Groups determine how an instruction
+/// ends.
 macro_rules! superinstructions {
     ($callback:ident $($before:tt)*) => { $callback! { $($before)*
         fall_through {
-            // Arithmetic on the result of arithmetic: the second part reads it from a machine register instead
-            // of waiting for memory.
+            // Arithmetic on the result of arithmetic: the second part reads it from a machine register
+            // instead of waiting for memory.
             AddAddI32 = AddI32 + AddI32: Chain;
             AddSubI32 = AddI32 + SubI32: Chain;
             AddMulI32 = AddI32 + MulI32: Chain;
@@ -86,7 +88,8 @@ macro_rules! superinstructions {
             Moves32 = Move32 + Move32: TwoMoves;
             Moves64 = Move64 + Move64: TwoMoves;
 
-            // Loop-carried values: a result replaces a value that moves to another register for the next iteration.
+            // Loop-carried values: a result replaces a value that moves to another register for the next
+            // iteration.
             CarryAddI32 = AddI32 + Moves32: Carry<1>;
             CarrySubI32 = SubI32 + Moves32: Carry<1>;
             CarryMulI32 = MulI32 + Moves32: Carry<1>;
@@ -198,7 +201,8 @@ pub(crate) type IsDead<'a> = &'a dyn Fn(u16, u16) -> bool;
 
 /// How the operands of two parts are connected, so that one instruction can do the work of both.
 ///
-/// Each pattern also has a function `run`, which the dispatch loop inlines with the computations of the parts.
+/// Each pattern also has a function `run`, which the dispatch loop inlines with the computations of the
+/// parts.
 pub(crate) trait Pattern {
     /// The operands of the superinstruction, if the parts match this pattern.
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands>;
@@ -214,8 +218,8 @@ fn straight<const N: usize>(registers: [u16; N]) -> Option<Operands> {
     Some(Operands::new(registers, 0))
 }
 
-/// Operands: two operands and the result of the first part; the other operand and the result of the second, which
-/// computes on that result.
+/// Operands: two operands and the result of the first part; the other operand and the result of the second,
+/// which computes on that result.
 pub(crate) struct Chain;
 
 impl Pattern for Chain {
@@ -305,8 +309,8 @@ impl Sequence {
     }
 }
 
-/// Operands: both operands and the result of a comparison; the other operand and the result of a computation on its
-/// left side.
+/// Operands: both operands and the result of a comparison; the other operand and the result of a computation
+/// on its left side.
 pub(crate) struct CompareAndCompute;
 
 impl Pattern for CompareAndCompute {
@@ -340,8 +344,8 @@ impl CompareAndCompute {
     }
 }
 
-/// Operands `value`, `limit`, `step` and result: `value < limit ? value + step : value`. The results of the comparison
-/// and of the sum are dead.
+/// Operands `value`, `limit`, `step` and result: `value < limit ? value + step : value`. The results of the
+/// comparison and of the sum are dead.
 pub(crate) struct Wrap;
 
 impl Pattern for Wrap {
@@ -404,8 +408,9 @@ impl TwoMoves {
     }
 }
 
-/// Operands: two operands of the computation, source and target of the first move, target of the second, which moves
-/// the result. The computation executes first; its own result register is dead, and `WORDS` registers wide.
+/// Operands: two operands of the computation, source and target of the first move, target of the second,
+/// which moves the result. The computation executes first; its own result register is dead, and `WORDS`
+/// registers wide.
 pub(crate) struct Carry<const WORDS: u16>;
 
 impl<const WORDS: u16> Pattern for Carry<WORDS> {
@@ -584,7 +589,8 @@ impl StepAndTestRight {
     }
 }
 
-/// Operands: both operands and the result of a step, the right side of the comparison with it, the comparison's result.
+/// Operands: both operands and the result of a step, the right side of the comparison with it, the
+/// comparison's result.
 pub(crate) struct StepCompareAndTest;
 
 impl Pattern for StepCompareAndTest {

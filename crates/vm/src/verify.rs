@@ -25,9 +25,9 @@ const BLOCK_LIMIT: u32 = 0x00FF_FFFF;
 /// Verifies a function's instructions, so that the interpreter need not check them: encoding, registers,
 /// ordinals, calls and blocks.
 ///
-/// Stricter than the reference: calls pass exactly the values that the callee takes, moves do not mix
-/// numbers and references, and globals are aligned. `function` is one of `tables`. Takes time linear in the length
-/// of the bytecode, and memory linear in its blocks.
+/// Stricter than the reference: calls pass exactly the values that the callee takes, moves do not mix numbers
+/// and references, and globals are aligned. `function` is one of `tables`. Takes time linear in the length of
+/// the bytecode, and memory linear in its blocks.
 pub(crate) fn verify(tables: &Tables, function: &Function, bytecode: &[u8]) -> Result<Frame> {
     let descriptor = &function.descriptor;
     if !Features::SUPPORTED.contains(descriptor.requirements) {

@@ -38,7 +38,8 @@ pub(crate) struct ShaderBfloat16Features<'a> {
     _marker: PhantomData<&'a ()>,
 }
 
-// SAFETY: it begins with the type and the pointer to the next structure, and its type is the one that Vulkan gives it.
+// SAFETY: it begins with the type and the pointer to the next structure, and its type is the one that Vulkan
+// gives it.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for ShaderBfloat16Features<'_> {}
 
 // SAFETY: the number of `VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR`.

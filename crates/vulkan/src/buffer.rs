@@ -52,7 +52,8 @@ impl VulkanBuffer {
         Self { state, is_queue_ordered: false, is_shared: false, profiled: OnceLock::new(), counted }
     }
 
-    /// A buffer that a queue is going to allocate, of memory that other Vulkan devices can import if `is_shared`.
+    /// A buffer that a queue is going to allocate, of memory that other Vulkan devices can import if
+    /// `is_shared`.
     pub(crate) fn awaited(is_shared: bool) -> Self {
         let (state, counted) = (Mutex::new(State::Awaited), Mutex::default());
         Self { state, is_queue_ordered: true, is_shared, profiled: OnceLock::new(), counted }
@@ -93,8 +94,8 @@ impl VulkanBuffer {
         Ok(())
     }
 
-    /// Takes the memory of a buffer that is deallocated. If the host allocated it, it lives as long as its handles, of which work
-    /// in flight has one.
+    /// Takes the memory of a buffer that is deallocated. If the host allocated it, it lives as long as its
+    /// handles, of which work in flight has one.
     pub(crate) fn take(&self) -> Result<Arc<Allocation>> {
         let mut state = self.state.lock();
         let allocation = state.allocation()?.clone();

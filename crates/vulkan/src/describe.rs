@@ -1,5 +1,5 @@
-//! A device as `--list_devices` and `--dump_devices` print it: lines as the reference's driver prints them, and then what that
-//! does not report.
+//! A device as `--list_devices` and `--dump_devices` print it: lines as the reference's driver prints them,
+//! and then what that does not report.
 
 use ash::vk;
 use rehal_hal::{DeviceDescription, DeviceSection};

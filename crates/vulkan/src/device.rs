@@ -169,8 +169,8 @@ impl VulkanDevice {
         Ok(profiled.map(Box::new))
     }
 
-    /// Reports the clocks of device and host, if times are reported. With `longest_ns`, a sample that is not known to be exact to that
-    /// is left out.
+    /// Reports the clocks of device and host, if times are reported. With `longest_ns`, a sample that is not
+    /// known to be exact to that is left out.
     fn sample_clock(&self, longest_ns: Option<i64>) -> Result<()> {
         let times = ProfileData::DEVICE_QUEUE_EVENTS | ProfileData::DISPATCH_EVENTS;
         let Some(session) = self.profiler.session(times) else { return Ok(()) };
@@ -390,8 +390,9 @@ impl DeviceBackend for VulkanDevice {
         self.sample_clock(None)
     }
 
-    // Without a calibrated clock, a timestamp waits for the work before it, which may take longer than the rate of the clock between
-    // two samples allows; nor should the thread that writes the profile wait for work that does not end.
+    // Without a calibrated clock, a timestamp waits for the work before it, which may take longer than the
+    // rate of the clock between two samples allows; nor should the thread that writes the profile wait for
+    // work that does not end.
     fn sample_profiling_clock(&self) -> Result<()> {
         let passed_ns = now_ns().saturating_sub(self.sampled_ns.load(Ordering::Relaxed));
         self.sample_clock(Some(passed_ns / 100))

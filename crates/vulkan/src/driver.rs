@@ -32,17 +32,21 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct VulkanDriverOptions {
-    /// Where the loader is looked for first: directories, or files. Default: none, so that the system finds it.
+    /// Where the loader is looked for first: directories, or files. Default: none, so that the system finds
+    /// it.
     pub search_paths: Vec<PathBuf>,
     /// Whether calls are checked by the Khronos validation layer, which has to be installed. Default: no.
     pub validation: bool,
-    /// Whether the validation layer also looks for accesses that no barrier orders, which takes longer. Default: no.
+    /// Whether the validation layer also looks for accesses that no barrier orders, which takes longer.
+    /// Default: no.
     pub synchronization_validation: bool,
-    /// Whether objects and commands have names for debuggers, and messages of the driver are received. Default: no.
+    /// Whether objects and commands have names for debuggers, and messages of the driver are received.
+    /// Default: no.
     pub debug_utils: bool,
     /// The least severe messages that are received. Default: warnings.
     pub least_severity: DebugSeverity,
-    /// Receives messages, and warnings of this driver about kernels. Default: they are printed to standard error.
+    /// Receives messages, and warnings of this driver about kernels. Default: they are printed to standard
+    /// error.
     pub messages: Option<DebugSink>,
 }
 
@@ -85,14 +89,16 @@ pub struct VulkanOptions {
     pub robust_buffer_access: bool,
     /// Whether a queue family without graphics is preferred. Default: yes.
     pub prefers_dedicated_queue: bool,
-    /// Whether the host maps device-local memory where it can, and reads and writes files there without staging. Default: yes.
+    /// Whether the host maps device-local memory where it can, and reads and writes files there without
+    /// staging. Default: yes.
     pub maps_device_memory: bool,
-    /// Whether kernels fail whose code is made for subgroups of another size than the device has, instead of a warning that their
-    /// results are wrong. Default: no.
+    /// Whether kernels fail whose code is made for subgroups of another size than the device has, instead of
+    /// a warning that their results are wrong. Default: no.
     pub refuses_subgroup_mismatches: bool,
     /// Fails the device if a submission executes for longer. Default: never.
     pub timeout: Option<Duration>,
-    /// Whether `spirv-val`, which has to be installed, validates each module before the driver gets it. Default: no.
+    /// Whether `spirv-val`, which has to be installed, validates each module before the driver gets it.
+    /// Default: no.
     pub validates_spirv: bool,
 }
 
@@ -137,8 +143,8 @@ fn dispatch_abis(value: &str) -> Result<DispatchAbis> {
     }
 }
 
-/// The parameters of URIs, with the reference's names. Those of its cache of command buffers have no effect: command buffers of this
-/// driver are recorded once for each binding table.
+/// The parameters of URIs, with the reference's names. Those of its cache of command buffers have no effect:
+/// command buffers of this driver are recorded once for each binding table.
 const PARAMETERS: [DeviceParameter; 4] = [
     DeviceParameter {
         keys: &["dispatch_abi", "vulkan_dispatch_abi"],

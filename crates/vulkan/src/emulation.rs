@@ -1,5 +1,6 @@
-//! Other hardware than the machine has, for tests: what a device is found to have is changed before the driver sees it. What it
-//! is said to have and lacks, such as memory that is not coherent, behaves as hardware would where the driver is wrong.
+//! Other hardware than the machine has, for tests: what a device is found to have is changed before the
+//! driver sees it. What it is said to have and lacks, such as memory that is not coherent, behaves as
+//! hardware would where the driver is wrong.
 //!
 //! It has memory types of a GPU with a bus and a small window, or of one that is not coherent with the host,
 //! whose caches it emulates, so that a flush which is forgotten has visible consequences; a second lane on
@@ -16,7 +17,8 @@ use crate::physical::{Features, Physical};
 pub struct Emulation {
     /// The memory types, if they are not the device's.
     pub memory: Option<EmulatedMemory>,
-    /// Whether a queue family for transfers alone is added: a second lane of the driver, on the same queue of Vulkan.
+    /// Whether a queue family for transfers alone is added: a second lane of the driver, on the same queue of
+    /// Vulkan.
     pub has_transfer_family: bool,
     /// Whether the device has Vulkan 1.2 at most.
     pub is_vulkan_1_2: bool,
@@ -26,7 +28,8 @@ pub struct Emulation {
     pub other_drivers: u8,
     /// The extensions that the device does not have, by name.
     pub missing_extensions: &'static [&'static str],
-    /// Whether a device imports no memory that is a mapping of another's, as the drivers of GPUs, which import pages of the process.
+    /// Whether a device imports no memory that is a mapping of another's, as the drivers of GPUs, which
+    /// import pages of the process.
     pub refuses_mappings: bool,
     /// Whether the device has the limits of some GPU where the machine's are wider.
     pub has_narrow_limits: bool,
@@ -36,7 +39,8 @@ pub struct Emulation {
     pub has_no_events: bool,
 }
 
-/// The bytes of the memory of a GPU with a bus that the host can map: a quarter of what such GPUs have at least.
+/// The bytes of the memory of a GPU with a bus that the host can map: a quarter of what such GPUs have at
+/// least.
 const WINDOW: u64 = 64 << 20;
 /// The bytes of the memory of the host that such a GPU uses: few, so that tests exhaust them.
 const HOST_HEAP: u64 = 256 << 20;
@@ -44,11 +48,12 @@ const HOST_HEAP: u64 = 256 << 20;
 /// Memory types. All are memory of the device that is emulated, which has one type that does everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmulatedMemory {
-    /// A GPU with a bus: its own memory, which the host cannot map except through a window of 64 MiB, and memory of the host, cached
-    /// or not.
+    /// A GPU with a bus: its own memory, which the host cannot map except through a window of 64 MiB, and
+    /// memory of the host, cached or not.
     Separate,
-    /// A GPU that shares the memory of a host without coherence. The host sees what the device writes when it invalidates its
-    /// caches, and the device what the host writes when it flushes them: until then, each has bytes of its own.
+    /// A GPU that shares the memory of a host without coherence. The host sees what the device writes when it
+    /// invalidates its caches, and the device what the host writes when it flushes them: until then, each has
+    /// bytes of its own.
     Incoherent,
 }
 

@@ -14,8 +14,9 @@ type Transfer = Box<dyn FnOnce(Slot) + Send>;
 
 /// Runs jobs on threads that it starts as needed.
 ///
-/// A host call may block until the program does something, so it has a thread of its own. A transfer of a file waits only for work
-/// that is issued: a few run at a time, each with its staging memory, and the others wait in a queue.
+/// A host call may block until the program does something, so it has a thread of its own. A transfer of a
+/// file waits only for work that is issued: a few run at a time, each with its staging memory, and the others
+/// wait in a queue.
 pub(crate) struct Executor {
     shared: Arc<Shared>,
 }
@@ -62,7 +63,8 @@ impl Executor {
 pub(crate) struct ExecutorHandle(Arc<Shared>);
 
 impl ExecutorHandle {
-    /// Runs a host call. Fails if no thread can be started for it, or the device was released; the call is dropped then.
+    /// Runs a host call. Fails if no thread can be started for it, or the device was released; the call is
+    /// dropped then.
     pub(crate) fn call(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
         let mut state = self.0.state.lock();
         check_open(&state)?;

@@ -112,7 +112,8 @@ impl Gpu {
         })
     }
 
-    /// A kernel is about to run whose code is made for other devices: fails if the options say so, or warns once for each message.
+    /// A kernel is about to run whose code is made for other devices: fails if the options say so, or warns
+    /// once for each message.
     pub(crate) fn mismatched(&self, message: String, advice: &'static str) -> Result<()> {
         if self.refuses_mismatches {
             return Err(Error::failed_precondition(message).advise(advice));
@@ -222,9 +223,9 @@ impl Gpu {
         self.physical.max_allocation_bytes.min(self.physical.max_buffer_bytes)
     }
 
-    /// Counts a block of `length` bytes that is about to be allocated, or imported: programs import each of their parameters, so imports
-    /// are at most half of what the device allows. Fails with `RESOURCE_EXHAUSTED` if the heap or the
-    /// number of allocations does not allow it.
+    /// Counts a block of `length` bytes that is about to be allocated, or imported: programs import each of
+    /// their parameters, so imports are at most half of what the device allows. Fails with
+    /// `RESOURCE_EXHAUSTED` if the heap or the number of allocations does not allow it.
     pub(crate) fn reserve_block(&self, heap: u32, length: u64, is_imported: bool) -> Result<()> {
         let size =
             self.memory_properties().memory_heaps_as_slice().get(heap as usize).map_or(0, |it| it.size);
@@ -261,8 +262,8 @@ impl Gpu {
         self.physical.import_alignment.next_power_of_two().max(PAGE)
     }
 
-    /// The pages of the host's memory that the device can import. Fails with `OUT_OF_RANGE` if the memory is not aligned as the
-    /// device needs.
+    /// The pages of the host's memory that the device can import. Fails with `OUT_OF_RANGE` if the memory is
+    /// not aligned as the device needs.
     pub(crate) fn pages_of(&self, memory: &HostMemory) -> Result<Pages> {
         let (start, alignment) = (memory.as_ptr(), self.physical.import_alignment.max(1));
         let past = start.addr() as u64 % alignment;
@@ -277,7 +278,8 @@ impl Gpu {
         Ok(Pages { start: start.wrapping_sub(past as usize), length, offset: past })
     }
 
-    /// The memory types, as bits, that can be made of pages of the host. Fails if the device cannot import them.
+    /// The memory types, as bits, that can be made of pages of the host. Fails if the device cannot import
+    /// them.
     pub(crate) fn importable_types(&self, pages: &Pages) -> Result<u32> {
         let Some(import) = &self.import else {
             return Err(Error::unimplemented("the device cannot import memory of the host"));
@@ -368,8 +370,8 @@ impl Drop for Gpu {
     }
 }
 
-/// The valid bits of timestamps of a family. Commands that reset queries are for queues with graphics or compute: others need a host
-/// that does.
+/// The valid bits of timestamps of a family. Commands that reset queries are for queues with graphics or
+/// compute: others need a host that does.
 fn timestamp_mask(family: &vk::QueueFamilyProperties, host_resets: bool) -> u64 {
     let resets = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
     if !host_resets && !family.queue_flags.intersects(resets) {
@@ -382,8 +384,8 @@ fn timestamp_mask(family: &vk::QueueFamilyProperties, host_resets: bool) -> u64 
     }
 }
 
-/// The memory types and heaps, with the bytes that may be allocated from each. A software driver allocates memory of the machine, whatever
-/// it says of its heap: Mesa's says 2 GiB.
+/// The memory types and heaps, with the bytes that may be allocated from each. A software driver allocates
+/// memory of the machine, whatever it says of its heap: Mesa's says 2 GiB.
 fn usable_memory(physical: &Physical) -> vk::PhysicalDeviceMemoryProperties {
     let mut memory = physical.memory;
     let is_software = physical.properties.device_type == vk::PhysicalDeviceType::CPU;
@@ -506,7 +508,8 @@ fn create_device(
         .queue_create_infos(&queues)
         .enabled_extension_names(extensions)
         .push_next(&mut features);
-    // SAFETY: the structures live until the call returns, and name features and extensions that the device has.
+    // SAFETY: the structures live until the call returns, and name features and extensions that the device
+    // has.
     unsafe { physical.instance.functions().create_device(physical.handle, &info, None) }
         .map_err(|error| failure(&format!("creating device '{}'", physical.name()), error))
 }

@@ -21,8 +21,8 @@ pub(crate) fn is_for_host<N: rehal_hal::Names>(operation: &QueueOp<N>) -> bool {
     matches!(operation, QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. })
 }
 
-/// Performs an operation whose waits are reached, on a thread of the executor, and settles its signals. Fails if it cannot be run;
-/// the signals have failed then.
+/// Performs an operation whose waits are reached, on a thread of the executor, and settles its signals. Fails
+/// if it cannot be run; the signals have failed then.
 pub(crate) fn run(
     core: &Arc<Core>,
     executor: &ExecutorHandle,
@@ -179,7 +179,8 @@ fn read_staged(core: &Arc<Core>, target: &MemoryRange, access: &Access<'_>) -> R
     wait_for_all(core, &chunks).and(outcome)
 }
 
-/// Writes memory that the host cannot map, or reads slowly, to a file: while a piece is written, the device copies the next.
+/// Writes memory that the host cannot map, or reads slowly, to a file: while a piece is written, the device
+/// copies the next.
 fn write_staged(core: &Arc<Core>, source: &MemoryRange, access: &Access<'_>) -> Result<()> {
     let mut chunks = chunks(core, source.length(), Receiver::Host)?;
     let all: Vec<_> = pieces(source.length()).collect();

@@ -59,7 +59,8 @@ struct Messenger {
 }
 
 impl Instance {
-    /// Creates the instance. Fails if a requested layer or extension is missing, or if no driver is installed.
+    /// Creates the instance. Fails if a requested layer or extension is missing, or if no driver is
+    /// installed.
     pub(crate) fn create(entry: ash::Entry, options: &VulkanDriverOptions) -> Result<Self> {
         let layers = if options.validation { vec![VALIDATION_LAYER] } else { Vec::new() };
         require_layers(&entry, &layers)?;
@@ -193,8 +194,8 @@ unsafe extern "system" fn receive(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     user_data: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: Vulkan passes the pointer of `messenger_info`, whose messenger outlives the instance's calls, and data that is
-    // valid for this call.
+    // SAFETY: Vulkan passes the pointer of `messenger_info`, whose messenger outlives the instance's calls,
+    // and data that is valid for this call.
     let (messenger, data) = unsafe { (user_data.cast::<Messenger>().as_ref(), data.as_ref()) };
     if let (Some(messenger), Some(data)) = (messenger, data) {
         let severity = severity_of(severity);
@@ -266,7 +267,8 @@ fn extensions_of(entry: &ash::Entry, layers: &[&CStr]) -> Result<Vec<CString>> {
 /// The flags and extensions to create an instance with, of what is available.
 fn enabled(available: &[CString], has_messages: bool) -> (vk::InstanceCreateFlags, Vec<&'static CStr>) {
     let (mut flags, mut extensions) = (vk::InstanceCreateFlags::empty(), Vec::new());
-    // Without it the loader hides devices that do not conform in all that Vulkan has, such as those over Metal.
+    // Without it the loader hides devices that do not conform in all that Vulkan has, such as those over
+    // Metal.
     let portability = ash::khr::portability_enumeration::NAME;
     if available.iter().any(|name| **name == *portability) {
         extensions.push(portability);

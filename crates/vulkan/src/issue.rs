@@ -15,8 +15,8 @@ use crate::queue::{Core, Frontier, Origin, Uses, Work};
 /// The affinity of the queue for transfers.
 pub(crate) const TRANSFER_QUEUE: QueueAffinity = 1 << 1;
 
-/// Issues a submission after the work of `after`, or keeps it until earlier ones are complete, if too many are outstanding. If it
-/// fails, so do the signals.
+/// Issues a submission after the work of `after`, or keeps it until earlier ones are complete, if too many
+/// are outstanding. If it fails, so do the signals.
 pub(crate) fn issue(core: &Arc<Core>, kept: Box<KeptSubmission>, after: Frontier) -> Result<()> {
     if let Some(profile) = kept.profile() {
         profile.ready();

@@ -1,7 +1,8 @@
 //! The Vulkan driver: devices with Vulkan 1.2 or later, through a loader that is opened at run time.
 //!
-//! It implements the backend traits of `hal`. It must not depend on a file format of rehal, a tool, or another driver.
-//! All work of a device reaches it through queues (`queue/`), whose progress is one timeline semaphore each.
+//! It implements the backend traits of `hal`. It must not depend on a file format of rehal, a tool, or
+//! another driver. All work of a device reaches it through queues (`queue/`), whose progress is one timeline
+//! semaphore each.
 //!
 //! `loader.rs` opens the loader, `instance.rs` has layers and messages, `physical.rs` describes a physical
 //! device, `gpu.rs` the logical one. Every object owns an `Arc` of the logical device, and work owns the

@@ -29,8 +29,8 @@ pub(crate) fn load(search_paths: &[PathBuf]) -> Result<ash::Entry> {
 
 /// Opens a library, which stays open: drivers that it loads may not bear to be unloaded.
 fn open(path: &OsStr) -> std::result::Result<ash::Entry, libloading::Error> {
-    // SAFETY: the user or the system names the Vulkan loader; running its initialisers is what was asked for. A Vulkan loader
-    // exports this function with this type, and the library is never closed.
+    // SAFETY: the user or the system names the Vulkan loader; running its initialisers is what was asked for.
+    // A Vulkan loader exports this function with this type, and the library is never closed.
     unsafe {
         let library = ManuallyDrop::new(libloading::Library::new(path)?);
         let get_instance_proc_addr = *library.get(c"vkGetInstanceProcAddr")?;

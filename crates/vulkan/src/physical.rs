@@ -61,8 +61,9 @@ impl Uuids {
     }
 }
 
-/// The paths of devices' URIs: their identifiers. Where several drivers have the same device, that of the driver follows, and an ordinal
-/// where that does not tell them apart either, as of devices with earlier versions of Vulkan, whose UUIDs are not known.
+/// The paths of devices' URIs: their identifiers. Where several drivers have the same device, that of the
+/// driver follows, and an ordinal where that does not tell them apart either, as of devices with earlier
+/// versions of Vulkan, whose UUIDs are not known.
 pub(crate) fn paths(devices: &[Uuids]) -> Vec<String> {
     let path = |(index, it): (usize, &Uuids)| {
         let mut path = it.identifier();

@@ -1,4 +1,5 @@
-//! What a device reports to a profile: the times of its work, by timestamps, and what command buffers consist of.
+//! What a device reports to a profile: the times of its work, by timestamps, and what command buffers consist
+//! of.
 #![allow(unsafe_code, reason = "reads the clocks of the device")]
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -198,8 +199,8 @@ fn describe_command(store: &Store, command: &Command<Indexed>, gpu: &Gpu) -> Opt
     Some(ProfiledCommand { kind, uses_binding_table })
 }
 
-/// Timestamps of a device, in 64 bits. Those of its queues may have fewer, and start from 0 again after hours, or minutes; which
-/// of the values it is follows from the host's clock.
+/// Timestamps of a device, in 64 bits. Those of its queues may have fewer, and start from 0 again after
+/// hours, or minutes; which of the values it is follows from the host's clock.
 pub(crate) struct Ticks {
     ns_per_tick: f64,
     /// A timestamp, extended, and the host's time of it.
@@ -251,8 +252,8 @@ fn extend(base: Option<(u64, i64)>, ns_per_tick: f64, tick: u64, now_ns: i64, ma
     if extended <= latest { extended } else { extended.saturating_sub(period) }
 }
 
-/// Reads the clocks of device and host at the same moment: `None` if that is not known to be exact to `longest`. Does not wait longer
-/// than that for the device, either. Fails if the device is lost.
+/// Reads the clocks of device and host at the same moment: `None` if that is not known to be exact to
+/// `longest`. Does not wait longer than that for the device, either. Fails if the device is lost.
 pub(crate) fn sample_clock(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
     let sample = match core.gpu().clock() {
         Some(clock) => Some(calibrated_sample(core, clock)?),
@@ -284,8 +285,8 @@ fn calibrated_sample(core: &Core, clock: &ash::ext::calibrated_timestamps::Devic
     })
 }
 
-/// A timestamp, which is written between two readings of the host's clock; `None` if it is not written for `longest`, or if the last one
-/// still is not: while the device is busy for long, one is in flight.
+/// A timestamp, which is written between two readings of the host's clock; `None` if it is not written for
+/// `longest`, or if the last one still is not: while the device is busy for long, one is in flight.
 fn timestamp_sample(core: &Core, longest: Option<Duration>) -> Result<Option<ClockSample>> {
     let gpu = core.gpu();
     if longest.is_some() && core.has_late_sample() {
@@ -351,7 +352,8 @@ mod tests {
         let first = extend(base, ns_per_tick, start, start_ns, mask);
         assert_eq!(first, start);
         base = Some((first, start_ns));
-        // For two days, in which it wraps thirty times, with a clock that is 100 ppm fast; the last sample is always an hour old.
+        // For two days, in which it wraps thirty times, with a clock that is 100 ppm fast; the last sample is
+        // always an hour old.
         let mut last = first;
         for minute in 1..2 * 24 * 60_u64 {
             let passed = minute as f64 * 60e9 / ns_per_tick * 1.0001;

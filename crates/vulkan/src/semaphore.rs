@@ -15,14 +15,16 @@ use crate::queue::{Core, Frontier};
 /// How long a thread waits before it looks whether more submissions can be issued.
 const BACKLOG_SLICE: Duration = Duration::from_millis(1);
 
-/// A semaphore. Its payload is that of a [`Timeline`] of the host, which the driver advances when the work that signals it is
-/// complete. It also knows what work will advance it, so that later work of the device waits on the device.
+/// A semaphore. Its payload is that of a [`Timeline`] of the host, which the driver advances when the work
+/// that signals it is complete. It also knows what work will advance it, so that later work of the device
+/// waits on the device.
 pub(crate) struct VulkanSemaphore {
     timeline: Arc<Timeline>,
     core: Arc<Core>,
     /// Payloads that issued work of the device will signal, ascending, and the work.
     scheduled: Mutex<SmallVec<[(u64, Frontier); 2]>>,
-    /// Whether a callback, or a thread that came before the work was issued, waits: neither watches the device.
+    /// Whether a callback, or a thread that came before the work was issued, waits: neither watches the
+    /// device.
     is_watched: AtomicBool,
 }
 
@@ -109,8 +111,8 @@ impl SemaphoreBackend for VulkanSemaphore {
         self.timeline.fail(error);
     }
 
-    // A thread that waits for work of the device waits for the device itself, and then signals what is complete: no other
-    // thread has to wake it.
+    // A thread that waits for work of the device waits for the device itself, and then signals what is
+    // complete: no other thread has to wake it.
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while self.timeline.query()? < value {
@@ -118,8 +120,8 @@ impl SemaphoreBackend for VulkanSemaphore {
             let Some(work) = self.scheduled_at(value) else {
                 self.is_watched.store(true, Ordering::SeqCst);
                 if self.core.has_backlog() {
-                    // What signals it may be issued only when other work is complete, and the device's own thread may be busy
-                    // with a callback.
+                    // What signals it may be issued only when other work is complete, and the device's own
+                    // thread may be busy with a callback.
                     self.core.settle();
                     self.core.issue_backlog();
                     let slice = left.map_or(BACKLOG_SLICE, |left| left.min(BACKLOG_SLICE));

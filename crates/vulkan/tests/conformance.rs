@@ -1,6 +1,6 @@
-//! The conformance suite on a Vulkan device, under the validation layer: with all that the device has, with memory that the host
-//! does not map, with descriptors from pools, and as if it were other hardware; and without the layer, since threads wait in another
-//! way then. Any message of the layer fails a test.
+//! The conformance suite on a Vulkan device, under the validation layer: with all that the device has, with
+//! memory that the host does not map, with descriptors from pools, and as if it were other hardware; and
+//! without the layer, since threads wait in another way then. Any message of the layer fails a test.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -134,8 +134,8 @@ impl Subject for Vulkan {
 
     #[allow(unsafe_code, reason = "the suite's kernels are our fixtures")]
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the suite passes kernels of `fixtures/vulkan`, which are in this repository and access only their
-        // bindings, and corrupt copies that must be rejected.
+        // SAFETY: the suite passes kernels of `fixtures/vulkan`, which are in this repository and access only
+        // their bindings, and corrupt copies that must be rejected.
         unsafe { device.backend().prepare_executable(params) }
     }
 

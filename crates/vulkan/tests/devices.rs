@@ -94,7 +94,8 @@ fn dispatch<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>
     }
 }
 
-/// Workgroups of a dispatch that takes many times the timeout of tests: about 25 s on two cores with llvmpipe.
+/// Workgroups of a dispatch that takes many times the timeout of tests: about 25 s on two cores with
+/// llvmpipe.
 const ENDLESS: u32 = 60_000;
 
 fn spin<'a>(
@@ -143,7 +144,8 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
     mapping.flush(0, 4).unwrap();
 }
 
-/// Submits a command buffer of four dispatches of which the third takes too long, and returns the watchdog's message.
+/// Submits a command buffer of four dispatches of which the third takes too long, and returns the watchdog's
+/// message.
 fn message_of_the_watchdog(emulation: Emulation) -> String {
     let mut options = VulkanOptions::default();
     options.timeout = Some(Duration::from_secs(1));
@@ -269,7 +271,8 @@ fn a_timeout_is_of_each_submission() {
     }
 }
 
-/// Submits a fill that signals `blocked`, and blocks the thread that runs its callback, until the result is used or dropped.
+/// Submits a fill that signals `blocked`, and blocks the thread that runs its callback, until the result is
+/// used or dropped.
 fn block_callbacks(queue: &Queue<'_>, blocked: &Semaphore, buffer: &Buffer) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel::<()>();
     let (enter, entered) = mpsc::channel();

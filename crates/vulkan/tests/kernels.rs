@@ -1,6 +1,6 @@
-//! Kernels with what those of the conformance suite, which every driver runs, do not have: memory that a workgroup shares, barriers,
-//! subgroup operations, several descriptor sets with uniform buffers, and work that overwrites what earlier work reads. All under
-//! synchronization validation.
+//! Kernels with what those of the conformance suite, which every driver runs, do not have: memory that a
+//! workgroup shares, barriers, subgroup operations, several descriptor sets with uniform buffers, and work
+//! that overwrites what earlier work reads. All under synchronization validation.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +41,8 @@ impl Validated {
         Self { name, device, messages }
     }
 
-    /// The machine's device, with descriptors that are pushed and from pools, and a GPU with a bus and a queue for transfers.
+    /// The machine's device, with descriptors that are pushed and from pools, and a GPU with a bus and a
+    /// queue for transfers.
     fn all() -> [Self; 3] {
         let mut pools = VulkanOptions::default();
         pools.push_descriptors = false;
@@ -354,8 +355,8 @@ fn workgroups_share_memory_between_barriers() {
     }
 }
 
-/// Each invocation writes its subgroup, its place there, and the sum and the exclusive prefix sum of the subgroup's words; and what the
-/// subgroup's first invocation has.
+/// Each invocation writes its subgroup, its place there, and the sum and the exclusive prefix sum of the
+/// subgroup's words; and what the subgroup's first invocation has.
 fn subgroup_sums() -> Vec<u32> {
     let mut kernel = Kernel::new(&[
         Capability::GroupNonUniform,
@@ -418,8 +419,8 @@ fn subgroups_compute_together() {
     }
 }
 
-/// The sum of a storage buffer of set 0, a uniform buffer of set 1 and a storage buffer of set 3, to a storage buffer of set 3; set 2,
-/// and binding 1 of set 3, are not used.
+/// The sum of a storage buffer of set 0, a uniform buffer of set 1 and a storage buffer of set 3, to a
+/// storage buffer of set 3; set 2, and binding 1 of set 3, are not used.
 fn several_sets() -> Vec<u32> {
     let mut kernel = Kernel::new(&[]);
     let uvec3 = kernel.uvec3;
@@ -479,8 +480,8 @@ fn add_rows(row: u32) -> Vec<u32> {
     kernel.end(function, "add_rows", [32, 1, 1])
 }
 
-/// Work that overwrites what the work before it reads: by a fill, a copy, an update and a kernel, in one command buffer and in
-/// submissions.
+/// Work that overwrites what the work before it reads: by a fill, a copy, an update and a kernel, in one
+/// command buffer and in submissions.
 #[test]
 fn what_is_read_is_overwritten_afterwards() {
     const ROW: u32 = 64;

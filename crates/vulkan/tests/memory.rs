@@ -339,7 +339,8 @@ fn what_the_host_allocated_outlives_its_dealloca_while_work_uses_it() {
     assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error}");
 }
 
-/// All of the device's memory but one unit is allocated by a queue, used, and deallocated behind work that is still in flight.
+/// All of the device's memory but one unit is allocated by a queue, used, and deallocated behind work that is
+/// still in flight.
 fn exhaust(device: &Device, unit: u64) {
     let mut held = Vec::new();
     while let Ok(buffer) = device.allocate_buffer(BufferParams::default(), unit) {
@@ -390,7 +391,8 @@ fn the_host_waits_for_memory_that_queues_deallocate() {
     assert_eq!(device.allocate_buffer(BufferParams::default(), 2 * UNIT).unwrap().size(), 2 * UNIT);
 }
 
-/// Buffers of the program that leave no memory of the host, once those of a queue, which this deallocates again, are free.
+/// Buffers of the program that leave no memory of the host, once those of a queue, which this deallocates
+/// again, are free.
 fn exhaust_host(device: &Device) -> Vec<Buffer> {
     let (timeline, queue) = (semaphore(device), device.queue(QUEUE_AFFINITY_ANY));
     let transient = queue.signal(&[timeline.at(1)]).alloca(mappable(), 128 << 20, 0).unwrap();

@@ -1,4 +1,5 @@
-//! Arbitrary bytes as a profile: read strictly and in recovery mode, with every record and row, and every report.
+//! Arbitrary bytes as a profile: read strictly and in recovery mode, with every record and row, and every
+//! report.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

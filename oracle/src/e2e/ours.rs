@@ -23,8 +23,9 @@ const TARGETS: [(&str, &str, &[&str]); 7] = [
 /// The backend of devices that are not local.
 const VULKAN: &str = "vulkan";
 
-/// An architecture with integers and floats of 8 to 64 bits, which the software driver has too; the default one lacks most. Its
-/// subgroups are larger than the driver's: reductions across them are wrong, in the reference as well.
+/// An architecture with integers and floats of 8 to 64 bits, which the software driver has too; the default
+/// one lacks most. Its subgroups are larger than the driver's: reductions across them are wrong, in the
+/// reference as well.
 const WIDE_TYPES: &str = "--iree-vulkan-target=turing";
 
 /// Our programs in `directory`, each for every target: a line `// targets: NAME...` of backends and targets

@@ -20,8 +20,9 @@ const BACKENDS: [&str; 3] = ["llvm-cpu", "vmvx", "vulkan-spirv"];
 const GENERIC: &str = "--iree-llvmcpu-target-cpu=generic";
 const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 
-/// Every program for a CPU or Vulkan of the suites below `tests/e2e` in `source`, with the suites' flags. Suites compiled for
-/// the generic CPU are also compiled for x86-64-v3. Generated sources are written to `generated`.
+/// Every program for a CPU or Vulkan of the suites below `tests/e2e` in `source`, with the suites' flags.
+/// Suites compiled for the generic CPU are also compiled for x86-64-v3. Generated sources are written to
+/// `generated`.
 pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
     let top = source.join("tests/e2e");
     let mut files = Vec::new();

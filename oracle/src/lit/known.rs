@@ -1,8 +1,8 @@
 use super::Command;
 
-/// Files whose commands fail with the release's own tools, and part of the error. `custom_module/static` needs a tool
-/// with another module linked in; the others are written for another version of the compiler. The list is for the
-/// reference's tag `iree-3.12.0rc20260822` (21 August 2026).
+/// Files whose commands fail with the release's own tools, and part of the error. `custom_module/static`
+/// needs a tool with another module linked in; the others are written for another version of the compiler.
+/// The list is for the reference's tag `iree-3.12.0rc20260822` (21 August 2026).
 const KNOWN: [(&str, &str); 8] = [
     (
         "samples/custom_dispatch/cpu/mlp_plugin/mlp_tosa.mlir",

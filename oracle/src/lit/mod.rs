@@ -1,9 +1,10 @@
-//! The `RUN` lines of the reference's own tool tests (<https://llvm.org/docs/TestingGuide.html>): shell commands whose
-//! output FileCheck (<https://llvm.org/docs/CommandGuide/FileCheck.html>) compares with patterns in the same file.
+//! The `RUN` lines of the reference's own tool tests (<https://llvm.org/docs/TestingGuide.html>): shell
+//! commands whose output FileCheck (<https://llvm.org/docs/CommandGuide/FileCheck.html>) compares with
+//! patterns in the same file.
 //!
-//! The tests are read from the checkout of the reference's source in `REHAL_IREE_SOURCE`; none are part of this
-//! repository. Each command runs twice, with the release's tools and with ours on `PATH`; the compiler is the
-//! release's in both runs.
+//! The tests are read from the checkout of the reference's source in `REHAL_IREE_SOURCE`; none are part of
+//! this repository. Each command runs twice, with the release's tools and with ours on `PATH`; the compiler
+//! is the release's in both runs.
 //!
 //! Patterns leave much open, so FileCheck's input must also be equal, except for times, help texts and the
 //! current processor. FileCheck is the Python port that `cargo xtask setup` installs. Plugins and objects of

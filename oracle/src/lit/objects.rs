@@ -1,4 +1,5 @@
-//! Compiles the C sources of the samples: executable plugins, and objects that the compiler links into executables.
+//! Compiles the C sources of the samples: executable plugins, and objects that the compiler links into
+//! executables.
 
 use crate::reference::{Reference, VERSION};
 use crate::tool;
@@ -58,8 +59,8 @@ const SOURCES: [&str; 5] = [
     "samples/custom_dispatch/cpu/plugin/system_plugin.c",
 ];
 
-/// Compiles everything from the tree `source` into a directory under `cache`, unless already done. Returns the
-/// directory, which has the layout of the reference's build directory.
+/// Compiles everything from the tree `source` into a directory under `cache`, unless already done. Returns
+/// the directory, which has the layout of the reference's build directory.
 pub fn build(reference: &Reference, source: &Path, cache: &Path) -> io::Result<PathBuf> {
     let samples = Path::new("samples/custom_dispatch/cpu");
     let mut hasher = DefaultHasher::new();

@@ -73,8 +73,8 @@ impl Programs {
     }
 }
 
-/// Whether `name` is a shell builtin or a system command. Other installations of the reference's tools do not count:
-/// their version is unknown.
+/// Whether `name` is a shell builtin or a system command. Other installations of the reference's tools do not
+/// count: their version is unknown.
 fn is_system_command(name: &str) -> bool {
     let is_tool = name.starts_with("iree-");
     let directories = env::var_os("PATH").unwrap_or_default();

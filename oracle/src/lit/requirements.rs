@@ -1,5 +1,5 @@
-//! The conditions of `REQUIRES:` and `UNSUPPORTED:` lines: feature names, `!`, `&&`, `||` and parentheses. A comma
-//! between conditions is a conjunction.
+//! The conditions of `REQUIRES:` and `UNSUPPORTED:` lines: feature names, `!`, `&&`, `||` and parentheses. A
+//! comma between conditions is a conjunction.
 
 /// The features of the reference's lit configuration on Linux.
 const FEATURES: [&str; 3] = ["true", "system-linux", "shell"];

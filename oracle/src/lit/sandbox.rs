@@ -133,8 +133,8 @@ impl<'a> Sandbox<'a> {
         Ok(Self { reference, source, directory, programs })
     }
 
-    /// Runs a command after those it depends on; stops at the first failure. Objects of the samples are compiled once, into
-    /// `cache`.
+    /// Runs a command after those it depends on; stops at the first failure. Objects of the samples are
+    /// compiled once, into `cache`.
     pub fn run(&self, command: &Command, cache: &Path) -> io::Result<Outcome> {
         let mut script = format!("export PATH={}:\"$PATH\"\nset -o pipefail\n", quoted(&self.programs));
         if command.all().any(|text| text.contains("$IREE_BINARY_DIR")) {

@@ -61,8 +61,8 @@ impl TestFile {
     }
 }
 
-/// The trimmed text after `keyword` on a line. The keyword must not be the end of another word: `CHECK-RUN:` is a
-/// pattern's prefix.
+/// The trimmed text after `keyword` on a line. The keyword must not be the end of another word: `CHECK-RUN:`
+/// is a pattern's prefix.
 fn keyword<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(keyword)?;
     let is_part_of_a_word = before

@@ -167,8 +167,8 @@ fn same_rows(tool: &str, arguments: &[String], flags: &[&str]) -> Outcome {
     ensure(missing.is_empty(), || format!("the context lacks {missing:?}"))
 }
 
-/// A dispatch that is refused: the reference reports it in the row and succeeds, ours fails as well. An entry point is looked up
-/// by ours before anything is measured.
+/// A dispatch that is refused: the reference reports it in the row and succeeds, ours fails as well. An entry
+/// point is looked up by ours before anything is measured.
 fn refused_rows(arguments: &[String], is_looked_up: bool) -> Outcome {
     let (ours, theirs) = run("iree-benchmark-executable", arguments, &["--benchmark_format=json"])?;
     ensure(theirs.succeeded() && ours.code == Some(1), || {

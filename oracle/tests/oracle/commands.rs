@@ -1,5 +1,5 @@
-//! The command lines that `rehal kernels --export` writes run unchanged with our tool and with the reference's, and both report
-//! the same benchmark.
+//! The command lines that `rehal kernels --export` writes run unchanged with our tool and with the
+//! reference's, and both report the same benchmark.
 
 use crate::benchmarks::{json, rows};
 use crate::replays::arguments;

@@ -59,7 +59,8 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// Both tools accept a URI or both reject it, unless it is listed as accepted by one; ours rejects with a message.
+/// Both tools accept a URI or both reject it, unless it is listed as accepted by one; ours rejects with a
+/// message.
 fn accepted_alike(form: &str, ours_accepts: Option<bool>, theirs_accepts: Option<bool>) -> Outcome {
     let capture = fixture("captures/add4.add.local-sync.ireereplay").display().to_string();
     let arguments = [format!("--device={form}"), capture];

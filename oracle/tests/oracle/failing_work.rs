@@ -1,21 +1,21 @@
-//! Programs whose work is out of range or misaligned: they end with the same status in both, captures of both contain the
-//! status that the program saw, and replays skip what had failed or fail alike.
+//! Programs whose work is out of range or misaligned: they end with the same status in both, captures of both
+//! contain the status that the program saw, and replays skip what had failed or fail alike.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
 use oracle::tool::{self, Ended};
 use std::path::Path;
 
-/// The reference's device whose calls return before the work has run. Its other CPU device waits in the call, which
-/// deadlocks if the host signals later.
+/// The reference's device whose calls return before the work has run. Its other CPU device waits in the call,
+/// which deadlocks if the host signals later.
 const ASYNCHRONOUS: &str = "local-task";
 
 /// Arguments of the functions: offset and length of a transfer to a buffer of 16 bytes.
 const RANGES: [(&str, [&str; 2]); 3] =
     [("whole", ["0", "16"]), ("out_of_range", ["8", "16"]), ("misaligned", ["2", "2"])];
 
-/// Functions of the program, and whether their work runs only when the host signals. Captures have no record of that
-/// signal, so neither tool replays such work unless it had failed.
+/// Functions of the program, and whether their work runs only when the host signals. Captures have no record
+/// of that signal, so neither tool replays such work unless it had failed.
 const FUNCTIONS: [(&str, bool); 6] = [
     ("fill", false),
     ("fill_binding", false),
@@ -43,8 +43,8 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// A kernel that fails, on each CPU device: both end alike, their captures have the same statuses, and both tools replay each alike,
-/// which fails unless the record says that the work had failed.
+/// A kernel that fails, on each CPU device: both end alike, their captures have the same statuses, and both
+/// tools replay each alike, which fails unless the record says that the work had failed.
 fn kernel(device: &str) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let pair = Pair::find("iree-run-module")?;
@@ -131,9 +131,9 @@ fn record(
     Ok(ended)
 }
 
-/// The dumps of both tools are the same, and the replays succeed: ours on `local-sync`, theirs on `device`. With
-/// `may_fail`, both may also fail, with the same status. Returns the statuses of the operations that had failed at
-/// capture.
+/// The dumps of both tools are the same, and the replays succeed: ours on `local-sync`, theirs on `device`.
+/// With `may_fail`, both may also fail, with the same status. Returns the statuses of the operations that had
+/// failed at capture.
 fn replays_alike(capture: &Path, device: &str, may_fail: bool) -> Result<Vec<String>, Failed> {
     let path = capture.display().to_string();
     let (ours, theirs) = Pair::find("iree-dump-replay")?.run(std::slice::from_ref(&path), Path::new("/"))?;

@@ -1,5 +1,5 @@
-//! Every capture verifies against its own ledger, on both CPU devices, and has no memory errors. The reference skips the digests
-//! of a recording.
+//! Every capture verifies against its own ledger, on both CPU devices, and has no memory errors. The
+//! reference skips the digests of a recording.
 
 use crate::replays::{arguments, on_workers};
 use crate::run_module::command;
@@ -24,7 +24,8 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     }
 }
 
-/// A program recorded with digests of what it reads, or also of what its dispatches write: the reference replays and dumps the capture, and a replay of ours verifies.
+/// A program recorded with digests of what it reads, or also of what its dispatches write: the reference
+/// replays and dumps the capture, and a replay of ours verifies.
 fn recorded(capture: &Capture, ledger: &str) -> Outcome {
     let Some(mut arguments) = command(capture) else { return Ok(()) };
     let scratch = tempfile::tempdir()?;

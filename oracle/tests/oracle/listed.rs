@@ -1,5 +1,5 @@
-//! Tests of data outside the repository, the corpus and the reference's source, are listed in files, so that they
-//! count as ignored if the data is missing, and as missing if it is incomplete.
+//! Tests of data outside the repository, the corpus and the reference's source, are listed in files, so that
+//! they count as ignored if the data is missing, and as missing if it is incomplete.
 
 use crate::{Outcome, ensure, lit};
 use libtest_mimic::{Failed, Trial};

@@ -1,5 +1,5 @@
-//! The `RUN` lines of the reference's own tool tests, from the checkout of its source in `REHAL_IREE_SOURCE`: a command
-//! that passes with the release's tools passes with ours.
+//! The `RUN` lines of the reference's own tool tests, from the checkout of its source in `REHAL_IREE_SOURCE`:
+//! a command that passes with the release's tools passes with ours.
 
 use crate::Outcome;
 use libtest_mimic::Trial;

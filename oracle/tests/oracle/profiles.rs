@@ -1,5 +1,5 @@
-//! Reports of device profiles are those of the reference's tool, byte for byte: of the profiles of the corpus, of one
-//! with rows of every kind, and of changed ones.
+//! Reports of device profiles are those of the reference's tool, byte for byte: of the profiles of the
+//! corpus, of one with rows of every kind, and of changed ones.
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,8 @@ pub fn compare(pair: &Pair, line: &[String], path: &Path) -> Outcome {
     })
 }
 
-/// Changes bytes of the sample. What both tools read, they print alike; what only one rejects is ours to reject.
+/// Changes bytes of the sample. What both tools read, they print alike; what only one rejects is ours to
+/// reject.
 fn changed() -> Outcome {
     let pair = Pair::find("iree-profile")?;
     let seed = std::fs::read(repository().join(SAMPLE))?;

@@ -100,7 +100,8 @@ fn record(
     tool::run(program, &arguments, &capture.directory).map_err(Failed::from)
 }
 
-/// The bytes of results that are written to files are read as the reference reads them, in each format of files.
+/// The bytes of results that are written to files are read as the reference reads them, in each format of
+/// files.
 fn recorded_with_files(capture: &Capture, arguments: &[String]) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let (ours, theirs) = (scratch.path().join("ours.ireereplay"), scratch.path().join("theirs.ireereplay"));
@@ -162,11 +163,12 @@ fn said_alike(ours: &str, theirs: &str) -> Outcome {
 /// The lines of a dump without intended differences:
 ///
 /// - `thread=`: the reference writes 0, we write the system's id of the thread.
-/// - `@OFFSET`, `range=[OFFSET,` and `file_length:`: the reference writes the bytes of a file in memory twice, into the
-///   operation that imports it and into the record of the object; we write them into the first and refer to it. All
-///   later offsets differ, the record of the object (`object` with `inline_bytes`) is shorter, and the summary's
-///   `file_bytes: inline=`, which counts what objects hold, is 0.
-/// - Records of the session, and the total of records: ours has a second one, with checksums, which the first announces.
+/// - `@OFFSET`, `range=[OFFSET,` and `file_length:`: the reference writes the bytes of a file in memory
+///   twice, into the operation that imports it and into the record of the object; we write them into the
+///   first and refer to it. All later offsets differ, the record of the object (`object` with `inline_bytes`)
+///   is shorter, and the summary's `file_bytes: inline=`, which counts what objects hold, is 0.
+/// - Records of the session, and the total of records: ours has a second one, with checksums, which the first
+///   announces.
 fn comparable(dump: &str) -> Vec<String> {
     let is_kept = |line: &&str| !(line.starts_with("file_length: ") || line.contains(" session  "));
     let lines = dump.lines().filter(is_kept);

@@ -29,7 +29,8 @@ pub fn on_workers(arguments: Vec<String>) -> Vec<String> {
     arguments
 }
 
-/// Whichever CPU device a capture was made on: on `local-task` it succeeds as on `local-sync`, and reads the same bytes.
+/// Whichever CPU device a capture was made on: on `local-task` it succeeds as on `local-sync`, and reads the
+/// same bytes.
 fn replays_on_workers(capture: &Capture) -> Outcome {
     let pair = Pair::find("iree-run-replay")?;
     let (alone, expected) = run_with_reads(&pair, capture, arguments(capture))?;
@@ -134,7 +135,8 @@ pub fn refuses_well(ours: &Ended) -> Outcome {
     ensure(!said.contains("panicked"), || format!("ours panics: {said}"))
 }
 
-/// The reference is killed by the kernel's signal; ours reports the location and exits with a dedicated status.
+/// The reference is killed by the kernel's signal; ours reports the location and exits with a dedicated
+/// status.
 fn crashes(capture: &Capture) -> Outcome {
     let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.directory)?;
     let (signal, function) = expected_crash(capture);

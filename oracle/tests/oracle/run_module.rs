@@ -135,8 +135,8 @@ fn runs_alike(name: &str, arguments: &[String], directory: &Path) -> Outcome {
     alike(&ours, &theirs, None)
 }
 
-/// Whether a flag was rejected before the function was called. The reference checks the values of `--output` and
-/// `--expected_output` only after the function has returned and its name is printed.
+/// Whether a flag was rejected before the function was called. The reference checks the values of `--output`
+/// and `--expected_output` only after the function has returned and its name is printed.
 fn checked_earlier(ours: &Ended) -> bool {
     let stderr = String::from_utf8_lossy(&ours.stderr);
     let is_of_results =
@@ -248,7 +248,8 @@ fn model_gives(directory: &Path) -> Outcome {
 
 /// A function of `values.vmfb`, and inputs, or flags if they start with dashes.
 ///
-/// Cases in which ours accepts more or less than the reference are excluded; the first lines of this file list them.
+/// Cases in which ours accepts more or less than the reference are excluded; the first lines of this file
+/// list them.
 const FORMS: &[&[&str]] = &[
     &["echo_i1", "4xi1=01 00 01 00"],
     &["echo_i1", "4xi1"],

@@ -1,5 +1,5 @@
-//! Every dispatch of a capture, cut out: the slice replays here and in the reference, and both compute the bytes of the whole
-//! capture. On Vulkan the reference's bytes are not seen (`probe`).
+//! Every dispatch of a capture, cut out: the slice replays here and in the reference, and both compute the
+//! bytes of the whole capture. On Vulkan the reference's bytes are not seen (`probe`).
 
 mod probe;
 
@@ -52,7 +52,8 @@ fn device_of(capture: &Capture) -> &'static str {
     }
 }
 
-/// The reference fails, too. A crash in a kernel exits with the status of a crashed replay, and leaves no file.
+/// The reference fails, too. A crash in a kernel exits with the status of a crashed replay, and leaves no
+/// file.
 fn no_slice(capture: &Capture) -> Outcome {
     let theirs = Pair::find("iree-run-replay")?.theirs;
     let replayed = tool::run(&theirs, &arguments(capture), &capture.directory)?;
@@ -166,8 +167,8 @@ fn failed(error: Error) -> Failed {
     error.report().into()
 }
 
-/// The capture with the identities of the files here in place of those on the machine that recorded it: the same captures name
-/// their contents by digest, and the reference has no flag to leave out the comparison.
+/// The capture with the identities of the files here in place of those on the machine that recorded it: the
+/// same captures name their contents by digest, and the reference has no flag to leave out the comparison.
 fn with_files_here(mut bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Vec<u8>, Failed> {
     let Ok(plan) = Plan::compile(bytes.clone(), PlanOptions::default()) else { return Ok(bytes) };
     for file in plan.files() {

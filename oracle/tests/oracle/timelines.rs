@@ -1,5 +1,5 @@
-//! Perfetto's trace processor loads the timelines of profiles, and finds in them what the reference's `iree-profile`
-//! exports of the same profiles: slices with their names and times, flows, counters.
+//! Perfetto's trace processor loads the timelines of profiles, and finds in them what the reference's
+//! `iree-profile` exports of the same profiles: slices with their names and times, flows, counters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -284,8 +284,8 @@ fn check_slices(exported: &Exported, result: &Value) -> Outcome {
     Ok(())
 }
 
-/// A flow connects what a submission consists of, in the order of time: itself, its operations, and its first dispatch
-/// on either side.
+/// A flow connects what a submission consists of, in the order of time: itself, its operations, and its first
+/// dispatch on either side.
 fn check_flows(exported: &Exported, result: &Value) -> Outcome {
     let mut members: HashMap<_, [usize; 2]> = HashMap::new();
     for row in &exported.rows {

@@ -108,8 +108,8 @@ fn printed_results(capture: &Capture) -> Result<usize, Failed> {
     Ok(text.lines().filter(|line| line.starts_with("result[")).count())
 }
 
-/// Ours prints what the reference prints, and writes the same bytes. Recorded by ours, the program prints the same, and both
-/// replay the capture.
+/// Ours prints what the reference prints, and writes the same bytes. Recorded by ours, the program prints the
+/// same, and both replay the capture.
 fn runs(capture: &Capture) -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let (ours, theirs) = pair.run(&program(capture)?, &capture.directory)?;
@@ -140,8 +140,8 @@ fn text(ended: &Ended) -> String {
     String::from_utf8_lossy(&ended.stdout).into_owned()
 }
 
-/// Both replay it, ours in both orders with the same host reads, which contain what the program printed and, bit for bit, what
-/// the reference computes.
+/// Both replay it, ours in both orders with the same host reads, which contain what the program printed and,
+/// bit for bit, what the reference computes.
 fn replays(capture: &Capture) -> Outcome {
     let pair = Pair::find("iree-run-replay")?;
     let arguments = vec!["--device=vulkan".to_owned(), capture.path.display().to_string()];

@@ -32,7 +32,8 @@ enum Workload {
     Model { name: &'static str, function: &'static str },
     /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
     Order { capture: OrderCapture, device: &'static str, target: f64 },
-    /// Our run tool on the long capture in captured order, compared with our own in serialized order: both plan and run it once.
+    /// Our run tool on the long capture in captured order, compared with our own in serialized order: both
+    /// plan and run it once.
     RecordsInOrder,
     /// Repetitions of a scope that is a hundredth of its capture, compared with ours of the whole capture.
     FastForward,
@@ -42,7 +43,8 @@ enum Workload {
     Compare(Compared),
     /// A comparison of captures.
     Diff(diff::Compared),
-    /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
+    /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two
+    /// workers.
     Replayed(Program),
     /// The run tool on the long capture.
     RunLong,

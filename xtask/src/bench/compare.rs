@@ -1,5 +1,5 @@
-//! From an edited kernel to the verdict: `rehal compare` of a kernel of about a millisecond, with a source that it compiles; and
-//! a known slowdown.
+//! From an edited kernel to the verdict: `rehal compare` of a kernel of about a millisecond, with a source
+//! that it compiles; and a known slowdown.
 
 use super::cases::{Figure, Plan};
 use super::measure::{Invocation, Metric, Output};
@@ -10,7 +10,8 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-/// Runs of the model in the reference's column: as many as a comparison times dispatches at least, in 16 batches of 10 pairs.
+/// Runs of the model in the reference's column: as many as a comparison times dispatches at least, in 16
+/// batches of 10 pairs.
 const RUNS: u32 = 320;
 
 /// The model that is run.
@@ -108,7 +109,8 @@ pub fn work(count: u32) -> String {
     format!("if (i % 64 == 0) for (volatile int j = 0; j < {count}; ++j) {{}}")
 }
 
-/// From an edited source to the verdict. The edit makes the kernel a tenth faster: a slower one would have exit status 3.
+/// From an edited source to the verdict. The edit makes the kernel a tenth faster: a slower one would have
+/// exit status 3.
 fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
     let models = workplace.models();
     let (_, function) = models.iter().find(|(name, _)| *name == MODEL).ok_or("the corpus is missing")?;

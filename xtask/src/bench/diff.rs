@@ -21,7 +21,8 @@ pub enum Compared {
 const SECONDS: f64 = 3.0;
 /// Maximum memory, as a multiple of both files.
 const MEMORY: u64 = 3;
-/// Of the allocations, one in this many has another size; of the executions, one in ten times as many is missing.
+/// Of the allocations, one in this many has another size; of the executions, one in ten times as many is
+/// missing.
 const EVERY: usize = 7;
 
 /// All cases, by name.

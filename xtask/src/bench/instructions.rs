@@ -1,16 +1,16 @@
-//! `cargo xtask bench --instructions`: instructions, system calls and page faults of short workloads, compared
-//! with the counts in `xtask/instructions.txt`.
+//! `cargo xtask bench --instructions`: instructions, system calls and page faults of short workloads,
+//! compared with the counts in `xtask/instructions.txt`.
 //!
 //! Load and clock rates do not affect counts, so that a small increase is an increase of the code. Each count
 //! is the difference of two runs that differ in their number of iterations: start-up cancels out.
 //!
-//! Instructions are counted by callgrind, within `rehal_bench`'s measuring loop if the workload has one, because
-//! the statistics of its times depend on these. System calls are traced by Valgrind, those of the main thread,
-//! and page faults are counted by the system in runs without Valgrind. Valgrind presents one processor to all
-//! programs, so the counts are the same on all processors with AVX2. They differ between versions of the C
-//! library and of the compiler, and with the profile. Two kinds of workloads vary by a few percent: work on
-//! `local-task` runs on its caller once measurements say that it is short, and other threads write captures and
-//! profiles.
+//! Instructions are counted by callgrind, within `rehal_bench`'s measuring loop if the workload has one,
+//! because the statistics of its times depend on these. System calls are traced by Valgrind, those of the
+//! main thread, and page faults are counted by the system in runs without Valgrind. Valgrind presents one
+//! processor to all programs, so the counts are the same on all processors with AVX2. They differ between
+//! versions of the C library and of the compiler, and with the profile. Two kinds of workloads vary by a few
+//! percent: work on `local-task` runs on its caller once measurements say that it is short, and other threads
+//! write captures and profiles.
 
 use super::prepare::Workplace;
 use crate::{Outcome, root, run};
@@ -31,8 +31,8 @@ const FILE: &str = "xtask/instructions.txt";
 const TOLERANCE: f64 = 0.03;
 /// How much a count of system calls or page faults may grow: threads make a few at any time.
 const SLACK: f64 = 0.1;
-/// How often a workload is counted until it has not grown. Threads that write captures and profiles take work over
-/// from the thread that is counted at times that vary by a few percent.
+/// How often a workload is counted until it has not grown. Threads that write captures and profiles take work
+/// over from the thread that is counted at times that vary by a few percent.
 const TRIES: u32 = 4;
 /// Factor of the iterations of runs without Valgrind, in which a few page faults come at any time.
 const FASTER: u32 = 10;
@@ -402,7 +402,8 @@ fn page_faults(program: &Path, arguments: &[String]) -> Result<u64, Box<dyn Erro
 
 /// The page faults of a process and of its children, without input or output, from its `stat` in `/proc`.
 fn page_faults_in(stat: &str) -> Option<u64> {
-    // The second field, a name in parentheses, may contain anything. The tenth and the eleventh are the counts.
+    // The second field, a name in parentheses, may contain anything. The tenth and the eleventh are the
+    // counts.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(7);
     let own: u64 = fields.next()?.parse().ok()?;
     let of_children: u64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,5 @@
-//! Our two orders of replays, which one process measures by turns: a process differs from the next by more than the orders do.
+//! Our two orders of replays, which one process measures by turns: a process differs from the next by more
+//! than the orders do.
 
 use super::measure::{self, Invocation, Metric, Output};
 use super::prepare::Workplace;
@@ -6,8 +7,8 @@ use super::report::{Row, Target};
 use std::error::Error;
 use std::path::Path;
 
-/// Processes per round, and what each of them measures: short repetitions, so that the speed of the machine changes little from one
-/// to the next.
+/// Processes per round, and what each of them measures: short repetitions, so that the speed of the machine
+/// changes little from one to the next.
 const PROCESSES: u32 = 3;
 const REPETITIONS: u32 = 200;
 const SECONDS: f64 = 0.005;

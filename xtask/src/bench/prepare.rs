@@ -242,7 +242,8 @@ impl Workplace {
         self.tool(tool, arguments)
     }
 
-    /// Runs a tool of the reference that records a capture on Vulkan. It crashes when it ends, after it has closed the file.
+    /// Runs a tool of the reference that records a capture on Vulkan. It crashes when it ends, after it has
+    /// closed the file.
     pub fn record_on_vulkan(
         &self,
         tool: &str,

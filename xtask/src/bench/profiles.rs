@@ -18,10 +18,11 @@ pub struct Profiled {
 
 #[derive(Clone)]
 enum Workload {
-    /// A real model, name and function: ours with a profile, compared with ours without, in the reference's column.
+    /// A real model, name and function: ours with a profile, compared with ours without, in the reference's
+    /// column.
     Model(&'static str, &'static str),
-    /// What a profile adds to a capture of many short calls, where events cost enough to compare their cost: in the models, what
-    /// they add is less than the noise of the rest.
+    /// What a profile adds to a capture of many short calls, where events cost enough to compare their cost:
+    /// in the models, what they add is less than the noise of the rest.
     Calls(PathBuf),
 }
 
@@ -60,8 +61,8 @@ impl Profiled {
             Workload::Model(model, function) => workplace.model_capture(model, function)?,
             Workload::Calls(path) => path.clone(),
         };
-        // The same work takes up to a tenth more in one process than in another, by the addresses of its memory. What events add is
-        // not much more, so that only many processes decide.
+        // The same work takes up to a tenth more in one process than in another, by the addresses of its
+        // memory. What events add is not much more, so that only many processes decide.
         let (runs_per_round, seconds) = match self.workload {
             Workload::Model(..) => (3, 0.1),
             Workload::Calls(_) => (20, 0.05),

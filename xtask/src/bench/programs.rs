@@ -64,7 +64,8 @@ pub fn on_workers(has_corpus: bool) -> Vec<(String, Program, f64)> {
     cases
 }
 
-/// The programs that are captured and replayed. Most of their time is device work: a replay does nothing else.
+/// The programs that are captured and replayed. Most of their time is device work: a replay does nothing
+/// else.
 pub fn replayed(has_corpus: bool) -> Vec<(String, Program)> {
     let mut cases = vec![("replayed.matmul".to_owned(), MATMUL)];
     if has_corpus {

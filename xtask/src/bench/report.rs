@@ -84,7 +84,8 @@ impl Row {
         }
     }
 
-    /// Whether other runs would probably lead to the same verdict: neither end of the interval contradicts it.
+    /// Whether other runs would probably lead to the same verdict: neither end of the interval contradicts
+    /// it.
     fn is_decided(&self) -> bool {
         let Interval { low, high } = self.interval;
         match self.target {

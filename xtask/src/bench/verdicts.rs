@@ -1,5 +1,5 @@
-//! `cargo xtask bench --verdicts`: how often `rehal compare` calls planted slowdowns, and equal kernels different, on a quiet machine
-//! and beside processes that use all CPUs.
+//! `cargo xtask bench --verdicts`: how often `rehal compare` calls planted slowdowns, and equal kernels
+//! different, on a quiet machine and beside processes that use all CPUs.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! The cost of verification: replays against a ledger, and recordings with digests of what is read and what dispatches write.
+//! The cost of verification: replays against a ledger, and recordings with digests of what is read and what
+//! dispatches write.
 
 use super::cases::{Figure, Plan};
 use super::measure::{Invocation, Metric, Output};

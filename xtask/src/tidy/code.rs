@@ -194,10 +194,12 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Crates that may name flags in messages: the tools, and the benchmarks, whose options are Google Benchmark's flags.
+/// Crates that may name flags in messages: the tools, and the benchmarks, whose options are Google
+/// Benchmark's flags.
 const FLAGGED: [&str; 2] = ["crates/cli/", "crates/bench/"];
 
-/// Messages of libraries name no flags, which other interfaces lack: advice is a `Remedy` that the tools put into words.
+/// Messages of libraries name no flags, which other interfaces lack: advice is a `Remedy` that the tools put
+/// into words.
 pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     let is_library = |path: &&str| {
@@ -220,11 +222,14 @@ pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether a string in this line has `--` and a letter after a quote or a space.
+/// Whether a string in this line has `--` and a letter after a quote or a space. Flags of the compiler, which start
+/// with `--iree-`, are the same in all interfaces.
 fn names_flag(line: &str) -> bool {
     line.match_indices("--").any(|(at, _)| {
+        let name = &line[at + 2..];
         line[..at].ends_with(['"', ' ', '(', '`', '=', '\''])
-            && line[at + 2..].starts_with(|c: char| c.is_ascii_lowercase())
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && !name.starts_with("iree-")
     })
 }
 

@@ -17,7 +17,8 @@ const WANTED: [&str; 10] = [
     "fixtures/MANIFEST.toml",
 ];
 
-/// The maximum bytes of a document, or of each document in a directory: one must be able to hold them in mind.
+/// The maximum bytes of a document, or of each document in a directory: one must be able to hold them in
+/// mind.
 const SIZES: [(&str, usize); 6] = [
     ("ARCHITECTURE.md", 14_000),
     ("CHANGELOG.md", 8_000),

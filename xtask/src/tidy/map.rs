@@ -1,8 +1,9 @@
 //! ARCHITECTURE.md, the map of the code, names files that exist and names that are in them.
 //!
-//! A path is a code span with a `/` or the ending of a file. It is below the root, or below `crates/` with or without
-//! the `src/` of its crate, and ends with `/` if it is a directory. In the sections of [`NAMED`], every other code span is a
-//! name: of a function, a type or a variant. It is followed by the file that has it, in the same item, row or paragraph.
+//! A path is a code span with a `/` or the ending of a file. It is below the root, or below `crates/` with or
+//! without the `src/` of its crate, and ends with `/` if it is a directory. In the sections of [`NAMED`],
+//! every other code span is a name: of a function, a type or a variant. It is followed by the file that has
+//! it, in the same item, row or paragraph.
 
 use super::docs::inline_code;
 use super::source::code_only;

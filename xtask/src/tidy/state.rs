@@ -1,7 +1,8 @@
 //! All process-wide mutable state is listed on the first page of the crate `crash`.
 //!
-//! A row of its table has the path of a file below `crates/`, with or without the `src/` of its crate, and the names of the statics and
-//! thread-locals in it. Every static counts but those of types that are known to be constant: a new type is not.
+//! A row of its table has the path of a file below `crates/`, with or without the `src/` of its crate, and
+//! the names of the statics and thread-locals in it. Every static counts but those of types that are known to
+//! be constant: a new type is not.
 
 use super::source::{code_only, word_lines};
 use super::{Problem, tree::Tree};

@@ -57,7 +57,8 @@ fn names_issue(after: &str) -> bool {
         .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Where specifications, standards and reference manuals are published: a host, and a directory if the host has more.
+/// Where specifications, standards and reference manuals are published: a host, and a directory if the host
+/// has more.
 const SPECIFICATIONS: [&str; 16] = [
     "datatracker.ietf.org/doc/",
     "docs.kernel.org/",
@@ -77,8 +78,8 @@ const SPECIFICATIONS: [&str; 16] = [
     "www.w3.org/TR/",
 ];
 
-/// The only network addresses are links to specifications, in comments and documents: downloads go through package
-/// managers and their settings. The licence cites its own address, and lock files are Cargo's.
+/// The only network addresses are links to specifications, in comments and documents: downloads go through
+/// package managers and their settings. The licence cites its own address, and lock files are Cargo's.
 pub fn addresses(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.ending(&TEXT).filter(|path| is_ours(path)) {

@@ -1,4 +1,5 @@
-//! Threads are started by functions that fail if there are none: a limit of the machine on threads is an error, not a panic.
+//! Threads are started by functions that fail if there are none: a limit of the machine on threads is an
+//! error, not a panic.
 
 use super::source::code_only;
 use super::{Problem, tree::Tree};

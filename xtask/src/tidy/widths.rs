@@ -2,8 +2,9 @@
 
 use super::{Problem, tree::Tree};
 
-/// A width that is computed from data is a panic if it is above 65,535: `rehal_base::padded` and `cli/src/table.rs` pad text to any
-/// width. The number of digits of a number with leading zeros (`{:0digits$X}`) is bounded by its type.
+/// A width that is computed from data is a panic if it is above 65,535: `rehal_base::padded` and
+/// `cli/src/table.rs` pad text to any width. The number of digits of a number with leading zeros
+/// (`{:0digits$X}`) is bounded by its type.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.rust() {

@@ -3,7 +3,8 @@
 use super::text::{TEXT, is_ours};
 use super::{Problem, tree::Tree};
 
-/// A phrase in lower case, and what to write instead. Matches whole words, across line breaks and underscores.
+/// A phrase in lower case, and what to write instead. Matches whole words, across line breaks and
+/// underscores.
 const WORDS: &[(&str, &str)] = &[
     ("folder", "directory"),
     ("folders", "directories"),
@@ -126,7 +127,8 @@ fn is_whole(text: &str, at: usize, length: usize) -> bool {
     !is_word(text[..at].chars().next_back()) && !is_word(text[at + length..].chars().next())
 }
 
-/// The text in lower case with single spaces, without comment markers and underscores; and where each line starts in it.
+/// The text in lower case with single spaces, without comment markers and underscores; and where each line
+/// starts in it.
 fn prose(text: &str) -> (String, Vec<usize>) {
     let (mut prose, mut lines) = (String::with_capacity(text.len()), Vec::new());
     for line in text.lines() {

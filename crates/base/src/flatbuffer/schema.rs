@@ -89,7 +89,8 @@ impl StructSchema {
     }
 }
 
-/// Declares tables of a schema as statics: `/// doc`, `ID = "name" { "field": kind, "field": kind; required, }`.
+/// Declares tables of a schema as statics: `/// doc`,
+/// `ID = "name" { "field": kind, "field": kind; required, }`.
 #[macro_export]
 macro_rules! flatbuffer_tables {
     ($($(#[$doc:meta])* $id:ident = $table:literal { $($field:literal: $kind:expr $(; $required:ident)?,)* })*) => {$(

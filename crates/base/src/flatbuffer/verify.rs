@@ -19,14 +19,15 @@ pub struct Envelope {
     pub format: &'static str,
     /// The file identifier at bytes 4..8 of the flatbuffer.
     pub identifier: &'static [u8; 4],
-    /// Bytes of the size prefix before the flatbuffer, relative to which builders align: 4, or 0 if there is none.
+    /// Bytes of the size prefix before the flatbuffer, relative to which builders align: 4, or 0 if there is
+    /// none.
     pub prefix_bytes: usize,
     /// The root table.
     pub root: &'static TableSchema,
 }
 
-/// Checks that everything reachable from the root of `buffer` by the schema of its `envelope` is in bounds, aligned and
-/// well-formed: vtables, tables, vectors, text, unions.
+/// Checks that everything reachable from the root of `buffer` by the schema of its `envelope` is in bounds,
+/// aligned and well-formed: vtables, tables, vectors, text, unions.
 ///
 /// Offsets in errors count from the first byte of the file, which contains the buffer at `base`. Takes
 /// time linear in the size of the buffer; allocates a set of text positions. The depth of recursion is
@@ -100,7 +101,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// `at..at + length` must be in bounds and aligned. Builders align relative to the size prefix, if there is one.
+    /// `at..at + length` must be in bounds and aligned. Builders align relative to the size prefix, if there
+    /// is one.
     fn range(&self, at: usize, length: usize, align: usize, field: &'static str) -> Result<(), FormatError> {
         let size = self.buffer.len();
         if at.checked_add(length).is_none_or(|end| end > size) {

@@ -2,7 +2,8 @@
 
 use crate::{HostMemory, Range, Result};
 
-/// Evicts the cache lines of `bytes`, and writes back modified ones. Fails if this CPU has no instruction for that.
+/// Evicts the cache lines of `bytes`, and writes back modified ones. Fails if this CPU has no instruction for
+/// that.
 pub fn evict(bytes: &[u8]) -> Result<()> {
     // SAFETY: the bytes are borrowed.
     unsafe { evict_lines(bytes.as_ptr(), bytes.len()) }
@@ -54,7 +55,8 @@ unsafe fn evict_lines(_start: *const u8, _length: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// That it takes effect is a matter of time, which no test measures; what is checked is that it changes nothing.
+    /// That it takes effect is a matter of time, which no test measures; what is checked is that it changes
+    /// nothing.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no caches")]
     fn eviction_checks_its_range_and_keeps_the_bytes() {

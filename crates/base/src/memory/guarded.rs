@@ -1,4 +1,5 @@
-//! Memory between pages that cannot be accessed: code that accesses what is next to it faults, or leaves a trace in the bytes between.
+//! Memory between pages that cannot be accessed: code that accesses what is next to it faults, or leaves a
+//! trace in the bytes between.
 
 use std::ops;
 use std::ptr::NonNull;
@@ -6,21 +7,24 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{PAGE_BYTES, copy};
 
-/// The least and the most that is reserved on each side; between these, as much as the length. Reserved pages take no memory.
+/// The least and the most that is reserved on each side; between these, as much as the length. Reserved pages
+/// take no memory.
 const LEAST_GUARD_BYTES: usize = 4 << 20;
 const MOST_GUARD_BYTES: usize = 1 << 30;
 
 /// Bytes before shorter memory that are checked; what is before these is not used either.
 const CHECKED_BEFORE_BYTES: usize = 256;
 
-/// The most bytes of freed pages that are kept, in a span and in total, and spans: programs allocate the same sizes again and again.
+/// The most bytes of freed pages that are kept, in a span and in total, and spans: programs allocate the same
+/// sizes again and again.
 const MOST_SPAN_BYTES: usize = 64 << 20;
 const MOST_BYTES: usize = 256 << 20;
 const MOST_SPANS: usize = 256;
 
 static SPARE: Mutex<Vec<Pages>> = Mutex::new(Vec::new());
 
-/// What the unused bytes of a page contain, by their offset in it: never 0, and never the same twice in a row.
+/// What the unused bytes of a page contain, by their offset in it: never 0, and never the same twice in a
+/// row.
 static CANARY: [u8; PAGE_BYTES] = {
     let mut bytes = [0; PAGE_BYTES];
     let mut at = 0;
@@ -56,11 +60,11 @@ pub struct Overrun {
 }
 
 impl Pages {
-    /// Zeroed pages for memory of this length, and where the memory begins. `None` if memory is short, or where pages cannot be
-    /// protected. `length` is not 0; `alignment` is a power of two.
+    /// Zeroed pages for memory of this length, and where the memory begins. `None` if memory is short, or
+    /// where pages cannot be protected. `length` is not 0; `alignment` is a power of two.
     ///
-    /// Memory of a page or more begins at a page, as other allocations do, and shorter memory ends where a page does, but for its
-    /// alignment: an access to what follows it faults.
+    /// Memory of a page or more begins at a page, as other allocations do, and shorter memory ends where a
+    /// page does, but for its alignment: an access to what follows it faults.
     pub(super) fn allocate(length: usize, alignment: usize) -> Option<(Self, NonNull<u8>)> {
         let bytes = length.checked_next_multiple_of(PAGE_BYTES)?;
         let offset = if length < PAGE_BYTES && alignment < PAGE_BYTES {
@@ -100,13 +104,15 @@ impl Pages {
         }
     }
 
-    /// The unused bytes next to the memory that were written since it was allocated, or since the last call, if any.
+    /// The unused bytes next to the memory that were written since it was allocated, or since the last call,
+    /// if any.
     pub(super) fn take_overrun(&self, data: NonNull<u8>, length: usize) -> Option<Overrun> {
         let mut overrun = None;
         self.for_unused(data, length, |at, count| {
             let mut found = [0; PAGE_BYTES];
             let found = &mut found[..count];
-            // SAFETY: the bytes are unused ones of the pages; they may be written meanwhile, as `copy` allows.
+            // SAFETY: the bytes are unused ones of the pages; they may be written meanwhile, as `copy`
+            // allows.
             unsafe { copy::copy_out(at.as_ptr(), found) };
             let expected = canary(at, count);
             if found == expected {

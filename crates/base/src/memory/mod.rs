@@ -28,13 +28,14 @@ pub use spare::keep_freed_memory;
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated determines where in
-/// their pages the buffers of a kernel begin, and the same work can take an eighth longer in one process than in another.
+/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated
+/// determines where in their pages the buffers of a kernel begin, and the same work can take an eighth longer
+/// in one process than in another.
 const PAGE_BYTES: usize = 4096;
 
-/// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's per-thread cache
-/// (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower. Larger ones than this are left
-/// to the allocator, which gets zero pages from the kernel for most of them.
+/// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's
+/// per-thread cache (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower.
+/// Larger ones than this are left to the allocator, which gets zero pages from the kernel for most of them.
 const ZEROED_HERE_BYTES: usize = 64 << 10;
 
 /// Size of the pieces of [`HostMemory::for_each_chunk`].
@@ -47,9 +48,9 @@ const STACK_BYTES: usize = 4 << 10;
 ///
 /// Any number of threads may read and write the same bytes concurrently. Mutable bytes are never borrowed:
 /// all functions copy in or out, and a data race yields a mix of the old and the new bytes (each byte is one
-/// or the other), as with relaxed atomics. Programs that need stronger guarantees order accesses by timepoints.
-/// Constant bytes can be borrowed ([`HostMemory::constant_bytes`]), and so can those of uniquely owned memory
-/// ([`HostMemory::exclusive_bytes`]).
+/// or the other), as with relaxed atomics. Programs that need stronger guarantees order accesses by
+/// timepoints. Constant bytes can be borrowed ([`HostMemory::constant_bytes`]), and so can those of uniquely
+/// owned memory ([`HostMemory::exclusive_bytes`]).
 pub struct HostMemory {
     data: NonNull<u8>,
     length: usize,
@@ -70,8 +71,8 @@ enum Access {
 
 /// What keeps the bytes allocated, at a fixed address.
 enum Owner {
-    /// This memory itself: an allocation, in which alignment may place `data` after `base`. Nothing is allocated
-    /// for length 0.
+    /// This memory itself: an allocation, in which alignment may place `data` after `base`. Nothing is
+    /// allocated for length 0.
     Allocation { base: NonNull<u8>, layout: Layout },
     /// The same, between pages that cannot be accessed. Taken when it is dropped.
     Guarded(Option<Pages>),
@@ -116,8 +117,8 @@ impl HostMemory {
             return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
         }
         let alignment = if length_host < PAGE_BYTES { alignment } else { alignment.max(PAGE_BYTES) };
-        // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from the
-        // kernel; with an aligned layout it would write zeros to every page.
+        // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from
+        // the kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
         let (base, is_zeroed) = match Block::take(layout) {
@@ -148,9 +149,10 @@ impl HostMemory {
         Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
     }
 
-    /// The same as [`HostMemory::allocate_aligned`], between pages that cannot be accessed, and apart from what else the program
-    /// allocates: code that writes next to the memory faults, or [`HostMemory::take_overrun`] tells. On other platforms than Linux on
-    /// x86-64 it is an ordinary allocation. It takes at least a page, and longer than an allocation the first time.
+    /// The same as [`HostMemory::allocate_aligned`], between pages that cannot be accessed, and apart from
+    /// what else the program allocates: code that writes next to the memory faults, or
+    /// [`HostMemory::take_overrun`] tells. On other platforms than Linux on x86-64 it is an ordinary
+    /// allocation. It takes at least a page, and longer than an allocation the first time.
     pub fn allocate_guarded(length: u64, alignment: u64) -> Result<Self> {
         let sizes = (usize::try_from(length), usize::try_from(alignment));
         let (Ok(bytes @ 1..), Ok(alignment_bytes)) = sizes else {
@@ -169,8 +171,8 @@ impl HostMemory {
         }
     }
 
-    /// Bytes next to this guarded memory, or to that of which it is a part, that were written since it was allocated or since the last
-    /// call. `None` if there are none, or if it is not guarded.
+    /// Bytes next to this guarded memory, or to that of which it is a part, that were written since it was
+    /// allocated or since the last call. `None` if there are none, or if it is not guarded.
     pub fn take_overrun(&self) -> Option<Overrun> {
         match &self.owner {
             Owner::Guarded(Some(pages)) => pages.take_overrun(self.data, self.length),
@@ -179,7 +181,8 @@ impl HostMemory {
         }
     }
 
-    /// Returns the memory that was freed to the system: up to 256 MiB are kept for the next allocations of the same sizes.
+    /// Returns the memory that was freed to the system: up to 256 MiB are kept for the next allocations of
+    /// the same sizes.
     pub fn release_spare() {
         spare::release_all();
         guarded::release_all();
@@ -195,7 +198,8 @@ impl HostMemory {
     /// Makes the bytes constant. Fails unless this memory is an allocation with a unique owner: a part of
     /// other memory, or foreign memory, could be written through its other owners.
     pub fn into_constant(mut self) -> Result<Self> {
-        // No part of this memory exists: a part holds its whole in an `Arc`, out of which `self` cannot be moved.
+        // No part of this memory exists: a part holds its whole in an `Arc`, out of which `self` cannot be
+        // moved.
         match self.owner {
             Owner::Allocation { .. } | Owner::Guarded(_) => self.access = Access::Constant,
             _ if self.access == Access::Constant => {}
@@ -218,9 +222,9 @@ impl HostMemory {
         Ok(Self { data, length, access: Access::Constant, owner: Owner::File { file } })
     }
 
-    /// Memory that others allocated: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is dropped
-    /// with the last handle of this memory or of a part of it, so its `Drop` should unmap or release the
-    /// memory. If `is_writable` is false, it cannot be written through the handle.
+    /// Memory that others allocated: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is
+    /// dropped with the last handle of this memory or of a part of it, so its `Drop` should unmap or release
+    /// the memory. If `is_writable` is false, it cannot be written through the handle.
     ///
     /// # Safety
     /// Until `keeper` is dropped, `pointer` is valid for reads of `length` initialized bytes, and for writes
@@ -334,8 +338,8 @@ impl HostMemory {
         self.at(offset, length)
     }
 
-    /// Address of element `index` of an array of `N`-byte elements. One comparison suffices: if the index is less than
-    /// the element count, `index * N` cannot overflow.
+    /// Address of element `index` of an array of `N`-byte elements. One comparison suffices: if the index is
+    /// less than the element count, `index * N` cannot overflow.
     #[inline(always)]
     fn element<const N: usize>(&self, index: u64) -> Result<*mut u8> {
         const { assert!(N > 0, "an element has bytes") };

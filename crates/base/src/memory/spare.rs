@@ -2,9 +2,9 @@ use std::alloc::{Layout, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger ones to the system, so
-/// that each page that is used has to be faulted in again: for a block that is used as a whole, that takes several times longer than to
-/// zero it.
+/// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger
+/// ones to the system, so that each page that is used has to be faulted in again: for a block that is used as
+/// a whole, that takes several times longer than to zero it.
 const LEAST_BYTES: usize = 128 << 10;
 
 /// Larger blocks are returned: to zero one of which little is used takes long.
@@ -34,7 +34,8 @@ pub(super) struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// A freed block with this layout, with the bytes that it had; the one that was freed last, as most of it may be in the cache.
+    /// A freed block with this layout, with the bytes that it had; the one that was freed last, as most of it
+    /// may be in the cache.
     pub(super) fn take(layout: Layout) -> Option<Self> {
         if layout.size() < LEAST_BYTES {
             return None;
@@ -72,9 +73,9 @@ impl Block {
     }
 }
 
-/// Makes the C library's allocator keep the memory that is freed for what this process allocates next, instead of returning it to the
-/// system, which faults each page in again when it is used: within what is measured, if a program measures. For programs that do the
-/// same work again and again, and only glibc.
+/// Makes the C library's allocator keep the memory that is freed for what this process allocates next,
+/// instead of returning it to the system, which faults each page in again when it is used: within what is
+/// measured, if a program measures. For programs that do the same work again and again, and only glibc.
 pub fn keep_freed_memory() {
     #[cfg(all(target_env = "gnu", not(miri)))]
     {

@@ -8,9 +8,9 @@ use rehal_base::FileKind;
 use rehal_params::{FileMode, Index, Storage};
 use rehal_session::{CaptureFile, CaptureOptions, FileRemap, KernelFiles, resolve_path};
 
-/// The files that the one at `path` names: the external files of a capture, as captured and where `remaps` say that they are; those of
-/// a parameter archive; those of the record of a kernel. As many as can be found: if a file is damaged, the tool says so when it
-/// reads it.
+/// The files that the one at `path` names: the external files of a capture, as captured and where `remaps`
+/// say that they are; those of a parameter archive; those of the record of a kernel. As many as can be found:
+/// if a file is damaged, the tool says so when it reads it.
 pub(super) fn of(path: &Path, remaps: &[FileRemap]) -> Vec<PathBuf> {
     match kind(path) {
         Some(FileKind::Capture) => {

@@ -10,8 +10,8 @@ use crate::flags::{Entry, GENERAL, Role};
 use crate::tool::run_tool;
 use crate::{Operands, Tool, tools};
 
-/// Flags with paths that are not of files that this build reads or writes: directories, files of drivers that it lacks, and flag
-/// files, which are read before any file is written.
+/// Flags with paths that are not of files that this build reads or writes: directories, files of drivers that
+/// it lacks, and flag files, which are read before any file is written.
 const OTHERS: [&str; 8] = [
     "flagfile",
     "export",
@@ -142,7 +142,8 @@ fn listing(directory: &Path) -> Vec<(PathBuf, Option<String>)> {
     listing
 }
 
-/// Calls `visit` with each pair of arguments of each tool of which at least one is written, and their accesses.
+/// Calls `visit` with each pair of arguments of each tool of which at least one is written, and their
+/// accesses.
 fn for_each_pair(mut visit: impl FnMut(&Tool, [(Argument, Access); 2])) {
     for tool in tools::ALL {
         let all = Argument::all(tool).into_iter().map(|it| (it, it.access(tool)));

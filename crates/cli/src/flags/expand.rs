@@ -46,7 +46,8 @@ impl Given {
     }
 }
 
-/// Parses the arguments that follow the program's name; `letters` has the short forms of flags, and their names.
+/// Parses the arguments that follow the program's name; `letters` has the short forms of flags, and their
+/// names.
 pub(super) fn expand(
     arguments: impl IntoIterator<Item = OsString>,
     letters: &[(char, &str)],
@@ -99,7 +100,8 @@ struct Open {
 }
 
 impl Expanded {
-    /// Adds the flag `text`, or the flags of the flag file that it names. `open` has the files that are being read.
+    /// Adds the flag `text`, or the flags of the flag file that it names. `open` has the files that are being
+    /// read.
     fn add(&mut self, text: &OsStr, place: Option<String>, open: &mut Vec<Open>) -> Result<()> {
         let (name, value) = match split_once(text, b'=') {
             Some((name, value)) => (trim(name), Some(trim(value))),

@@ -58,10 +58,11 @@ pub struct Spec {
 pub enum Effect {
     /// As documented by its help text.
     Full,
-    /// No effect, for this reason: any value is accepted, and a value other than the default prints a warning.
+    /// No effect, for this reason: any value is accepted, and a value other than the default prints a
+    /// warning.
     Ignored(&'static str),
-    /// Configures devices of this driver: the default device, or those that `--device` names. If all devices are others, a
-    /// value other than the default prints a warning.
+    /// Configures devices of this driver: the default device, or those that `--device` names. If all devices
+    /// are others, a value other than the default prints a warning.
     OfDriver(&'static str),
     /// Not implemented, and ignoring it would change the result: a value other than the default is refused.
     Missing {
@@ -487,8 +488,8 @@ impl Entry for Query {
     }
 }
 
-/// Removes one pair of double quotes around the value of a flag that is not a list, as the reference does: help
-/// prints text defaults in quotes, and its output is a valid flag file.
+/// Removes one pair of double quotes around the value of a flag that is not a list, as the reference does:
+/// help prints text defaults in quotes, and its output is a valid flag file.
 fn unquoted(value: &OsStr) -> &OsStr {
     use std::os::unix::ffi::OsStrExt;
     let bytes = value.as_bytes();

@@ -71,13 +71,14 @@ fn has_effect(flag: &dyn Entry) -> bool {
     matches!(flag.spec().effect, Effect::Full | Effect::OfDriver(_))
 }
 
-/// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.
-/// Lists of names are wider than paragraphs: they are searched rather than read.
+/// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes
+/// `prefix_*`. Lists of names are wider than paragraphs: they are searched rather than read.
 const NAMES_WIDTH: usize = 120;
 
 fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
-    // A prefix is usable only if all flags that have it are `wanted` and no flag is named like the prefix itself.
+    // A prefix is usable only if all flags that have it are `wanted` and no flag is named like the prefix
+    // itself.
     let is_usable = |prefix: &str| {
         if all.iter().any(|spec| spec.name == prefix.trim_end_matches('_')) {
             return false;

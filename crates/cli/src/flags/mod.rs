@@ -4,12 +4,12 @@
 //! and help are derived from it: a tool reads typed values and parses no text. The syntax is that of the
 //! reference release, with the extensions marked below:
 //! - A flag is `--name=value`; a boolean is also `--name`. There is no `--name value`.
-//! - `-` and `_` in names are the same (extension). `-h` is `--help` (extension). A flag may have a letter, such as `-o`,
-//!   for `-o VALUE` or `-oVALUE` (extension).
+//! - `-` and `_` in names are the same (extension). `-h` is `--help` (extension). A flag may have a letter,
+//!   such as `-o`, for `-o VALUE` or `-oVALUE` (extension).
 //! - `--flagfile=PATH` is expanded in place to the flags in that file.
 //! - Every value is checked. If a flag is given twice, the last one counts, unless it may be repeated.
-//! - Whitespace around a value is trimmed. One pair of double quotes around it is removed, except in flags that
-//!   may be repeated: their values may be paths with such quotes.
+//! - Whitespace around a value is trimmed. One pair of double quotes around it is removed, except in flags
+//!   that may be repeated: their values may be paths with such quotes.
 //! - Paths need not be UTF-8 (extension).
 //! - Operands may occur anywhere; all arguments after `--` are operands (extension).
 //! - Any other argument that starts with a single dash is an error, unless it names an existing file.

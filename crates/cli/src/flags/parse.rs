@@ -14,8 +14,8 @@ use super::value_type::{Origin, Refusal, shown};
 
 /// The values of a tool's flags, and its operands.
 ///
-/// All values are valid as far as that can be checked without opening a file or a device. Reading a flag that is
-/// not in the tool's table is a bug of the tool and panics.
+/// All values are valid as far as that can be checked without opening a file or a device. Reading a flag that
+/// is not in the tool's table is a bug of the tool and panics.
 pub struct Flags {
     table: Vec<&'static dyn Entry>,
     /// Values in the order given, each with the name of its flag.
@@ -36,8 +36,8 @@ const JSON: &str = "json";
 impl Flags {
     /// Parses the arguments that follow the program's name.
     ///
-    /// Flags are checked in order, up to the first query, which is answered instead of running the tool. Fails on
-    /// an unknown flag, an invalid value, or a flag that this build does not implement.
+    /// Flags are checked in order, up to the first query, which is answered instead of running the tool.
+    /// Fails on an unknown flag, an invalid value, or a flag that this build does not implement.
     pub fn parse(groups: &[&Group], arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
         let letters: Vec<_> =
@@ -249,8 +249,8 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
     ignored.into_iter().map(line).collect()
 }
 
-/// Whether a device of this driver will be opened. If no `--device` is given, there may be. A tool may have other flags that
-/// name devices.
+/// Whether a device of this driver will be opened. If no `--device` is given, there may be. A tool may have
+/// other flags that name devices.
 fn has_device_of(driver: &str, given: &[Given]) -> bool {
     let drivers = |flag: &'static str| {
         let devices = given.iter().filter(move |it| it.name == flag);

@@ -48,7 +48,8 @@ pub enum Words {
     Plain,
     /// Google Benchmark's words, case-insensitive: also `t`, `yes`, `y`, `on`, and their opposites.
     Benchmark,
-    /// As [`Words::Plain`]; GoogleTest's environment variables are true unless they start with `0`, `f` or `F`.
+    /// As [`Words::Plain`]; GoogleTest's environment variables are true unless they start with `0`, `f` or
+    /// `F`.
     GoogleTest,
 }
 

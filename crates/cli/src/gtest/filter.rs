@@ -2,8 +2,8 @@
 
 use rehal_base::glob;
 
-/// A GoogleTest filter: patterns separated by `:`; those after the first `-` exclude tests. `*` matches any string
-/// and `?` any character.
+/// A GoogleTest filter: patterns separated by `:`; those after the first `-` exclude tests. `*` matches any
+/// string and `?` any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     text: String,

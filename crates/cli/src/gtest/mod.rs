@@ -1,7 +1,8 @@
 //! A test runner compatible with GoogleTest: selection, order, console output, and XML and JSON reports.
 //!
-//! The formats are those of GoogleTest 1.17 (<https://google.github.io/googletest/advanced.html>). Flags for features that do not apply here (death tests, breaking into
-//! a debugger, C++ exceptions, streaming to a host) are accepted and have no effect.
+//! The formats are those of GoogleTest 1.17 (<https://google.github.io/googletest/advanced.html>). Flags for
+//! features that do not apply here (death tests, breaking into a debugger, C++ exceptions, streaming to a
+//! host) are accepted and have no effect.
 
 mod console;
 mod file;

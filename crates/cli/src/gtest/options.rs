@@ -182,7 +182,8 @@ pub(crate) enum FileFormat {
 }
 
 impl Options {
-    /// The options set by flags and environment variables. `terminal` is whether output is a terminal; `now_ms` seeds the order.
+    /// The options set by flags and environment variables. `terminal` is whether output is a terminal;
+    /// `now_ms` seeds the order.
     pub fn new(flags: &Flags, terminal: bool, now_ms: u64) -> Result<Self> {
         let seed = flags.get(&RANDOM_SEED);
         let clock = (now_ms % u64::from(SEED_MAX)) as u32 + 1;

@@ -48,7 +48,8 @@ impl Iteration {
 
 /// Runs the tests selected by `options`; returns the number of failures.
 ///
-/// `body` returns the failures of a test; an empty list means that it passed. Errors are those of writing output.
+/// `body` returns the failures of a test; an empty list means that it passed. Errors are those of writing
+/// output.
 pub(crate) fn run<T>(
     suite: &Suite<T>,
     options: &Options,

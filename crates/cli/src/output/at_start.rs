@@ -13,8 +13,9 @@ pub(super) fn stdout_was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-// SAFETY: the section holds pointers to functions that the loader calls before `main`, with arguments that this one
-// ignores. It makes one system call and stores to an atomic, which does not depend on Rust's runtime.
+// SAFETY: the section holds pointers to functions that the loader calls before `main`, with arguments that
+// this one ignores. It makes one system call and stores to an atomic, which does not depend on Rust's
+// runtime.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]

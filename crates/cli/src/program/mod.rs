@@ -68,7 +68,8 @@ pub(crate) fn call(program: &Program, function: &Function, inputs: Vec<Value>) -
     program.call(function, inputs)
 }
 
-/// Closes a program, then prints allocation statistics if requested. Returns `outcome`, or the error of closing.
+/// Closes a program, then prints allocation statistics if requested. Returns `outcome`, or the error of
+/// closing.
 pub(crate) fn close(program: Program, outcome: Result<()>, print_statistics: bool) -> Result<()> {
     end(program, outcome, print_statistics, Program::close)
 }
@@ -110,8 +111,8 @@ fn print_memory(device: &Device) {
     output::note(&text);
 }
 
-/// Writes the instrumentation data of all modules to a file, one buffer after the other. Without any, the file becomes
-/// empty, so that data of an earlier run is not mistaken for this run's.
+/// Writes the instrumentation data of all modules to a file, one buffer after the other. Without any, the
+/// file becomes empty, so that data of an earlier run is not mistaken for this run's.
 pub(crate) fn write_instruments(program: &Program, output: &OutputFile) -> Result<()> {
     output.write(|sink| {
         for (index, value) in program.instruments()?.iter().enumerate() {

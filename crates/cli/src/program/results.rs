@@ -18,7 +18,8 @@ pub(crate) struct Results<'o> {
 }
 
 impl<'o> Results<'o> {
-    /// Reads the expected results. Fails unless they and the targets are as many as the results of `function`.
+    /// Reads the expected results. Fails unless they and the targets are as many as the results of
+    /// `function`.
     pub(crate) fn of(function: &Function, options: &'o ResultOptions) -> Result<Self> {
         let kinds = function.result_kinds();
         let check = |flag: &str, found: usize| {
@@ -85,7 +86,8 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     let is_npy = output.path().as_os_str().as_bytes().ends_with(b".npy");
     let header = if is_npy { npy::header(&type_of_value(value)?)? } else { Vec::new() };
     let size = type_of_value(value)?.size_bytes()?;
-    // The reference reads the bytes of an array for the one format and rounds them up for the other; captures must be identical.
+    // The reference reads the bytes of an array for the one format and rounds them up for the other; captures
+    // must be identical.
     let read = if is_npy { size } else { size.checked_next_multiple_of(4).unwrap_or(size) };
     let begun = output.begin()?;
     let mut sink = begun.sink()?;
@@ -99,7 +101,8 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     begun.finish(written)
 }
 
-/// Compares all results with the expected ones, and prints the differences or success. Returns whether they match.
+/// Compares all results with the expected ones, and prints the differences or success. Returns whether they
+/// match.
 fn compare_all(values: &[Value], expected: &Expected, equality: &Equality) -> Result<bool> {
     let mut all_match = true;
     for (index, actual) in values.iter().enumerate() {

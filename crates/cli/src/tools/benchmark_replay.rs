@@ -117,8 +117,8 @@ const REPLAY: Group = Group {
     ],
 };
 
-/// Bounds the total time of a scope benchmark, as a multiple of the minimum time; matters if the scope is a small
-/// part of the capture.
+/// Bounds the total time of a scope benchmark, as a multiple of the minimum time; matters if the scope is a
+/// small part of the capture.
 const SCOPE_TIME_LIMIT: f64 = 10.0;
 
 /// The capture to replay, and how to measure it.
@@ -300,7 +300,8 @@ impl Options {
         name
     }
 
-    /// Adds to the context of reports how many waits a run in captured order has that the capture lacks, and tells the user.
+    /// Adds to the context of reports how many waits a run in captured order has that the capture lacks, and
+    /// tells the user.
     fn describe_waits(&mut self, order: ReplayOrder, replay: &Replay) -> Result<()> {
         if order != ReplayOrder::Captured {
             return Ok(());

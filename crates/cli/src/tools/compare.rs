@@ -212,8 +212,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let (function, watches) = (&session.function, flags.get(&WATCH));
     let (prepared, first) = thread::scope(|scope| {
-        // It takes as long to compile as all that is done before it is needed. What fails is reported where it is compared; one that is
-        // watched may be saved before it is.
+        // It takes as long to compile as all that is done before it is needed. What fails is reported where
+        // it is compared; one that is watched may be saved before it is.
         let first = candidates.first().filter(|_| !watches);
         let build = move || first?.build(function).ok().as_ref().and_then(compiled);
         // Without a thread, it is compiled when it is needed.
@@ -268,7 +268,8 @@ fn options(flags: &Flags) -> CompareOptions {
     options
 }
 
-/// What the replacements are compared with, if it is not the captured kernel: a source is compiled, unless its library is given.
+/// What the replacements are compared with, if it is not the captured kernel: a source is compiled, unless
+/// its library is given.
 fn baseline(flags: &Flags, function: &str, library: Option<Vec<u8>>) -> Result<Option<Replacement>> {
     let Some(baseline) = flags.get(&BASELINE).map(|path| Candidate { path }) else { return Ok(None) };
     match library {
@@ -373,8 +374,9 @@ impl Session<'_> {
         Ok(Report::compared(candidate, &comparison, text))
     }
 
-    /// How long the comparison of a replacement may take. Those that take hundreds of times as long as the captured kernel are still
-    /// compared. A captured kernel that crashes ends the tool here, so that later crashes are those of replacements.
+    /// How long the comparison of a replacement may take. Those that take hundreds of times as long as the
+    /// captured kernel are still compared. A captured kernel that crashes ends the tool here, so that later
+    /// crashes are those of replacements.
     fn limits(&self, comparer: &KernelComparer) -> Result<Limits> {
         /// For compilers, and for what a process begins with.
         const BASE: Duration = Duration::from_secs(30);
@@ -388,7 +390,8 @@ impl Session<'_> {
         })
     }
 
-    /// Compares replacements, each in a process of its own, for some time at most. The first one may be compiled.
+    /// Compares replacements, each in a process of its own, for some time at most. The first one may be
+    /// compiled.
     fn each(
         &self,
         candidates: &[Candidate],

@@ -121,7 +121,8 @@ impl Changes {
         }
     }
 
-    /// Prints a note for each name that matches no parameter; not an error, as one command may serve many files.
+    /// Prints a note for each name that matches no parameter; not an error, as one command may serve many
+    /// files.
     fn note_unused(&self, scopes: &Scopes) {
         let excluded = self.excluded.iter().map(|name| (EXCLUDE.name(), name));
         let renamed = self.renamed.iter().map(|(old, _)| (RENAME.name(), old));

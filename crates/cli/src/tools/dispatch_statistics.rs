@@ -1,4 +1,5 @@
-//! `--dispatch_statistics`: which functions of executables a benchmark dispatches, how often, and for how long.
+//! `--dispatch_statistics`: which functions of executables a benchmark dispatches, how often, and for how
+//! long.
 
 use rehal_base::Result;
 use rehal_bench::{Counter, Run, RunKind};
@@ -20,13 +21,15 @@ impl<'p> DispatchStatistics<'p> {
         Self { devices, name, functions: Vec::new(), iterations: 0 }
     }
 
-    /// Fails if a device times no dispatches or the profile cannot be written, before anything is measured in vain.
+    /// Fails if a device times no dispatches or the profile cannot be written, before anything is measured in
+    /// vain.
     pub(super) fn check(devices: Option<&DeviceGroup>) -> Result<()> {
         let Some(devices) = devices else { return Ok(()) };
         Profiling::begin(devices, &ProfilingOptions::dispatch_times())?.end()
     }
 
-    /// Calls as often as in the repetition that `run` reports, with a profile. Returns the rows after the last repetition.
+    /// Calls as often as in the repetition that `run` reports, with a profile. Returns the rows after the
+    /// last repetition.
     pub(super) fn add(&mut self, run: &Run, is_last: bool, calls: &mut Calls) -> Result<Vec<Run>> {
         let Some(devices) = self.devices else {
             return Ok(self.rows(run));

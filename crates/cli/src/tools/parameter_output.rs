@@ -41,8 +41,8 @@ impl OutputOptions {
     }
 }
 
-/// Writes an archive: `data` writes the bytes of parameters in the order of their declaration. Lists the archive, unless `--quiet` is
-/// given: on standard error if the archive is written to standard output.
+/// Writes an archive: `data` writes the bytes of parameters in the order of their declaration. Lists the
+/// archive, unless `--quiet` is given: on standard error if the archive is written to standard output.
 pub(crate) fn write(
     options: &OutputOptions,
     file: &OutputFile,

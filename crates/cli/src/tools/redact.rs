@@ -199,7 +199,8 @@ struct Original<'a> {
 }
 
 impl Original<'_> {
-    /// Calls `run` with a replay, which exists no longer than that: a capture may fill the memory of a device.
+    /// Calls `run` with a replay, which exists no longer than that: a capture may fill the memory of a
+    /// device.
     fn replay<T>(&self, run: impl FnOnce(&Replay, &mut CrashReports) -> Result<T>) -> Result<T> {
         let devices = devices::options(self.flags)?.open()?;
         let mut reports = CrashReports::install();

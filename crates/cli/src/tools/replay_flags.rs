@@ -113,13 +113,15 @@ pub(crate) fn files(flags: &Flags) -> ReplayOptions {
     }
 }
 
-/// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the process.
+/// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the
+/// process.
 pub(crate) fn devices_for(flags: &Flags, substitutions: &[Substitution]) -> Result<DeviceOptions> {
     let guards_buffers = !substitutions.is_empty();
     devices::options_expecting(flags, Expectations { guards_buffers, ..Expectations::default() })
 }
 
-/// Plans the capture, shows progress, and prints notes about truncation and damage that `--recover` tolerates.
+/// Plans the capture, shows progress, and prints notes about truncation and damage that `--recover`
+/// tolerates.
 pub(crate) fn compile(capture: &CaptureFile) -> Result<Arc<Plan>> {
     captures::note_recovered(capture)?;
     capture.plan_with(&mut Progress::new("reading").teller())
@@ -133,8 +135,8 @@ pub(crate) fn begin_profiling(
     profiling::Session::begin(options, Some(replay.devices()))
 }
 
-/// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer, these
-/// name the record.
+/// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer,
+/// these name the record.
 pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, CrashReports)> {
     let (mut replays, reports) = prepare_each(options, plan, &[options.replay.order])?;
     Ok((replays.swap_remove(0), reports))
@@ -154,7 +156,8 @@ pub(crate) fn prepare_each(
         let replay =
             Replay::new(plan.clone(), &devices, &ReplayOptions { order: *order, ..replaying.clone() })?;
         if !options.replay.substitutions.is_empty() {
-            // Reports a signature mismatch before the first dispatch, also of executables that are prepared late.
+            // Reports a signature mismatch before the first dispatch, also of executables that are prepared
+            // late.
             replay.check_executables()?;
         }
         Ok(replay)

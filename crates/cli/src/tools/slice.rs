@@ -163,7 +163,8 @@ fn write(
     })
 }
 
-/// Says that a slice is not checked, which bytes are in it that the dispatch may not read, and what leaves them out.
+/// Says that a slice is not checked, which bytes are in it that the dispatch may not read, and what leaves
+/// them out.
 fn unchecked(slice: &Slice, keeps_touched: bool) -> String {
     let bytes = slice.content_bytes;
     let written: usize = slice.reads.iter().map(|read| read.bytes.len()).sum();

@@ -217,8 +217,9 @@ enum Found {
 }
 
 impl Target<'_> {
-    /// What is found. Accesses of replacements are watched even if only their results are to be compared: what they write outside of
-    /// their bindings may have any consequence, and what they read there may happen to be what is expected.
+    /// What is found. Accesses of replacements are watched even if only their results are to be compared:
+    /// what they write outside of their bindings may have any consequence, and what they read there may
+    /// happen to be what is expected.
     fn outcome(&self, expected: &Expected) -> Result<Found> {
         if let Expected::Memory = expected {
             return self.verify(expected, WorkgroupSchedule::All).map(Found::Watched);
@@ -238,7 +239,8 @@ impl Target<'_> {
         })
     }
 
-    /// Ends the process when a dispatch takes hundreds of times as long as the captured kernels together, unless a flag has a limit.
+    /// Ends the process when a dispatch takes hundreds of times as long as the captured kernels together,
+    /// unless a flag has a limit.
     fn limit_time(&self, expected: &Expected) -> Result<()> {
         const BASE: Duration = Duration::from_secs(30);
         /// This machine may not run the captured kernels.
@@ -287,7 +289,8 @@ impl Target<'_> {
         Ok(Some(found).filter(|it| it.outcome() == Outcome::Different))
     }
 
-    /// Of replays in lockstep that are the same, a second time with workgroups in reverse order: if that differs, they race.
+    /// Of replays in lockstep that are the same, a second time with workgroups in reverse order: if that
+    /// differs, they race.
     fn verify_in_any_order(&self, expected: &Expected) -> Result<Verification> {
         let outcome = self.verify(expected, WorkgroupSchedule::All)?;
         let is_lockstep = matches!(expected, Expected::Replay(_));
@@ -519,8 +522,8 @@ impl Report for FoundReport<'_> {
     }
 }
 
-/// Names the elements that differ by a replay with the captured executables, if the ledger has only digests of them, and other
-/// executables were verified.
+/// Names the elements that differ by a replay with the captured executables, if the ledger has only digests
+/// of them, and other executables were verified.
 fn with_elements(
     found: Verification,
     actual: &Replay,

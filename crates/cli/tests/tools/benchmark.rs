@@ -85,8 +85,8 @@ fn both_orders_are_compared() {
     assert!(!ran.stderr.contains(ratio), "{}", ran.stderr);
 }
 
-/// The host of the program waited between its 20 calls, which captures do not contain. At the end of a timed scope, a replay
-/// waits as well; and no call needs a wait within.
+/// The host of the program waited between its 20 calls, which captures do not contain. At the end of a timed
+/// scope, a replay waits as well; and no call needs a wait within.
 #[test]
 fn waits_that_a_replay_inserts_are_reported() {
     let calls = capture("bench.abs.20.local-sync");
@@ -162,7 +162,8 @@ fn scopes_that_are_entered_often_are_summed() {
     assert_eq!(report["benchmarks"][0]["iterations"], 1);
 }
 
-/// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum time.
+/// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum
+/// time.
 #[test]
 fn a_short_scope_stops_at_the_time_limit_and_is_labeled() {
     const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";

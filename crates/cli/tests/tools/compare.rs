@@ -1,5 +1,5 @@
-//! `rehal compare`: right and wrong kernels, tables, and what is refused. No test depends on how fast a kernel is, except on one
-//! that does thousands of times as much.
+//! `rehal compare`: right and wrong kernels, tables, and what is refused. No test depends on how fast a
+//! kernel is, except on one that does thousands of times as much.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,8 @@ fn kernels_that_print_or_exit_are_compared() {
     assert_eq!(last[2], format!("2 replacements of {ADD}"));
 }
 
-/// A process that ends for another reason than a crash, such as lack of memory, says nothing about what its kernel computes.
+/// A process that ends for another reason than a crash, such as lack of memory, says nothing about what its
+/// kernel computes.
 #[test]
 fn a_process_that_is_ended_from_outside_is_an_error_and_not_a_wrong_kernel() {
     let scratch = Scratch::new();

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 const ORIGINAL: &[u8] = &[7; 64];
 
-/// Records queue operations that read the file and overwrite it with zeros, and then the dispatch of a fixture.
+/// Records queue operations that read the file and overwrite it with zeros, and then the dispatch of a
+/// fixture.
 fn record(path: &Path, victim: &Path) {
     fs::write(victim, ORIGINAL).unwrap();
     let options = RecordOptions { file_validation: FileValidation::Digest, ..RecordOptions::default() };

@@ -331,7 +331,8 @@ fn every_flag_refuses_invalid_values() {
             for wrong in WRONG {
                 let mut flag = OsString::from(format!("--{name}="));
                 flag.push(OsStr::from_bytes(wrong));
-                // Parsed in this process first: most values are invalid for most flags, and starting a process is slow.
+                // Parsed in this process first: most values are invalid for most flags, and starting a
+                // process is slow.
                 let Err(error) = Flags::parse(&groups(tool), [flag.clone()]).map(drop) else { continue };
                 let message = error.report().lines().next().unwrap().to_string();
                 if message.starts_with("UNIMPLEMENTED") {

@@ -1,4 +1,5 @@
-//! `rehal kernel record` and `rehal kernel replay`, and the records that environment variables request of other tools.
+//! `rehal kernel record` and `rehal kernel replay`, and the records that environment variables request of
+//! other tools.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -14,8 +14,8 @@ fn rehal(words: &[&str], scratch: &Scratch, environment: [(&str, &str); 1]) -> R
 
 #[test]
 fn without_threads_tools_work_or_say_so() {
-    // No stack of this size exists, so that threads of the standard library cannot be started: as with a limit on them, which a
-    // privileged user does not have.
+    // No stack of this size exists, so that threads of the standard library cannot be started: as with a
+    // limit on them, which a privileged user does not have.
     let no_threads = [("RUST_MIN_STACK", "1152921504606846976")];
     let scratch = Scratch::new();
     let abs = capture("simple_abs.abs.local-sync");

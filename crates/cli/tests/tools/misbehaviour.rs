@@ -1,4 +1,5 @@
-//! What kernels do that they may not: write outside of their bindings, use more than their stack, never end, or end the process.
+//! What kernels do that they may not: write outside of their bindings, use more than their stack, never end,
+//! or end the process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;

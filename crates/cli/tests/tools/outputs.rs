@@ -11,7 +11,8 @@ const STUB: &str = "--function=abs_dispatch_0_elementwise";
 /// What stands for the output in a command.
 const PLACE: &str = "{}";
 
-/// Each argument that names an output: the words of a command, and whether what it writes is the same every time.
+/// Each argument that names an output: the words of a command, and whether what it writes is the same every
+/// time.
 fn outputs() -> Vec<(Vec<String>, bool)> {
     let abs = capture("simple_abs.abs.local-sync");
     let add4 = format!("--module={}", fixture("modules/add4.vmfb"));
@@ -151,7 +152,8 @@ fn a_failed_write_leaves_the_file_that_was_there() {
         let temporary = Scratch::new();
         let name = name_for(&words);
         let kept = scratch.file(name, "kept");
-        // Files in the directory of the output cannot grow: a limit for all files would apply to temporary ones as well.
+        // Files in the directory of the output cannot grow: a limit for all files would apply to temporary
+        // ones as well.
         let program = tool(&to(&words, &kept));
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]).arg(program.get_program());

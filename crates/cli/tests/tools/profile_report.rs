@@ -22,7 +22,8 @@ fn sample() -> String {
     format!("{}/../profile/tests/data/sample.ireeprof", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A profile of `count` dispatches of 1 us each, 3 us apart, of three functions: on one queue, in submissions of ten.
+/// A profile of `count` dispatches of 1 us each, 3 us apart, of three functions: on one queue, in submissions
+/// of ten.
 fn many(count: u64) -> Vec<u8> {
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     let fields = RecordFields { name: HOSTILE.as_bytes(), session_id: 1, ..RecordFields::default() };
@@ -425,7 +426,8 @@ fn a_profile_of_a_replay_is_drawn_with_its_graph_and_a_summary() {
     let findings = browser.value("document.getElementById('findings').innerText");
     let findings = findings.as_str().unwrap();
     assert!(findings.contains("of the time of all dispatches"), "{findings}");
-    // What workers executed, and the thread that waited for them, is in tracks of theirs, named as the dispatches, and not counted as dispatches.
+    // What workers executed, and the thread that waited for them, is in tracks of theirs, named as the
+    // dispatches, and not counted as dispatches.
     let names = |browser: &mut Browser, filter: &str| {
         browser.value(&format!(
             "[...new Set(Array.from({{ length: events.count }}, (_, it) => it).filter((it) => {filter}).map((it) => \

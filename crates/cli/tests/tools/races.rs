@@ -7,8 +7,8 @@ use rehal_session::hal::{BufferParams, BufferRef, QUEUE_AFFINITY_ANY, SemaphoreF
 use rehal_session::{DeviceOptions, RecordOptions, Recorder};
 use serde_json::{Value, json};
 
-/// Records a program that fills two ranges of a buffer, which overlap, unordered; the second waits for something
-/// else.
+/// Records a program that fills two ranges of a buffer, which overlap, unordered; the second waits for
+/// something else.
 fn record(path: &Path) {
     let recorder = Recorder::create(path, RecordOptions::default()).unwrap();
     let devices = recorder.wrap(&DeviceOptions::default().open().unwrap()).unwrap();

@@ -179,7 +179,8 @@ fn a_wrong_host_read_is_reduced_to_what_it_needs() {
     assert_eq!(report["check"], "the wrong bytes of a host read");
 }
 
-/// A kernel that sleeps is found in all of the work, as a replay and as a dispatch. The others take a ten-thousandth of its time.
+/// A kernel that sleeps is found in all of the work, as a replay and as a dispatch. The others take a
+/// ten-thousandth of its time.
 #[test]
 fn slowness_is_measured() {
     let scratch = Scratch::new();

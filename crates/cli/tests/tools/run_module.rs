@@ -413,8 +413,8 @@ fn recorded_calls_replay() {
     assert!(print(&["rehal", "info", capture]).contains("yes"));
 }
 
-/// Modules and parameters are mapped while they are used, and a capture would truncate them. Inputs are read after
-/// the capture is created.
+/// Modules and parameters are mapped while they are used, and a capture would truncate them. Inputs are read
+/// after the capture is created.
 #[test]
 fn captures_do_not_overwrite_inputs() {
     let scratch = Scratch::new();
@@ -581,7 +581,8 @@ fn several_modules_and_devices() {
     refused(&[&two, devices[0], devices[1], "--input=32xf32=3", lead], "expected an index below 2");
 }
 
-/// A program on two devices with workers of their own, its capture on two such devices in both orders, and on others.
+/// A program on two devices with workers of their own, its capture on two such devices in both orders, and on
+/// others.
 #[test]
 fn devices_with_parameters_have_their_own_workers() {
     let two = format!("--module={}", fixture("modules/two_devices.vmfb"));
@@ -644,8 +645,8 @@ fn instrumentation_data_is_written() {
     );
 }
 
-/// Runs a tool that must exit with status 1 and print an error with `expected` on standard error; standard output may
-/// only have the `EXEC` line.
+/// Runs a tool that must exit with status 1 and print an error with `expected` on standard error; standard
+/// output may only have the `EXEC` line.
 #[track_caller]
 fn refused(words: &[&str], expected: &str) {
     let ran = run(&[&["iree-run-module"], words].concat());

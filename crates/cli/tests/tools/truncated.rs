@@ -1,5 +1,5 @@
-//! Captures that another process truncates while a tool has them mapped: the kernel raises SIGBUS, and the tool names
-//! the file.
+//! Captures that another process truncates while a tool has them mapped: the kernel raises SIGBUS, and the
+//! tool names the file.
 
 use std::fs::File;
 use std::io::Read;

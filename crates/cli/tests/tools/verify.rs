@@ -388,7 +388,8 @@ fn a_replacement_that_ends_the_process_is_not_the_same() {
         for words in [&[substitution.as_str()][..], &[&substitution, "--watch_memory"]] {
             let ran = run(&verify(words, &path));
             let status = if words.len() == 2 && status == 2 { 0 } else { status };
-            // Both sides of --watch_memory call exit(3): one may end the process while the other one reports it.
+            // Both sides of --watch_memory call exit(3): one may end the process while the other one reports
+            // it.
             let is_ended_twice = words.len() == 2 && body.contains(" exit(0)") && ran.status == Some(1);
             assert!(ran.status == Some(status) || is_ended_twice, "{body}: {ran:?}");
             assert!(ran.stderr.contains(&expected), "{body}: {ran:?}");

@@ -1,5 +1,5 @@
-//! Invalid input to each tool: status 1, nothing on standard output, and on standard error what is wrong, where, and
-//! what to do.
+//! Invalid input to each tool: status 1, nothing on standard output, and on standard error what is wrong,
+//! where, and what to do.
 
 use crate::common::{Scratch, TOOLS, capture, command, fail, fixture, patched, ran, run};
 

@@ -11,8 +11,8 @@ const NAMES_BYTES: usize = 2 << 10;
 /// Times that a directory is read: others may create files in it meanwhile.
 const MAX_PASSES: usize = 100;
 
-/// Removes a directory and what it contains; symbolic links are not followed. Whether it was removed. Async-signal-safe: readdir(3)
-/// would allocate.
+/// Removes a directory and what it contains; symbolic links are not followed. Whether it was removed.
+/// Async-signal-safe: readdir(3) would allocate.
 pub(super) fn remove_directory(parent: c_int, name: &CStr, depth: usize) -> bool {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the name is a string.
@@ -33,8 +33,8 @@ pub(super) fn remove_directory(parent: c_int, name: &CStr, depth: usize) -> bool
     unlink(parent, name, libc::AT_REMOVEDIR)
 }
 
-/// Removes what a directory contains, from where it is read; whether anything was removed. The names are those that getdents64(2)
-/// writes (<https://man7.org/linux/man-pages/man2/getdents.2.html>).
+/// Removes what a directory contains, from where it is read; whether anything was removed. The names are
+/// those that getdents64(2) writes (<https://man7.org/linux/man-pages/man2/getdents.2.html>).
 fn remove_contents(directory: c_int, depth: usize) -> bool {
     let mut names = [0; NAMES_BYTES];
     let mut has_removed = false;

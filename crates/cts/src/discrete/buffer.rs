@@ -27,7 +27,8 @@ impl DiscreteBuffer {
         }
     }
 
-    /// The handle of a new buffer with the granted parameters. Its memory is not zeros, and differs from that of the one before.
+    /// The handle of a new buffer with the granted parameters. Its memory is not zeros, and differs from that
+    /// of the one before.
     pub fn wrap(base: Buffer, granted: BufferParams) -> Result<Buffer> {
         static COUNT: AtomicU8 = AtomicU8::new(0);
         let size = base.size();

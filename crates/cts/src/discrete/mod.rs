@@ -3,8 +3,8 @@
 //! Device-local memory cannot be mapped. Mappable memory exists twice, once for the device and once for the
 //! host, and bytes are copied only at the points where [`rehal_hal::BufferBackend`] guarantees visibility:
 //! when a range is mapped or invalidated, and when it is flushed or unmapped. A mapping with `DISCARD`
-//! contains [`JUNK`], and new memory is not zeros. Code that maps what it should stage thus fails on it, and code that forgets to flush or
-//! to invalidate sees stale bytes. The underlying device does all work.
+//! contains [`JUNK`], and new memory is not zeros. Code that maps what it should stage thus fails on it, and
+//! code that forgets to flush or to invalidate sees stale bytes. The underlying device does all work.
 
 #![allow(unsafe_code, reason = "unsafe.md lists it/unsafe.md lists it")]
 

@@ -36,7 +36,8 @@ fn grants_what_was_asked(harness: &Harness<'_>) -> Result<()> {
     for params in [BufferParams::default(), Harness::mappable()] {
         let granted = *harness.device.allocate_buffer(params, 64)?.params();
         holds("the usage is granted", granted.usage.contains(params.usage))?;
-        // `HOST_LOCAL` includes coherence, which a device need not have: the mapping tests flush and invalidate.
+        // `HOST_LOCAL` includes coherence, which a device need not have: the mapping tests flush and
+        // invalidate.
         let wanted = params.memory_type - MemoryType::HOST_COHERENT;
         holds("the memory type is granted", granted.memory_type.contains(wanted))?;
         holds("the access is granted", granted.access.contains(params.access))?;

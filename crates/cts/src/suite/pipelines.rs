@@ -121,7 +121,8 @@ fn through_device_local_memory(harness: &Harness<'_>, format: &'static str, rout
     equal("the output", harness.read_words(&output)?, vec![21; 16])
 }
 
-/// Transfers of all kinds alternate with dispatches: each overwrites what the one before it has read, and reads what it has written.
+/// Transfers of all kinds alternate with dispatches: each overwrites what the one before it has read, and
+/// reads what it has written.
 fn transfers_between_dispatches(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
     const ROUNDS: u32 = 24;
     let executable = harness.prepare(Kernel::Affine, format)?;

@@ -202,8 +202,8 @@ fn rapid_submits(harness: &Harness<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Each thread has several chains, advances them in random order, and occasionally joins and forks them. A chain's
-/// buffer shows its last step; longer steps overlap with other chains.
+/// Each thread has several chains, advances them in random order, and occasionally joins and forks them. A
+/// chain's buffer shows its last step; longer steps overlap with other chains.
 fn many_timelines(harness: &Harness<'_>) -> Result<()> {
     const CHAINS: usize = 6;
     const STEPS: usize = 120;
@@ -226,7 +226,8 @@ fn many_timelines(harness: &Harness<'_>) -> Result<()> {
                         let waits = [own, timelines[other].at(at[other])];
                         let queue = harness.queue().wait(&waits);
                         match dice[1] % 4 {
-                            // A copy reads the other chain, which it also advances: its next step must not overtake it.
+                            // A copy reads the other chain, which it also advances: its next step must not
+                            // overtake it.
                             0 if other != chain => {
                                 queue.signal(&other_after).copy(&buffers[other], &buffers[chain], 0)?;
                                 at[other] += 1;
@@ -253,8 +254,8 @@ fn many_timelines(harness: &Harness<'_>) -> Result<()> {
     })
 }
 
-/// A chain of host calls, one of which fails, and a chain of barriers whose second half waits for the calls. Whatever
-/// depends on the failed call fails, in both chains; nothing else does.
+/// A chain of host calls, one of which fails, and a chain of barriers whose second half waits for the calls.
+/// Whatever depends on the failed call fails, in both chains; nothing else does.
 fn failure_in_the_middle(harness: &Harness<'_>) -> Result<()> {
     const LINKS: usize = 60;
     for round in 0..10 {

@@ -83,7 +83,8 @@ impl ProfiledDispatch {
 /// A queue operation, or a command of a command buffer, that the host has executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostExecution {
-    /// The queue operation; of a command, that which it corresponds to, in the submission of its command buffer.
+    /// The queue operation; of a command, that which it corresponds to, in the submission of its command
+    /// buffer.
     pub operation: ProfiledOperation,
     /// The command in its command buffer; `None` for a queue operation.
     pub command_index: Option<u32>,
@@ -108,7 +109,8 @@ pub struct HostExecution {
 pub enum MemoryEventKind {
     /// Allocated by a queue.
     QueueAlloca,
-    /// Deallocated by a queue, or freed with its last handle if a queue allocated it: then without a submission.
+    /// Deallocated by a queue, or freed with its last handle if a queue allocated it: then without a
+    /// submission.
     QueueDealloca,
     /// A queue has reserved memory of a pool for an allocation.
     PoolReserve,

@@ -1,8 +1,9 @@
 //! Profiling: what a device tells a sink about the work that it does.
 //!
-//! A program begins a session on a device with [`Device::begin_profiling`](crate::Device::begin_profiling), and the driver
-//! calls the session's [`ProfileSink`] until it ends. A driver has a [`Profiler`], which is off by default and then costs one
-//! branch per operation. Objects are named by the ids of their handles; the format of a file is the sink's concern.
+//! A program begins a session on a device with [`Device::begin_profiling`](crate::Device::begin_profiling),
+//! and the driver calls the session's [`ProfileSink`] until it ends. A driver has a [`Profiler`], which is
+//! off by default and then costs one branch per operation. Objects are named by the ids of their handles; the
+//! format of a file is the sink's concern.
 //!
 //! Executables and command buffers are described once per session, before the first event that names them. A
 //! `ProfiledSubmission` travels with its submission and reports when it is ready and when it has executed.
@@ -103,8 +104,9 @@ pub struct ProfileRequest {
     pub sink: Arc<dyn ProfileSink>,
 }
 
-/// Selects the operations that are reported in detail: spans of the host, dispatch events, regions, counters and traces.
-/// Events of queues, also those that the device times, of memory, and metadata are always complete. By default, all operations are.
+/// Selects the operations that are reported in detail: spans of the host, dispatch events, regions, counters
+/// and traces. Events of queues, also those that the device times, of memory, and metadata are always
+/// complete. By default, all operations are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileFilter {
     /// Dispatches of functions whose names match this pattern with `*` and `?`.
@@ -117,16 +119,16 @@ pub struct ProfileFilter {
     pub queue: Option<u32>,
 }
 
-/// Receives what a device reports in one session. Every function may be called from any thread, by threads that run work of
-/// the device: it must be fast and must not call the device.
+/// Receives what a device reports in one session. Every function may be called from any thread, by threads
+/// that run work of the device: it must be fast and must not call the device.
 ///
 /// A sink that fails keeps its error, which its creator reports: profiling must not fail the work.
 pub trait ProfileSink: Send + Sync {
     /// An executable, before the first event that names it.
     fn executable(&self, id: u64, functions: &[FunctionInfo]);
 
-    /// A command buffer with its commands, before the first event that names it. `records` are the indices of commands that
-    /// replay a record of a capture, with its ordinal.
+    /// A command buffer with its commands, before the first event that names it. `records` are the indices of
+    /// commands that replay a record of a capture, with its ordinal.
     fn command_buffer(
         &self,
         id: u64,
@@ -159,8 +161,9 @@ pub trait ProfileSink: Send + Sync {
     /// The ordinal of the capture's record that a submission replays, unless one of its events has it.
     fn replayed(&self, operation: &ProfiledOperation, record: u64);
 
-    /// The clocks of the device and of the host at one moment. A device that times work reports them at the begin and end of a
-    /// session, at each flush, and on request: see [`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock).
+    /// The clocks of the device and of the host at one moment. A device that times work reports them at the
+    /// begin and end of a session, at each flush, and on request: see
+    /// [`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock).
     fn clock_sample(&self, sample: &ClockSample);
 }
 
@@ -172,7 +175,8 @@ impl ProfileRequest {
 }
 
 impl ProfileData {
-    /// Fails, naming what is missing, unless `device`, which supports these kinds of data, can report this with these counters.
+    /// Fails, naming what is missing, unless `device`, which supports these kinds of data, can report this
+    /// with these counters.
     pub fn check(self, counters: &[String], device: &DeviceInfo, supported: Self) -> Result<()> {
         let missing = self - supported;
         if !missing.is_empty() {

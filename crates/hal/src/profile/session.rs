@@ -21,8 +21,8 @@ thread_local! {
     static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Notes the record of a capture that this thread replays from now on: profiles then relate it to the submissions and the
-/// commands that the thread makes.
+/// Notes the record of a capture that this thread replays from now on: profiles then relate it to the
+/// submissions and the commands that the thread makes.
 pub fn set_replayed_record(record: Option<u64>) {
     REPLAYED_RECORD.set(record);
 }
@@ -146,11 +146,12 @@ impl Profiler {
         self.active.lock().as_ref().map(|active| active.session.clone())
     }
 
-    /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
-    /// describes what it executes and returns the number of commands.
+    /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it
+    /// allocates, `describe` describes what it executes and returns the number of commands.
     ///
-    /// If it `is_ready`, its queue event is reported now; if the session reports nothing else of it, it is `None`. If the device has
-    /// already allocated `created`, which began at `begun_ns` of [`now_ns`], that is when it was submitted.
+    /// If it `is_ready`, its queue event is reported now; if the session reports nothing else of it, it is
+    /// `None`. If the device has already allocated `created`, which began at `begun_ns` of [`now_ns`], that
+    /// is when it was submitted.
     #[inline]
     pub fn submission(
         &self,
@@ -386,7 +387,8 @@ impl ProfiledSubmission {
         self.data.intersects(ProfileData::HOST_EXECUTION)
     }
 
-    /// Whether dispatches, timed by the device, are reported: the filter selects the queue and the command buffer.
+    /// Whether dispatches, timed by the device, are reported: the filter selects the queue and the command
+    /// buffer.
     pub fn reports_dispatches(&self) -> bool {
         self.data.intersects(ProfileData::DISPATCH_EVENTS)
     }
@@ -471,7 +473,8 @@ impl ProfiledAllocation {
         }
     }
 
-    /// Reports that `operation` has released the memory of a pool that the allocation was in, if it was in one.
+    /// Reports that `operation` has released the memory of a pool that the allocation was in, if it was in
+    /// one.
     pub fn release(&self, operation: &ProfiledOperation) {
         self.report_pool(
             MemoryEventKind::PoolRelease,

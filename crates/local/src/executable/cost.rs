@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The measured cost of a workgroup of a function: a moving average over its dispatches.
 ///
-/// Measurements err upwards, by orders of magnitude if the thread is preempted. So the average falls at once and rises
-/// slowly, however high a single measurement is.
+/// Measurements err upwards, by orders of magnitude if the thread is preempted. So the average falls at once
+/// and rises slowly, however high a single measurement is.
 #[derive(Default)]
 pub(crate) struct Cost {
     /// In units of 1/[`UNITS`] ns, plus one; 0 until it is known.
@@ -18,7 +18,8 @@ pub(crate) type Costs = Arc<[Cost]>;
 
 const UNITS: u64 = 64;
 
-/// Reading the clock costs as much as a small dispatch, so after the first dispatches only every 16th is measured.
+/// Reading the clock costs as much as a small dispatch, so after the first dispatches only every 16th is
+/// measured.
 const MEASURED_EVERY: u64 = 16;
 
 impl Cost {

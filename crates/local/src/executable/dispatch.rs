@@ -270,8 +270,8 @@ impl Library {
             rehal_crash::run(&kernel, || {
                 stack.run(|| {
                     for id @ [x, y, z] in Workgroups::new(&range, count) {
-                        // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
-                        // the crash guard only read it.
+                        // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel
+                        // and the crash guard only read it.
                         let code = unsafe {
                             (*workgroup).workgroup_id_x = x;
                             (*workgroup).workgroup_id_y = y;

@@ -24,7 +24,8 @@ pub(super) struct LoadedImage {
     pub(super) module: Arc<elf::Module>,
     /// Address of the library query function.
     pub(super) query: *const c_void,
-    /// What its functions cost, once that is measured. Kept with the image, so that a replay knows it in every iteration.
+    /// What its functions cost, once that is measured. Kept with the image, so that a replay knows it in
+    /// every iteration.
     pub(super) costs: Arc<OnceLock<Costs>>,
 }
 

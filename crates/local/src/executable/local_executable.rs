@@ -119,7 +119,8 @@ impl LocalExecutable {
         outcome.map_err(|failure| failure.error)
     }
 
-    /// Runs the workgroups of `share`, as scheduled. Other threads may run other workgroups of the dispatch meanwhile.
+    /// Runs the workgroups of `share`, as scheduled. Other threads may run other workgroups of the dispatch
+    /// meanwhile.
     pub(crate) fn run_share(
         &self,
         ordinal: u32,
@@ -200,7 +201,8 @@ fn run_native(
     }
 }
 
-/// Fails if bytes next to a buffer that is bound were written, which belong to no buffer: see [`HostMemory::allocate_guarded`].
+/// Fails if bytes next to a buffer that is bound were written, which belong to no buffer: see
+/// [`HostMemory::allocate_guarded`].
 fn check_overruns(function: &FunctionInfo, bindings: &[Place<'_>]) -> Result<(), WorkgroupFailure> {
     for place in bindings {
         let Some(Overrun { is_after, addresses }) = place.take_overrun() else { continue };
@@ -270,8 +272,8 @@ thread_local! {
     static LOCAL_MEMORY: Cell<Option<HostMemory>> = const { Cell::new(None) };
 }
 
-/// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Returns what was written next to that
-/// memory, if it is to be `guarded`. Fails if the allocation fails.
+/// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Returns what was
+/// written next to that memory, if it is to be `guarded`. Fails if the allocation fails.
 fn with_local_memory<E: From<Error>>(
     length: u64,
     guarded: bool,

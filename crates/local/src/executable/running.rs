@@ -44,7 +44,8 @@ pub(super) struct RunningKernel<'a> {
 
 impl<'a> RunningKernel<'a> {
     /// # Safety
-    /// The states, and the arrays that that of the dispatch points to, are valid as long as the result is used.
+    /// The states, and the arrays that that of the dispatch points to, are valid as long as the result is
+    /// used.
     pub(super) unsafe fn new(
         library: &'a Library,
         ordinal: u32,
@@ -56,8 +57,9 @@ impl<'a> RunningKernel<'a> {
     }
 }
 
-// SAFETY: the functions read memory and add to the text, which neither allocates nor locks nor panics. A kernel that has changed the
-// states is broken, and the pointers of the dispatch's are read when it has crashed already.
+// SAFETY: the functions read memory and add to the text, which neither allocates nor locks nor panics. A
+// kernel that has changed the states is broken, and the pointers of the dispatch's are read when it has
+// crashed already.
 unsafe impl Running for RunningKernel<'_> {
     fn describe_function(&self, text: &mut Text) {
         let functions = self.library.functions();
@@ -71,7 +73,8 @@ unsafe impl Running for RunningKernel<'_> {
     }
 
     fn describe_workgroup(&self, text: &mut Text) {
-        // SAFETY: valid per the caller of `new`. Only a broken kernel writes to the workgroup's state, and any bits are valid integers.
+        // SAFETY: valid per the caller of `new`. Only a broken kernel writes to the workgroup's state, and
+        // any bits are valid integers.
         let (dispatch, workgroup) =
             unsafe { (self.dispatch.read_volatile(), self.workgroup.read_volatile()) };
         let id = [workgroup.workgroup_id_x, workgroup.workgroup_id_y, u32::from(workgroup.workgroup_id_z)];

@@ -16,7 +16,8 @@ impl Scheduled {
         Self { schedule, total, rest: 0..0 }
     }
 
-    /// The next workgroups to run, of the ranges that `more` returns, which are within the total and do not overlap.
+    /// The next workgroups to run, of the ranges that `more` returns, which are within the total and do not
+    /// overlap.
     pub(super) fn next(&mut self, more: &mut dyn FnMut() -> Option<Range<u64>>) -> Option<Range<u64>> {
         loop {
             if self.rest.is_empty() {

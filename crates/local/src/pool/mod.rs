@@ -7,8 +7,8 @@
 //! tiles.rs      who runs which tile: ranges, and stealing
 //! ```
 //!
-//! Nothing here knows devices or executables. Locks, atomics and threads come from `sync`, so that `models` explores
-//! all interleavings.
+//! Nothing here knows devices or executables. Locks, atomics and threads come from `sync`, so that `models`
+//! explores all interleavings.
 //!
 //! A worker's range of tiles is one word. Its owner takes from the front; a worker without tiles steals the
 //! back half of another's range, of the first with plenty from its own cache domain on, else of the largest.

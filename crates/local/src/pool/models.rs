@@ -273,7 +273,8 @@ fn the_tiles_of_a_thread_that_leaves_run_on_another() {
     });
 }
 
-/// A job is made ready again while a worker still looks for tiles of its last run: it gets tiles of the new one, or none.
+/// A job is made ready again while a worker still looks for tiles of its last run: it gets tiles of the new
+/// one, or none.
 #[test]
 fn a_job_is_reused_while_a_worker_still_looks_for_tiles() {
     explore_bounded(PREEMPTIONS, || {
@@ -418,8 +419,8 @@ fn a_job_that_is_submitted_while_the_pool_is_dropped_runs_or_is_returned() {
     });
 }
 
-/// A thread that helps takes the place of a worker, which may have been woken for the job: each job runs once, and the next
-/// one still finds a worker.
+/// A thread that helps takes the place of a worker, which may have been woken for the job: each job runs
+/// once, and the next one still finds a worker.
 #[test]
 fn a_thread_that_helps_runs_a_job_instead_of_a_worker() {
     explore_bounded(PREEMPTIONS, || {
@@ -434,8 +435,8 @@ fn a_thread_that_helps_runs_a_job_instead_of_a_worker() {
     });
 }
 
-/// One worker, a thread that helps, and one that executes of its own accord: never two at once, and a worker that was refused gets
-/// its job when they are done, also while the pool is dropped.
+/// One worker, a thread that helps, and one that executes of its own accord: never two at once, and a worker
+/// that was refused gets its job when they are done, also while the pool is dropped.
 #[test]
 fn no_more_threads_than_workers_execute_and_a_refused_worker_is_woken() {
     explore_bounded(PREEMPTIONS, || {

@@ -2,9 +2,10 @@ use super::sync::{AtomicU64, Ordering};
 
 /// Limits how many threads execute work of a pool at the same time, to the number of its workers.
 ///
-/// All of it is one word, so that a thread that returns a permit cannot miss one that was refused before: the number of permits that
-/// are held, and whether a worker was refused and no worker has taken one since. Until then no other thread gets a permit: a
-/// thread that runs one brief operation after another would keep the worker from its job.
+/// All of it is one word, so that a thread that returns a permit cannot miss one that was refused before: the
+/// number of permits that are held, and whether a worker was refused and no worker has taken one since. Until
+/// then no other thread gets a permit: a thread that runs one brief operation after another would keep the
+/// worker from its job.
 ///
 /// Alone in its cache lines: other threads write beside it while they submit.
 #[repr(align(128))]
@@ -27,7 +28,8 @@ impl Permits {
         self.update(|state| (state < self.limit).then_some(state + 1)).is_some()
     }
 
-    /// Takes a permit for a worker. If there is none, [`Permits::put_back`] says so to the next thread that returns one.
+    /// Takes a permit for a worker. If there is none, [`Permits::put_back`] says so to the next thread that
+    /// returns one.
     pub(super) fn take_for_worker(&self) -> bool {
         // Written even if nothing changes: a permit may have been returned since the state was read.
         let before = self.update(|state| match state & !REFUSED {

@@ -39,14 +39,15 @@ pub(crate) trait Work {
     /// Asks `helpers` other workers to run the job.
     fn invite(&self, helpers: usize);
 
-    /// Whether to look for tiles again, when there are none left: `has_turned` tells that a stage has begun, or that the job
-    /// is complete. May wait for it.
+    /// Whether to look for tiles again, when there are none left: `has_turned` tells that a stage has begun,
+    /// or that the job is complete. May wait for it.
     fn stays(&self, has_turned: impl Fn() -> bool) -> bool;
 
     /// Whether this worker leaves, although there may be tiles.
     fn leaves(&self) -> bool;
 
-    /// Runs the tiles of `claim`, and may take [more](Claims::more) from `claims`. Tiles that it takes but does not run it puts back.
+    /// Runs the tiles of `claim`, and may take [more](Claims::more) from `claims`. Tiles that it takes but
+    /// does not run it puts back.
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
 }
 
@@ -81,8 +82,8 @@ impl Progress {
         self.cancelled.load(Ordering::Relaxed) != 0
     }
 
-    /// Starts the job if it is ready, and runs its tiles on `worker` until none is left to take. Returns whether it is
-    /// complete, and then idle: exactly one of the workers that run a job gets `true`.
+    /// Starts the job if it is ready, and runs its tiles on `worker` until none is left to take. Returns
+    /// whether it is complete, and then idle: exactly one of the workers that run a job gets `true`.
     pub(crate) fn run(&self, worker: usize, victims: &[usize], work: &impl Work) -> bool {
         let leaves = || work.leaves();
         let mut claims = Claims {
@@ -153,8 +154,8 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// Takes the next tiles, when those taken before have run, of the same stage or the next: at most `chunk` of the range that they are taken from. `None`
-    /// if there are none, or the job is cancelled.
+    /// Takes the next tiles, when those taken before have run, of the same stage or the next: at most `chunk`
+    /// of the range that they are taken from. `None` if there are none, or the job is cancelled.
     ///
     /// Tiles are completed when the worker's range is empty: the counter is shared by all workers.
     fn next(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
@@ -191,11 +192,11 @@ impl Claims<'_> {
         }
     }
 
-    /// Takes more tiles of the stage whose tiles are being run: at most `chunk` of the range that they are taken from. `None` if
-    /// there are none, some were put back, or the job is cancelled.
+    /// Takes more tiles of the stage whose tiles are being run: at most `chunk` of the range that they are
+    /// taken from. `None` if there are none, some were put back, or the job is cancelled.
     ///
-    /// It completes no tiles. A stage lasts until all of its tiles are complete, so what is taken is of the same stage; after
-    /// [`Claims::next`] completed them, another worker may have begun the next one.
+    /// It completes no tiles. A stage lasts until all of its tiles are complete, so what is taken is of the
+    /// same stage; after [`Claims::next`] completed them, another worker may have begun the next one.
     pub(crate) fn more(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
         if self.put_back.is_some() || self.progress.is_cancelled() || (self.leaves)() {
             return None;

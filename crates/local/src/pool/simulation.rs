@@ -1,6 +1,6 @@
-//! A simulated machine: the pool's tiles, chunks and order of stealing on more cores than a test has, with costs
-//! in place of time. It shows where the scheduler's own cost ends the speed-up. A test compares the table with
-//! docs/decisions/019-scheduler-on-many-cores.md.
+//! A simulated machine: the pool's tiles, chunks and order of stealing on more cores than a test has, with
+//! costs in place of time. It shows where the scheduler's own cost ends the speed-up. A test compares the
+//! table with docs/decisions/019-scheduler-on-many-cores.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,12 +8,13 @@ use std::collections::BinaryHeap;
 use super::tiles::{Tiles, chunk_size};
 use super::workers::{WAKES, WorkerPlace, victims};
 
-/// Costs in nanoseconds, of a server with several cache domains. Those of this machine were measured, the others are higher
-/// than those that vendors publish.
+/// Costs in nanoseconds, of a server with several cache domains. Those of this machine were measured, the
+/// others are higher than those that vendors publish.
 mod cost {
     /// Taking a chunk of the own range, in the own cache.
     pub(super) const TAKE: u64 = 20;
-    /// Reading or writing a cache line that another core of the same domain wrote last, and of another domain.
+    /// Reading or writing a cache line that another core of the same domain wrote last, and of another
+    /// domain.
     pub(super) const NEAR: u64 = 60;
     pub(super) const FAR: u64 = 200;
     /// How many such reads overlap.
@@ -27,8 +28,8 @@ mod cost {
     pub(super) const ARGUMENTS: u64 = 150;
 }
 
-/// The constants of `task/`: target duration of a chunk, work of a stage for which a worker joins, and how long one waits for
-/// the next stage.
+/// The constants of `task/`: target duration of a chunk, work of a stage for which a worker joins, and how
+/// long one waits for the next stage.
 const CHUNK_NS: u64 = 25_000;
 const JOINING_NS: u64 = 3_000;
 const STAY_NS: u64 = 20_000;
@@ -52,7 +53,8 @@ fn places(workers: usize) -> Vec<WorkerPlace> {
     (0..workers).map(|worker| WorkerPlace { domain: (worker / 16) as u32 }).collect()
 }
 
-/// When each worker starts to look for tiles: the first begins the stage and wakes others, and so does each that wakes up.
+/// When each worker starts to look for tiles: the first begins the stage and wakes others, and so does each
+/// that wakes up.
 fn starts(workers: usize) -> Vec<u64> {
     let mut starts = vec![cost::BEGIN];
     for waker in 0..workers {
@@ -94,7 +96,8 @@ fn simulate(job: Job, workers: usize) -> u64 {
                     (at, written_by) = (free_at, worker);
                     is_last = tiles.complete(complete);
                 }
-                // A thief reads the ranges of others until it has chosen one, several at a time, and writes to that.
+                // A thief reads the ranges of others until it has chosen one, several at a time, and writes
+                // to that.
                 let choice = tiles.choice(&order[worker], chunk);
                 let seen =
                     choice.and_then(|choice| order[worker].iter().position(|victim| *victim == choice));
@@ -128,7 +131,8 @@ fn simulate(job: Job, workers: usize) -> u64 {
         let start = at + cost::BEGIN;
         queue.push(Reverse((start, worker)));
         for (turn, (since, other)) in waiting.drain(..).enumerate() {
-            // Those that poll see it one after another, since each reads the line that was written; others are woken.
+            // Those that poll see it one after another, since each reads the line that was written; others
+            // are woken.
             let delay = match start.saturating_sub(since) > STAY_NS {
                 false => line(worker, other) + turn as u64 * cost::TAKE,
                 true => cost::WAKE + cost::WAKING,

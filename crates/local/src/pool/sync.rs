@@ -1,6 +1,7 @@
 //! The locks, atomics and threads that the pool is built on.
 //!
-//! Its files import them only from here: `models` compiles them a second time with the model checker's instead.
+//! Its files import them only from here: `models` compiles them a second time with the model checker's
+//! instead.
 
 use std::io;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,8 +4,8 @@ use super::sync::{AtomicU64, Ordering};
 
 /// The tiles of one stage, distributed by work stealing.
 ///
-/// Each worker has a range. It takes chunks from its front; a worker whose range is empty steals the back half of
-/// another's. A range is one word, so that both are one compare-and-exchange.
+/// Each worker has a range. It takes chunks from its front; a worker whose range is empty steals the back
+/// half of another's. A range is one word, so that both are one compare-and-exchange.
 pub(super) struct Tiles {
     ranges: Box<[OwnLine]>,
     /// Tiles that are not complete.
@@ -33,8 +33,8 @@ impl Tiles {
         Self { ranges, left: AtomicU64::new(0) }
     }
 
-    /// Begins a stage of `count` tiles, not 0, all in the range of `worker`. Only valid if no tile is left, on the
-    /// thread that completed the last of them.
+    /// Begins a stage of `count` tiles, not 0, all in the range of `worker`. Only valid if no tile is left,
+    /// on the thread that completed the last of them.
     ///
     /// What that thread wrote before happens-before taking any of these tiles.
     pub(super) fn refill(&self, worker: usize, count: u32) {
@@ -64,8 +64,8 @@ impl Tiles {
         }
     }
 
-    /// Takes tiles for a worker whose range is empty: the back half of the range of a victim becomes its own. `chunk` limits
-    /// how many it takes of that.
+    /// Takes tiles for a worker whose range is empty: the back half of the range of a victim becomes its own.
+    /// `chunk` limits how many it takes of that.
     pub(super) fn steal(
         &self,
         worker: usize,
@@ -87,7 +87,8 @@ impl Tiles {
         }
     }
 
-    /// The first victim with at least four chunks, so that thieves rarely return; else the one with most tiles, if any.
+    /// The first victim with at least four chunks, so that thieves rarely return; else the one with most
+    /// tiles, if any.
     fn victim(&self, victims: &[usize], chunk: impl Fn(&Range<u32>) -> u32) -> Option<(usize, u64)> {
         let mut most: Option<(usize, u64, usize)> = None;
         for &victim in victims {
@@ -106,22 +107,22 @@ impl Tiles {
         most.map(|(victim, word, _)| (victim, word))
     }
 
-    /// Records that tiles are complete. Returns whether they were the last: then all writes of the workers that ran any of
-    /// them are visible.
+    /// Records that tiles are complete. Returns whether they were the last: then all writes of the workers
+    /// that ran any of them are visible.
     pub(super) fn complete(&self, count: u32) -> bool {
         self.left.fetch_sub(count.into(), Ordering::AcqRel) == u64::from(count)
     }
 }
 
-/// How many tiles of its range a worker takes: those of a chunk by their cost, and if `others` may steal, at most a part of
-/// the range.
+/// How many tiles of its range a worker takes: those of a chunk by their cost, and if `others` may steal, at
+/// most a part of the range.
 pub(crate) fn chunk_size(by_cost: u32, range: &Range<u32>, others: usize) -> u32 {
     let parts = if others == 0 { 1 } else { (2 * (others + 1)).min(8) };
     by_cost.min((range.end - range.start) / parts as u32).max(1)
 }
 
-/// ABA is harmless: a tile is taken once in a stage, so equal words are the same tiles, even if the range changed in
-/// between.
+/// ABA is harmless: a tile is taken once in a stage, so equal words are the same tiles, even if the range
+/// changed in between.
 fn exchange(word: &AtomicU64, current: u64, new: u64) -> bool {
     word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

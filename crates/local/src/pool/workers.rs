@@ -10,8 +10,8 @@ use super::sync::{AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, Ordering, s
 
 /// What workers run.
 pub(crate) trait Job: Send + Sync + Sized + 'static {
-    /// Runs the job on a worker until no work is left for that worker. May be called any number of times, by several
-    /// workers concurrently, and after the job is complete.
+    /// Runs the job on a worker until no work is left for that worker. May be called any number of times, by
+    /// several workers concurrently, and after the job is complete.
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>);
 }
 
@@ -29,10 +29,11 @@ pub(crate) struct Worker<'a, J> {
     has_permit: Cell<bool>,
 }
 
-/// The right to execute work of a pool: as many threads have it at the same time as the pool has workers. Drop returns it.
+/// The right to execute work of a pool: as many threads have it at the same time as the pool has workers.
+/// Drop returns it.
 ///
-/// A thread that has one must not wait for another thread to execute work, since there may be no permit left for that, and
-/// must not drop the pool.
+/// A thread that has one must not wait for another thread to execute work, since there may be no permit left
+/// for that, and must not drop the pool.
 pub(crate) struct Permit<'a, J>(&'a Shared<J>);
 
 /// Where a worker runs.
@@ -53,8 +54,8 @@ pub(crate) struct Threads {
     pub(crate) spin: Duration,
 }
 
-/// Threads that run jobs. Drop runs the submitted jobs and joins the threads, unless one of these threads drops the
-/// pool.
+/// Threads that run jobs. Drop runs the submitted jobs and joins the threads, unless one of these threads
+/// drops the pool.
 pub(crate) struct Pool<J: Job> {
     handle: PoolHandle<J>,
     threads: Vec<JoinHandle<()>>,
@@ -75,7 +76,8 @@ struct Shared<J> {
     /// The workers that a helping thread steals from: all.
     victims_of_helper: Box<[usize]>,
     spin: Duration,
-    /// How long a worker that is woken takes to run, in nanoseconds: a moving average. Written with the queue locked.
+    /// How long a worker that is woken takes to run, in nanoseconds: a moving average. Written with the queue
+    /// locked.
     wake_ns: AtomicU64,
 }
 
@@ -88,8 +90,8 @@ struct Queue<J> {
     is_closed: bool,
 }
 
-/// The initial estimate of [`Shared::wake_ns`]. It depends on the machine and its load: from 3 us if a CPU has not gone
-/// to sleep, to 70 us in a virtual machine.
+/// The initial estimate of [`Shared::wake_ns`]. It depends on the machine and its load: from 3 us if a CPU
+/// has not gone to sleep, to 70 us in a virtual machine.
 const WAKE_NS: u64 = 10_000;
 
 /// Limit of a measured time: longer ones are of a busy or suspended machine.
@@ -183,8 +185,8 @@ impl<'a, J> Worker<'a, J> {
         self.index == self.pool.0.workers
     }
 
-    /// Returns its permit, since it executes nothing more of the job: another thread may execute in its place while it
-    /// calls code that may block.
+    /// Returns its permit, since it executes nothing more of the job: another thread may execute in its place
+    /// while it calls code that may block.
     pub(crate) fn return_permit(&self) {
         if self.has_permit.replace(false) {
             drop(Permit(&self.pool.0));
@@ -270,8 +272,8 @@ impl<J: Job> PoolHandle<J> {
         self.0.permits.was_refused()
     }
 
-    /// A permit for a thread that is not a worker, to execute work of its own accord. `None` if as many threads execute work as
-    /// there are workers, or if one of these waits for a permit.
+    /// A permit for a thread that is not a worker, to execute work of its own accord. `None` if as many
+    /// threads execute work as there are workers, or if one of these waits for a permit.
     #[inline]
     pub(crate) fn permit(&self) -> Option<Permit<'_, J>> {
         self.0.permits.take().then(|| Permit(&self.0))
@@ -296,12 +298,12 @@ impl<J: Job> PoolHandle<J> {
         Ok(())
     }
 
-    /// Calls `run` with the first queued job that `admits` selects, on the calling thread and in place of one of the workers
-    /// for which it was queued, if there is a [permit](Self::permit). `admits` must select a job for one thread at a time;
-    /// `leaves` is that of the [`Worker`].
+    /// Calls `run` with the first queued job that `admits` selects, on the calling thread and in place of one
+    /// of the workers for which it was queued, if there is a [permit](Self::permit). `admits` must select a
+    /// job for one thread at a time; `leaves` is that of the [`Worker`].
     ///
-    /// For a thread that is about to wait: that costs two context switches less than waiting for a worker that
-    /// sleeps.
+    /// For a thread that is about to wait: that costs two context switches less than waiting for a worker
+    /// that sleeps.
     pub(crate) fn help(
         &self,
         admits: impl Fn(&J) -> bool,
@@ -411,7 +413,8 @@ fn catch(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
-/// The other workers in the order of stealing: those of the same domain first, each group from the next index on.
+/// The other workers in the order of stealing: those of the same domain first, each group from the next index
+/// on.
 pub(super) fn victims(places: &[WorkerPlace], index: usize) -> Box<[usize]> {
     let count = places.len();
     let mut victims: Vec<_> = (1..count).map(|step| (index + step) % count).collect();

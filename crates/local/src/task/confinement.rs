@@ -2,10 +2,11 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which threads run the work of a pool. By default any may; after [`Confinement::to_new_workers`], only its workers.
+/// Which threads run the work of a pool. By default any may; after [`Confinement::to_new_workers`], only its
+/// workers.
 ///
-/// Not also threads whose affinity mask allows only CPUs of the workers: a mask may change while work runs, and work would run on one
-/// thread or the other depending on how the program was started.
+/// Not also threads whose affinity mask allows only CPUs of the workers: a mask may change while work runs,
+/// and work would run on one thread or the other depending on how the program was started.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Confinement(Option<NonZeroU64>);
 

@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 
 use crate::pool::{Claims, Stage, Work};
 
-/// Random delays of workers, for tests of the order of work: before a worker looks for tiles and runs them, before and
-/// after it begins a stage, and before it settles a submission. Nothing runs inline, so that all work is delayed.
+/// Random delays of workers, for tests of the order of work: before a worker looks for tiles and runs them,
+/// before and after it begins a stage, and before it settles a submission. Nothing runs inline, so that all
+/// work is delayed.
 ///
 /// A seed gives the same delays in each run, as far as thread scheduling permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,14 +5,15 @@ use crate::command::LocalCommands;
 use crate::executable::{LocalExecutable, workgroup_total};
 use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
 
-/// Work that takes less than this many nanoseconds runs inline: about what waking a worker takes, and waking the thread that
-/// waits for it. Not the measured time ([`PoolHandle::handover_ns`]): a thread that submits must not be detained for long, even
-/// if that is slow.
+/// Work that takes less than this many nanoseconds runs inline: about what waking a worker takes, and waking
+/// the thread that waits for it. Not the measured time ([`PoolHandle::handover_ns`]): a thread that submits
+/// must not be detained for long, even if that is slow.
 ///
 /// [`PoolHandle::handover_ns`]: crate::pool::PoolHandle::handover_ns
 const INLINE_NS: u64 = 20_000;
 
-/// Work of a stage for which a worker that waits for stages joins: more than the cost of moving it to another core.
+/// Work of a stage for which a worker that waits for stages joins: more than the cost of moving it to another
+/// core.
 pub(super) const JOINING_NS: u64 = 3_000;
 
 /// Assumed throughput of transfers in bytes per nanosecond.
@@ -23,15 +24,15 @@ pub(super) fn of_bytes(bytes: u64) -> u64 {
     bytes / BYTES_PER_NS
 }
 
-/// Whether an operation takes less time than a handover to a worker. `false` if its duration is unknown: dispatches of a
-/// function that was never measured, host calls, and files, which may be on a disk.
+/// Whether an operation takes less time than a handover to a worker. `false` if its duration is unknown:
+/// dispatches of a function that was never measured, host calls, and files, which may be on a disk.
 pub(super) fn is_brief<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> bool {
     // If the estimate fails, so will the operation: it runs inline and fails there.
     of_operation(op, names).unwrap_or(Some(0)).is_some_and(|cost| cost < INLINE_NS)
 }
 
-/// `sum`, plus the estimated duration of the operations that several workers can share, up to `limit`. Work of unknown
-/// duration reaches it.
+/// `sum`, plus the estimated duration of the operations that several workers can share, up to `limit`. Work
+/// of unknown duration reaches it.
 pub(super) fn of_shared_work<'r, N: Names + 'r, R: Resolve<'r, N>>(
     operations: &[QueueOp<N>],
     names: &R,

@@ -20,14 +20,16 @@ use crate::pool::{Claims, Job, PoolHandle, Progress, Stage, Work, Worker, chunk_
 
 /// A submission while it runs on workers: the objects that it names, its progress, and the promise.
 ///
-/// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have grown.
+/// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have
+/// grown.
 pub(super) struct Issue {
     progress: Progress,
     /// Workers that run it or were invited to.
     participants: AtomicUsize,
     /// Whether one of them is a thread that waits for it.
     has_helper: AtomicBool,
-    /// Read by workers while they run tiles, written by the thread that submits and by the worker that completes it.
+    /// Read by workers while they run tiles, written by the thread that submits and by the worker that
+    /// completes it.
     content: RwLock<Content>,
     failure: Mutex<Option<Failure>>,
     spares: Weak<Spares>,
@@ -54,7 +56,8 @@ struct Failure {
     error: Error,
 }
 
-/// Target duration of a chunk: much longer than taking it, and short enough that all workers end at about the same time.
+/// Target duration of a chunk: much longer than taking it, and short enough that all workers end at about the
+/// same time.
 const CHUNK_NS: u64 = 25_000;
 
 /// How long a thread that helps waits for the next stage: several times as long as a worker runs a chunk.
@@ -127,7 +130,8 @@ impl Issue {
         is_queued
     }
 
-    /// Whether a thread that waits may help. If so, the calling thread is the helper, and must call [`Self::help`].
+    /// Whether a thread that waits may help. If so, the calling thread is the helper, and must call
+    /// [`Self::help`].
     pub(super) fn admits_helper(&self) -> bool {
         self.content.try_read().is_some_and(|content| content.admits_helper())
             && !self.has_helper.swap(true, Ordering::Acquire)
@@ -245,8 +249,9 @@ pub(super) struct View<'r, 's> {
 }
 
 impl Content {
-    /// Whether a thread that waits may run a part of it, since it will not be detained: it leaves between workgroups, and
-    /// between pieces of transfers. A host call may take locks that the waiting thread holds, and a file may be slow.
+    /// Whether a thread that waits may run a part of it, since it will not be detained: it leaves between
+    /// workgroups, and between pieces of transfers. A host call may take locks that the waiting thread holds,
+    /// and a file may be slow.
     fn admits_helper(&self) -> bool {
         match self.kept.op() {
             QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. } => false,
@@ -426,8 +431,8 @@ impl Running<'_, '_, '_> {
         })?
     }
 
-    /// A non-blocking one runs after the signals, and its result is ignored; one that returns `DEFERRED` has taken
-    /// ownership of the signals.
+    /// A non-blocking one runs after the signals, and its result is ignored; one that returns `DEFERRED` has
+    /// taken ownership of the signals.
     fn run_host_call(&self, operation: &QueueOp<Indexed>, flags: HostCallFlags) -> Result<()> {
         let kept = &self.content.kept;
         if flags.contains(HostCallFlags::NON_BLOCKING) {
@@ -478,8 +483,8 @@ impl Work for Running<'_, '_, '_> {
         let useful = cost.map_or(most, |cost| most.min((cost / estimate::JOINING_NS) as usize));
         let missing = useful.saturating_sub(self.other_participants());
         let helpers = match cost {
-            // Each must get twice the work, in this stage and in those that follow, that waking it costs: with less, it
-            // saves hardly any time, and keeps a CPU busy.
+            // Each must get twice the work, in this stage and in those that follow, that waking it costs:
+            // with less, it saves hardly any time, and keeps a CPU busy.
             Some(cost) if missing > 0 => {
                 let least = 2 * self.worker.pool.handover_ns();
                 let limit = least.saturating_mul(missing as u64);
@@ -504,8 +509,8 @@ impl Work for Running<'_, '_, '_> {
         if next >= self.view.stages.len() && !is_helper {
             return false;
         }
-        // As long as waking it again takes: so waiting at most doubles the cost of an invitation. A thread that helps has
-        // nothing else to do.
+        // As long as waking it again takes: so waiting at most doubles the cost of an invitation. A thread
+        // that helps has nothing else to do.
         let limit = match is_helper {
             true => HELPER_STAY,
             false => Duration::from_nanos(self.worker.pool.handover_ns()),

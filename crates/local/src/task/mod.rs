@@ -1,7 +1,7 @@
 //! Runs submissions on a pool of workers.
 //!
-//! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
-//! worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
+//! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than
+//! waking a worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
 //!
 //! Tiles are numbered across the commands of a stage. A tile is a workgroup (or several, past 2^31 in a
 //! stage), 256 KiB of a copy or fill, or the whole of anything else. Workers take chunks that run for about
@@ -54,7 +54,8 @@ use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
 use crate::profile::Profiled;
 use crate::topology::Topology;
 
-/// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
+/// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends
+/// them.
 #[derive(Clone)]
 pub struct Workers(Arc<Owner>);
 
@@ -74,7 +75,8 @@ struct Owner {
 pub struct WorkerOptions {
     /// How long an idle worker spins before it sleeps. Default: not at all.
     pub spin: Duration,
-    /// The size of the stack of kernels, on any thread, and the least of a worker. Default: 2 MiB, which is also the least of both.
+    /// The size of the stack of kernels, on any thread, and the least of a worker. Default: 2 MiB, which is
+    /// also the least of both.
     pub stack_bytes: usize,
     /// For tests. Default: none.
     #[doc(hidden)]
@@ -92,8 +94,8 @@ struct Spares(Mutex<Vec<Arc<Issue>>>);
 const SPARE_LIMIT: usize = 64;
 
 impl Workers {
-    /// Starts a thread for each worker of the topology. If it pins any worker, only these threads run work: the caller has chosen the
-    /// CPUs.
+    /// Starts a thread for each worker of the topology. If it pins any worker, only these threads run work:
+    /// the caller has chosen the CPUs.
     pub fn start(topology: &Topology, options: &WorkerOptions) -> Result<Self> {
         let is_placed = topology.workers().iter().any(|worker| worker.pinned.is_some());
         Self::start_selected(topology, options, is_placed)
@@ -180,7 +182,8 @@ impl TaskExecutor {
             let outcome =
                 run_and_settle(&submission.op, &LiveNames, promise, self.profiled(profile.as_ref()), permit);
             let outcome = outcome.inspect_err(|error| self.abort_if_asked(error));
-            // Whether the call reports a failure must not depend on where the work runs: the signals do. A dealloca never runs elsewhere.
+            // Whether the call reports a failure must not depend on where the work runs: the signals do. A
+            // dealloca never runs elsewhere.
             let is_reported =
                 !submission.signals.is_empty() && !matches!(submission.op, QueueOp::Dealloca { .. });
             return if is_reported { Ok(()) } else { outcome };
@@ -218,8 +221,8 @@ impl TaskExecutor {
         Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.workers, self.confinement))
     }
 
-    /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One without work, such as a
-    /// barrier, needs no permit, and runs on any thread.
+    /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One
+    /// without work, such as a barrier, needs no permit, and runs on any thread.
     fn inline<'r, N: Names + 'r, R: Resolve<'r, N>>(
         &self,
         op: &QueueOp<N>,
@@ -274,7 +277,8 @@ impl Spares {
     }
 }
 
-/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see [`rehal_crash::record`].
+/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see
+/// [`rehal_crash::record`].
 fn abort(error: &Error, record: [u64; 2]) -> ! {
     let error = match rehal_crash::describe_record(record) {
         Some(record) => error.clone().context(record),

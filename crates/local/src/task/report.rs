@@ -1,4 +1,5 @@
-//! Reports a profiled issue: each stage when its last tile is complete, and the submission before its signals.
+//! Reports a profiled issue: each stage when its last tile is complete, and the submission before its
+//! signals.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
@@ -35,8 +36,8 @@ impl Running<'_, '_, '_> {
         self.content.kept.profile()
     }
 
-    /// Reports the commands of the stage before `stage`, whose tiles are complete. Returns its region, which is reported when
-    /// the size of the next is known.
+    /// Reports the commands of the stage before `stage`, whose tiles are complete. Returns its region, which
+    /// is reported when the size of the next is known.
     pub(super) fn report_stage_before(&self, stage: u32) -> Option<CommandRegion> {
         let profile = self.profile()?;
         let report = &self.content.report;

@@ -34,7 +34,8 @@ impl WorkersId {
         ROLE.set(Role::Worker(self, index as u32));
     }
 
-    /// What the calling thread is to a device of these workers: a worker or helper of others is a thread that submits to it.
+    /// What the calling thread is to a device of these workers: a worker or helper of others is a thread that
+    /// submits to it.
     pub(super) fn this_thread(self) -> ProfiledThread {
         match ROLE.get() {
             Role::Worker(workers, index) if workers == self => ProfiledThread::Worker(index),

@@ -11,8 +11,9 @@ use crate::pool::{Help, PoolHandle};
 
 /// A semaphore whose waiting threads help the workers.
 ///
-/// Unless the work is confined to the workers, a thread that waits without a timeout runs queued submissions until the wait is over, in place of the workers for which
-/// they are queued: these may be asleep, and waking one, and then this thread, takes longer than many submissions do.
+/// Unless the work is confined to the workers, a thread that waits without a timeout runs queued submissions
+/// until the wait is over, in place of the workers for which they are queued: these may be asleep, and waking
+/// one, and then this thread, takes longer than many submissions do.
 pub(super) struct TaskSemaphore {
     timeline: Timeline,
     pool: PoolHandle<Issue>,
@@ -23,7 +24,8 @@ pub(super) struct TaskSemaphore {
 /// Time to release a submission's operands, and to run the callbacks of its signals.
 const COMPLETION: Duration = Duration::from_micros(10);
 
-/// Time after which a thread that got no permit asks again: long beside most operations, short beside what people notice.
+/// Time after which a thread that got no permit asks again: long beside most operations, short beside what
+/// people notice.
 const RETRY: Duration = Duration::from_millis(1);
 
 impl TaskSemaphore {
@@ -72,8 +74,8 @@ impl SemaphoreBackend for TaskSemaphore {
             while self.is_before(value) {
                 match self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
                     Help::Ran => self.poll(value),
-                    // All workers may be in calls of the host that wait, too: once the permits are returned, only this thread is left
-                    // to run what it waits for.
+                    // All workers may be in calls of the host that wait, too: once the permits are returned,
+                    // only this thread is left to run what it waits for.
                     Help::Refused => match self.timeline.wait(value, Some(RETRY)) {
                         Err(error) if error.code() == StatusCode::DeadlineExceeded => {}
                         outcome => return outcome,

@@ -12,8 +12,9 @@ use crate::execute::{Resolve, StoredNames, workgroup_count};
 /// Bytes of a piece of a large copy or fill.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// How the tiles of one command of a stage map to its work. Written by the worker that begins the stage, and read by
-/// those that take tiles of it. Relaxed accesses suffice: beginning the stage happens-before taking a tile of it.
+/// How the tiles of one command of a stage map to its work. Written by the worker that begins the stage, and
+/// read by those that take tiles of it. Relaxed accesses suffice: beginning the stage happens-before taking a
+/// tile of it.
 #[derive(Default)]
 pub(super) struct Tiling {
     /// The first tile in the stage.

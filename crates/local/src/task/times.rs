@@ -6,7 +6,8 @@ use crate::profile::Span;
 
 /// When the threads of an issue ran the tiles of a command. Measured only if the submission is profiled.
 ///
-/// Relaxed accesses suffice, as in [`Tiling`](super::stage::Tiling): a thread adds its time before it completes the tiles.
+/// Relaxed accesses suffice, as in [`Tiling`](super::stage::Tiling): a thread adds its time before it
+/// completes the tiles.
 pub(super) struct CommandTimes {
     first_ns: AtomicI64,
     last_ns: AtomicI64,

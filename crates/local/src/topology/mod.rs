@@ -1,8 +1,9 @@
 //! The threads of a pool of workers, and the CPUs that they are pinned to.
 //!
-//! [`TopologyOptions::select`] reads the machine, or a copy of its `/sys/devices/system`, and returns the workers of
-//! each pool. Its rules are those of the reference, so that both start the same workers on the same CPUs; the
-//! control group's CPU quota, which the reference does not read, limits the automatic selection here.
+//! [`TopologyOptions::select`] reads the machine, or a copy of its `/sys/devices/system`, and returns the
+//! workers of each pool. Its rules are those of the reference, so that both start the same workers on the
+//! same CPUs; the control group's CPU quota, which the reference does not read, limits the automatic
+//! selection here.
 
 mod quota;
 mod select;
@@ -22,8 +23,8 @@ pub use values::{PRESETS, parse_ids};
 pub const MAX_WORKERS: usize = 256;
 /// Maximum number of workers of one pool: each is a thread.
 const MAX_POOL_WORKERS: usize = 1024;
-/// Largest local memory that is derived from a cache. Those of real machines are far below; a snapshot may claim
-/// anything.
+/// Largest local memory that is derived from a cache. Those of real machines are far below; a snapshot may
+/// claim anything.
 const MAX_DERIVED_LOCAL_MEMORY: usize = 64 << 20;
 /// Local memory of two workers does not share a cache line.
 const CACHE_LINE_BYTES: usize = 64;
@@ -34,21 +35,22 @@ const DEFAULT_CACHES: Caches = Caches { l1_data: 32 << 10, l2_data: 128 << 10, l
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopologyOptions {
-    /// Logical CPUs: one topology per list, with one worker per CPU. Unless empty, all other options are ignored,
-    /// including the snapshot.
+    /// Logical CPUs: one topology per list, with one worker per CPU. Unless empty, all other options are
+    /// ignored, including the snapshot.
     pub processors: Vec<Vec<u32>>,
     /// This many workers, at most [`MAX_WORKERS`], that may run on any CPU. Default: one worker per core.
     pub worker_count: Option<usize>,
     /// The NUMA nodes: one topology per node.
     pub nodes: NodeSelection,
-    /// Maximum number of workers per topology, if they are not counted or listed above. At most [`MAX_WORKERS`].
+    /// Maximum number of workers per topology, if they are not counted or listed above. At most
+    /// [`MAX_WORKERS`].
     pub max_workers: usize,
     /// The cores to use on a machine with slow and fast ones.
     pub performance: Performance,
     /// The order of the workers.
     pub distribution: Distribution,
-    /// A copy of `/sys/devices/system` to read instead of this machine's. The affinity mask and the quota of this
-    /// process do not apply to it.
+    /// A copy of `/sys/devices/system` to read instead of this machine's. The affinity mask and the quota of
+    /// this process do not apply to it.
     pub snapshot: Option<PathBuf>,
 }
 
@@ -67,8 +69,8 @@ impl Default for TopologyOptions {
 }
 
 impl TopologyOptions {
-    /// Whether they say which CPUs workers run on, and not merely how many workers there are: then no other thread runs work of the
-    /// workers.
+    /// Whether they say which CPUs workers run on, and not merely how many workers there are: then no other
+    /// thread runs work of the workers.
     pub fn places_workers(&self) -> bool {
         let selects_cores = self.nodes != NodeSelection::Current
             || self.performance != Performance::Any
@@ -210,8 +212,8 @@ impl Topology {
         format!("iree-worker-{worker}")
     }
 
-    /// The cache domain of each worker, numbered from 0 in the order of their first workers. All workers whose
-    /// caches are unknown are in one domain.
+    /// The cache domain of each worker, numbered from 0 in the order of their first workers. All workers
+    /// whose caches are unknown are in one domain.
     pub fn cache_domains(&self) -> Vec<usize> {
         let mut firsts: Vec<Option<usize>> = Vec::new();
         let domain = |worker: &Worker| {
@@ -240,8 +242,8 @@ impl Worker {
         bytes.min(MAX_DERIVED_LOCAL_MEMORY).next_multiple_of(CACHE_LINE_BYTES)
     }
 
-    /// Pins the calling thread to the worker's CPU, if it has one. Fails if the kernel refuses, as for a CPU that
-    /// is offline or outside of the process's control group; the thread then runs where it did before.
+    /// Pins the calling thread to the worker's CPU, if it has one. Fails if the kernel refuses, as for a CPU
+    /// that is offline or outside of the process's control group; the thread then runs where it did before.
     pub fn pin_current_thread(&self) -> Result<()> {
         let Some(Pin { processor, .. }) = self.pinned else { return Ok(()) };
         platform::pin_thread(&[processor])

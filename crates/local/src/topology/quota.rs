@@ -1,7 +1,7 @@
 //! The CPU quota of the process's control groups, of version 1 and 2.
 //!
-//! Not from `std::thread::available_parallelism`, which rounds down, finds control groups at the usual mount points
-//! only, and includes the affinity mask.
+//! Not from `std::thread::available_parallelism`, which rounds down, finds control groups at the usual mount
+//! points only, and includes the affinity mask.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +12,8 @@ use std::path::{Component, Path, PathBuf};
 /// Maximum size of a file that is read.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// How many CPUs the process may keep busy, rounded up; `None` without a quota. `root` is the root of the file system.
+/// How many CPUs the process may keep busy, rounded up; `None` without a quota. `root` is the root of the
+/// file system.
 pub(super) fn processors(root: &Path) -> Option<usize> {
     let mounts = read(&root.join("proc/self/mountinfo"))?;
     let mounts: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
@@ -67,8 +68,8 @@ fn has_cpu(list: &[u8]) -> bool {
 
 /// The smallest quota of a group and its ancestors.
 fn limit(root: &Path, mount: &Mount, group: &Path) -> Option<usize> {
-    // A group outside of the mounted hierarchy, such as `/../x`, is seen from another namespace: the group at the mount
-    // point contains it.
+    // A group outside of the mounted hierarchy, such as `/../x`, is seen from another namespace: the group at
+    // the mount point contains it.
     let is_inside = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
     let below = group.strip_prefix(&mount.root).ok().filter(is_inside).unwrap_or(Path::new(""));
     let top = root.join(mount.point.strip_prefix("/").ok()?);

@@ -22,8 +22,8 @@ impl TopologyOptions {
         Ok(topologies)
     }
 
-    /// The topologies of the pools of a device: at least one. Fails in addition if a number of workers is given for
-    /// several nodes, or if no CPU is left.
+    /// The topologies of the pools of a device: at least one. Fails in addition if a number of workers is
+    /// given for several nodes, or if no CPU is left.
     pub fn select_pools(&self) -> Result<Vec<Topology>> {
         let topologies = self.select_all()?;
         let selected = topologies.len();
@@ -68,8 +68,8 @@ impl TopologyOptions {
     }
 }
 
-/// Limits on the workers of several topologies, so that their sum is at most `total`: the largest ones lose workers
-/// first, and each keeps one.
+/// Limits on the workers of several topologies, so that their sum is at most `total`: the largest ones lose
+/// workers first, and each keeps one.
 pub(super) fn share(counts: &[usize], total: usize) -> Vec<usize> {
     let mut limits = counts.to_vec();
     let mut excess = counts.iter().sum::<usize>().saturating_sub(total);

@@ -1,7 +1,7 @@
 //! Facts about CPUs, caches and NUMA nodes, from `/sys/devices/system` or a copy of that directory.
 //!
-//! Every read is bounded. A file that is missing, too long or malformed is absent: machines differ in which files
-//! they have. The limits on the length of files are the reference's, since they decide what it ignores.
+//! Every read is bounded. A file that is missing, too long or malformed is absent: machines differ in which
+//! files they have. The limits on the length of files are the reference's, since they decide what it ignores.
 
 use std::io::Read as _;
 use std::ops::Range;
@@ -20,7 +20,8 @@ const HOST_ROOT: &str = "/sys/devices/system";
 const VALUE_BYTES: usize = 62;
 /// Maximum length of a list of CPUs.
 const LIST_BYTES: usize = 254;
-/// Maximum length of a list of NUMA nodes. Those of the largest machines fit; the reference aborts above 1 KiB.
+/// Maximum length of a list of NUMA nodes. Those of the largest machines fit; the reference aborts above 1
+/// KiB.
 const NODES_BYTES: usize = 4 << 10;
 /// Maximum length of the list of CPUs of a NUMA node.
 const NODE_CPUS_BYTES: usize = 32 << 10;
@@ -194,7 +195,8 @@ fn ranges_until_malformed(list: &[u8]) -> Vec<Range<u32>> {
 }
 
 impl Nodes {
-    /// Their ids; the whole machine is node 0 if the kernel lists none. Fails if there are more than can be selected.
+    /// Their ids; the whole machine is node 0 if the kernel lists none. Fails if there are more than can be
+    /// selected.
     pub(super) fn ids(&self) -> Result<Vec<u32>> {
         match self.count {
             0 => Ok(vec![0]),

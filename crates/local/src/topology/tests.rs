@@ -192,8 +192,8 @@ fn machines_of_unknown_topology_have_one_worker() {
     );
 }
 
-/// None of these may hang, abort, or read or allocate in proportion to a number in a file. The reference aborts on some,
-/// and reads four billion files for others.
+/// None of these may hang, abort, or read or allocate in proportion to a number in a file. The reference
+/// aborts on some, and reads four billion files for others.
 #[test]
 fn hostile_machines_are_bounded() {
     let machine = Machine::new(Shape { nodes: 2, ..Shape::of_cores(1) });

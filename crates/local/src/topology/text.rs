@@ -1,8 +1,8 @@
 //! Numbers and lists of CPUs as the kernel writes them.
 //!
 //! Malformed text is read as the reference reads it, through C's `strtoul` with base 0: a prefix selects
-//! hexadecimal or octal, a sign is accepted, and whatever follows the digits is ignored. A snapshot thus gives the
-//! same topology in both, however it was edited.
+//! hexadecimal or octal, a sign is accepted, and whatever follows the digits is ignored. A snapshot thus
+//! gives the same topology in both, however it was edited.
 
 use std::ops::Range;
 

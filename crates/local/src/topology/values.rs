@@ -41,9 +41,9 @@ impl NodeSelection {
 /// Maximum number of ids in a list: no machine has more CPUs or nodes.
 const MAX_IDS: usize = 1 << 16;
 
-/// Numbers in decimal, or in hexadecimal after `0x`, and ranges of them such as `0-3`, separated by commas. A comma may follow
-/// the last one. `None` for any other text, and for more than 65,536 ids. Of a range, the reference's flags read the first number
-/// alone.
+/// Numbers in decimal, or in hexadecimal after `0x`, and ranges of them such as `0-3`, separated by commas. A
+/// comma may follow the last one. `None` for any other text, and for more than 65,536 ids. Of a range, the
+/// reference's flags read the first number alone.
 pub fn parse_ids(list: &str) -> Option<Vec<u32>> {
     let id = |text: &str| match text.trim() {
         text if !text.starts_with(|first: char| first.is_ascii_digit()) => None,

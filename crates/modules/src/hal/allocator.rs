@@ -53,8 +53,8 @@ pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate memory shared by
-/// several devices: on the lead device if it is among them, else on the first. If others could not use its memory, as GPUs that
-/// import none, it is the first whose memory all of them can use.
+/// several devices: on the lead device if it is among them, else on the first. If others could not use its
+/// memory, as GPUs that import none, it is the first whose memory all of them can use.
 pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let lead = state.lead.and_then(|index| state.devices.get(index));
     let pairs = call.span(3)?.tuples().map(|pair| Ok((tuple_handle::<Device>(pair, 0)?, pair)));

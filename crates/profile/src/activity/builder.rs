@@ -205,8 +205,8 @@ fn series(all: &Table<(u32, Vec<u8>), TimedSeries>, origin: i64) -> Vec<Series> 
     all
 }
 
-/// Sorts the events by track, lane and start, and renumbers their tracks. Returns the tracks in their order, by their old
-/// numbers, with the number of lanes of each.
+/// Sorts the events by track, lane and start, and renumbers their tracks. Returns the tracks in their order,
+/// by their old numbers, with the number of lanes of each.
 fn arrange(events: &mut [Event], keys: &[TrackKey]) -> Vec<(usize, u32)> {
     let mut order: Vec<_> = (0..keys.len()).collect();
     // Scopes and threads come first, then each device with its queues and their workers.

@@ -18,7 +18,8 @@ use crate::{
 
 /// The events of `bundle`, at most `max_events`; more are counted.
 ///
-/// Fails if a record or row is malformed, or if metadata refers to something that the bundle does not describe.
+/// Fails if a record or row is malformed, or if metadata refers to something that the bundle does not
+/// describe.
 pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
     let (mut model, mut clocks, mut replayed) = (Model::default(), Clocks::default(), Replayed::default());
     for record in bundle.records() {
@@ -153,7 +154,8 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Ends the first open session with this id and name, or else with this id: two devices may have begun the same.
+    /// Ends the first open session with this id and name, or else with this id: two devices may have begun
+    /// the same.
     fn end_session(&mut self, id: u64, name: &[u8], status: u32) {
         let find = |is_named: bool| {
             let is_it = |it: &Session| it.id == id && it.status.is_none() && (!is_named || it.name == name);

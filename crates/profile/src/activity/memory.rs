@@ -48,8 +48,8 @@ impl Memory {
         }
     }
 
-    /// Adds a series per device and kind. What was allocated before the session began is not known: bytes do not become
-    /// negative when it is freed.
+    /// Adds a series per device and kind. What was allocated before the session began is not known: bytes do
+    /// not become negative when it is freed.
     pub(super) fn add_to(mut self, builder: &mut Builder) {
         // Chunks of several devices are flushed one after another.
         self.steps.sort_by_key(|step| step.at);

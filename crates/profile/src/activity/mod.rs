@@ -1,7 +1,7 @@
 //! What devices did, and when: the events of a bundle on tracks, for programs that draw them.
 //!
-//! Unlike the reports, it has one time axis for all devices: ticks are mapped to the host's clock. A reference to
-//! something that the bundle does not describe is named by its numbers.
+//! Unlike the reports, it has one time axis for all devices: ticks are mapped to the host's clock. A
+//! reference to something that the bundle does not describe is named by its numbers.
 
 mod builder;
 mod bundle;
@@ -94,8 +94,8 @@ pub struct Track {
     pub stream: u64,
     /// Number of lanes.
     pub lane_count: u32,
-    /// Whether its times can be compared with those of other tracks. If not, one tick of the device is shown as 1 ns, and
-    /// its first event is at 0.
+    /// Whether its times can be compared with those of other tracks. If not, one tick of the device is shown
+    /// as 1 ns, and its first event is at 0.
     pub is_correlated: bool,
 }
 

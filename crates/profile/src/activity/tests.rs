@@ -97,8 +97,8 @@ fn ticks_without_a_clock_start_at_zero() {
 #[test]
 fn ticks_are_mapped_to_the_clock_of_host_events() {
     let activity = sample_activity(usize::MAX);
-    // The second dispatch of the first queue is from tick 8000 to 8017. Clock samples are in the middle of two readings of
-    // the host's clock: tick 1000 at (9960 + 10076) / 2, tick 50500 at (19960 + 20065) / 2.
+    // The second dispatch of the first queue is from tick 8000 to 8017. Clock samples are in the middle of
+    // two readings of the host's clock: tick 1000 at (9960 + 10076) / 2, tick 50500 at (19960 + 20065) / 2.
     let place =
         |it: &&Event| activity.tracks[it.track as usize].kind == TrackKind::DeviceDispatches && it.id == 1;
     let dispatch = activity.events.iter().find(place).unwrap();
@@ -125,7 +125,8 @@ fn a_bundle_with_rows_of_every_kind() {
     // A function without a name is named by where it is.
     assert!(activity.names.contains(&b"device0/executable1#1".to_vec()), "{:?}", activity.names);
     let untimed = activity.events.iter().filter(|event| !event.is_timed).count();
-    // A dispatch of the device and one of the host that end before they start, a region, a host call and a copy without start.
+    // A dispatch of the device and one of the host that end before they start, a region, a host call and a
+    // copy without start.
     assert_eq!(untimed, 5);
 }
 
@@ -217,8 +218,8 @@ fn workers_have_tracks_behind_those_of_their_queue() {
     };
     let row = rows::CommandOperation { header: &operation.sized(), appended: &[] };
     writer.append_rows(&fields, &[row]).unwrap();
-    // Worker 1 executed command 2 and an unknown command; worker 0 a copy without a command buffer, and a thread that waited
-    // a submission of unknown kind.
+    // Worker 1 executed command 2 and an unknown command; worker 0 a copy without a command buffer, and a
+    // thread that waited a submission of unknown kind.
     for (source_type, id, worker, command, start, end) in [
         (EndpointType::COMMAND_OPERATION, 4, 1, 2, 100, 150),
         (EndpointType::COMMAND_OPERATION, 4, 1, 3, 150, 140),

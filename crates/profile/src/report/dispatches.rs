@@ -163,7 +163,8 @@ macro_rules! references {
 }
 
 impl<'a> Dispatches<'a> {
-    /// Adds the events of a record. With `dispatch_events`, each dispatch is printed to `out` instead of being totalled.
+    /// Adds the events of a record. With `dispatch_events`, each dispatch is printed to `out` instead of
+    /// being totalled.
     pub fn add(
         &mut self,
         record: &Record<'a>,
@@ -280,7 +281,8 @@ impl<'a> Dispatches<'a> {
         add_to_execution(&mut self.host_executions, &references, &timed)
     }
 
-    /// The name of a dispatch's function, if the options select it. Fails if the bundle does not describe what it refers to.
+    /// The name of a dispatch's function, if the options select it. Fails if the bundle does not describe
+    /// what it refers to.
     fn select(
         &self,
         what: &str,

@@ -1,7 +1,7 @@
 //! What `iree-profile` prints of a bundle, byte for byte.
 //!
-//! A report reads the records once or twice and keeps totals per group, and references to the rows that it prints in
-//! another order than the file's: memory is proportional to the bundle.
+//! A report reads the records once or twice and keeps totals per group, and references to the rows that it
+//! prints in another order than the file's: memory is proportional to the bundle.
 //!
 //! `Table`s keep totals in the order of insertion. `dispatches`, `memory` and `summary` have the totals that
 //! several reports share. `clock.rs` maps ticks of a device to the time of the host by one line, as the
@@ -225,8 +225,9 @@ impl ReportOptions {
 
 /// Prints a report of `bundle` to `sink`.
 ///
-/// Fails if the report does not support an option, if a record or row that it reads is malformed or refers to something
-/// that the bundle does not describe, or if the sink fails. What was printed before the error remains printed.
+/// Fails if the report does not support an option, if a record or row that it reads is malformed or refers to
+/// something that the bundle does not describe, or if the sink fails. What was printed before the error
+/// remains printed.
 pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, sink: &mut dyn Write) -> Result<()> {
     options.check()?;
     let mut out = Out::new(sink);

@@ -1,5 +1,5 @@
-//! Ticks of devices as times of the host, from all clock samples: the clock of a device drifts, so time is linear only
-//! between neighbouring samples.
+//! Ticks of devices as times of the host, from all clock samples: the clock of a device drifts, so time is
+//! linear only between neighbouring samples.
 
 use std::collections::HashMap;
 
@@ -52,8 +52,8 @@ impl Clocks {
         *first = Some(first.map_or(tick, |it| it.min(tick)));
     }
 
-    /// The host's time of a tick. Without two samples, ticks count as nanoseconds, and the first event of the device is
-    /// at `origin_ns`.
+    /// The host's time of a tick. Without two samples, ticks count as nanoseconds, and the first event of the
+    /// device is at `origin_ns`.
     pub fn time_ns(&self, device: u32, tick: u64, origin_ns: i64) -> Option<i64> {
         let clock = self.devices.get(&device)?;
         match clock.points() {
@@ -85,8 +85,8 @@ fn add_point(points: &mut Vec<(u64, i64)>, point: (u64, i64)) {
     }
 }
 
-/// Interpolates between the neighbours of a tick. Beyond the ends, the rate is that between the first and the last
-/// point: two neighbours may be so close that their distance is mostly error.
+/// Interpolates between the neighbours of a tick. Beyond the ends, the rate is that between the first and the
+/// last point: two neighbours may be so close that their distance is mostly error.
 fn time_of(points: &[(u64, i64)], tick: u64) -> Option<i64> {
     let (first, last) = (*points.first()?, *points.last()?);
     let after = points.partition_point(|point| point.0 <= tick);

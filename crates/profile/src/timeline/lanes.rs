@@ -32,10 +32,11 @@ impl Lanes {
 
     /// The first lane that is free from `start_ns` to `end_ns`, or `None` if all are taken.
     ///
-    /// Slices are placed in the order of their starts, as far as a window of events is sorted. A lane is free after its
-    /// last slice, or before its first; a gap is not filled, so lanes take constant memory.
+    /// Slices are placed in the order of their starts, as far as a window of events is sorted. A lane is free
+    /// after its last slice, or before its first; a gap is not filled, so lanes take constant memory.
     pub fn place(&mut self, trace: &mut Trace<'_>, start_ns: u64, end_ns: u64) -> Result<Option<Track>> {
-        // Strictly before: the packets of a slice that ends where another one begins have to precede it in the file.
+        // Strictly before: the packets of a slice that ends where another one begins have to precede it in
+        // the file.
         let is_free = |lane: &&mut Lane| lane.end_ns <= start_ns || end_ns < lane.start_ns;
         if let Some(lane) = self.lanes.iter_mut().find(is_free) {
             lane.start_ns = lane.start_ns.min(start_ns);

@@ -19,7 +19,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds the values of a sample whose metrics are described, as far as they are finite. `device_track` is the track of its device.
+    /// Adds the values of a sample whose metrics are described, as far as they are finite. `device_track` is
+    /// the track of its device.
     pub fn add(
         &mut self,
         sample: &rows::MetricSample<'_>,

@@ -1,8 +1,8 @@
-//! A bundle as a trace for Perfetto: tracks of devices and queues, flows from submissions to what they execute, and
-//! counters of memory and device metrics.
+//! A bundle as a trace for Perfetto: tracks of devices and queues, flows from submissions to what they
+//! execute, and counters of memory and device metrics.
 //!
-//! Two walks over the records: the first for what describes events and may follow them (functions, clock samples), the
-//! second for the events. Of these, only a window is in memory at a time; see [`Window`].
+//! Two walks over the records: the first for what describes events and may follow them (functions, clock
+//! samples), the second for the events. Of these, only a window is in memory at a time; see [`Window`].
 //!
 //! Events of a window are sorted by their start and placed in lanes, tracks on which nothing overlaps. A flow
 //! has one id per submission, which its operations and its first dispatch carry: flows of single dispatches
@@ -49,15 +49,15 @@ pub struct TimelineSummary {
     pub untimed_count: u64,
     /// Events that overlap too many others, which are instants with their duration as an annotation.
     pub crowded_count: u64,
-    /// Devices whose clock cannot be correlated with the host's: their events start with the trace, a tick as a
-    /// nanosecond.
+    /// Devices whose clock cannot be correlated with the host's: their events start with the trace, a tick as
+    /// a nanosecond.
     pub uncorrelated_devices: BTreeSet<u32>,
 }
 
 /// Writes the timeline of a bundle to `sink`.
 ///
-/// Fails if a record or row is malformed or the sink fails; what was written before the error remains written. Memory
-/// does not grow with the number of events.
+/// Fails if a record or row is malformed or the sink fails; what was written before the error remains
+/// written. Memory does not grow with the number of events.
 pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummary> {
     let survey = Survey::of(bundle)?;
     let origin_ns = survey.origin_ns.unwrap_or(0);
@@ -171,7 +171,8 @@ struct Pending<'a> {
     record: u64,
 }
 
-/// Events that wait to be sorted by their start, so that they are placed in few lanes and memory is counted in order.
+/// Events that wait to be sorted by their start, so that they are placed in few lanes and memory is counted
+/// in order.
 #[derive(Default)]
 struct Window<'a> {
     events: Vec<Pending<'a>>,

@@ -1,4 +1,5 @@
-//! The part of Perfetto's trace format that timelines consist of (source: Perfetto's `protos/perfetto/trace/`, v59).
+//! The part of Perfetto's trace format that timelines consist of (source: Perfetto's
+//! `protos/perfetto/trace/`, v59).
 
 use prost::Message;
 

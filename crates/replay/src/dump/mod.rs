@@ -1,8 +1,8 @@
 //! Prints a capture as human-readable text or as JSON lines, byte-identical to `iree-dump-replay` of release
 //! 3.13.0.
 //!
-//! Dumps are streamed: a first pass checks everything and counts for the summary, a second one prints. Both release
-//! the pages of a mapped file behind them, so that the working set does not grow with the file.
+//! Dumps are streamed: a first pass checks everything and counts for the summary, a second one prints. Both
+//! release the pages of a mapped file behind them, so that the working set does not grow with the file.
 
 mod fields;
 mod jsonl;
@@ -64,11 +64,11 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Dumps the capture in `input` to `writer` in pieces of about 100 KiB, and returns where the capture is torn (only
-/// with `recover`).
+/// Dumps the capture in `input` to `writer` in pieces of about 100 KiB, and returns where the capture is torn
+/// (only with `recover`).
 ///
-/// Everything is validated before the first byte is written, also against the capture's checksums. `progress` is
-/// called every few megabytes.
+/// Everything is validated before the first byte is written, also against the capture's checksums. `progress`
+/// is called every few megabytes.
 pub fn dump(
     input: Input<'_>,
     options: Options,

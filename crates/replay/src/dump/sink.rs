@@ -8,8 +8,8 @@ pub struct Name {
     pub json: &'static str,
 }
 
-/// `name!("x")` for a field with one name, `name!("x", "y")` for `x` in text and `y` in JSON, `name!(json "y")` for
-/// a field omitted from text.
+/// `name!("x")` for a field with one name, `name!("x", "y")` for `x` in text and `y` in JSON,
+/// `name!(json "y")` for a field omitted from text.
 macro_rules! name {
     (json $json:literal) => {
         $crate::dump::sink::Name { text: "", json: concat!(",\"", $json, "\":") }
@@ -28,8 +28,8 @@ pub(crate) use name;
 
 /// Receives the fields of a payload in order and formats them.
 ///
-/// Ranges are file offsets. Text prints buffer references after the ranges, whatever their order; JSON preserves
-/// the order.
+/// Ranges are file offsets. Text prints buffer references after the ranges, whatever their order; JSON
+/// preserves the order.
 pub trait Fields {
     /// Whether this is text, for the few payloads whose field order differs there.
     const TEXT: bool;

@@ -29,13 +29,15 @@ impl Effect {
         match (self, other) {
             (Self::Read, Self::Read) => Self::Read,
             (Self::Read | Self::Bind, Self::Read | Self::Bind) => Self::Bind,
-            // Not a write: some of the bytes may keep their values, or be read. Nor a binding: it is not the kernels' alone.
+            // Not a write: some of the bytes may keep their values, or be read. Nor a binding: it is not the
+            // kernels' alone.
             _ => Self::Any,
         }
     }
 }
 
-/// An access to bytes `start..end` of a resource: a buffer by its index, or a file (see [`Footprints::file_of`]).
+/// An access to bytes `start..end` of a resource: a buffer by its index, or a file (see
+/// [`Footprints::file_of`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub resource: u32,
@@ -173,7 +175,8 @@ impl<'p> Footprints<'p> {
         }
     }
 
-    /// The accesses of a queue operation. The commands of its command buffer have been [recorded](Self::record).
+    /// The accesses of a queue operation. The commands of its command buffer have been
+    /// [recorded](Self::record).
     pub(crate) fn of_queue_op(&self, op: &QueueOp<Indexed>, into: &mut Footprint) {
         into.clear();
         match op {
@@ -244,8 +247,8 @@ impl<'p> Footprints<'p> {
         }
     }
 
-    /// Calls `add` with each range that an operation names, except those of command buffers. The bindings of a dispatch are
-    /// followed by its workgroup count.
+    /// Calls `add` with each range that an operation names, except those of command buffers. The bindings of
+    /// a dispatch are followed by its workgroup count.
     pub(crate) fn each_reference(
         plan: &Plan,
         op: &QueueOp<Indexed>,
@@ -340,7 +343,8 @@ impl<'p> Footprints<'p> {
     fn add_ref(&self, reference: &BufferRef<u32>, effect: Effect, into: &mut Footprint) -> u64 {
         match reference.binding {
             Binding::Direct(buffer) => self.add(buffer, reference.offset, reference.length, effect, into),
-            // A queue operation without a binding table has none, and an inline command runs before it has one.
+            // A queue operation without a binding table has none, and an inline command runs before it has
+            // one.
             Binding::Slot(_) => {
                 into.is_unbounded = true;
                 reference.length
@@ -370,8 +374,8 @@ impl Footprint {
 }
 
 impl Summary {
-    /// Merges ranges that overlap or touch, and approximates if more than `max_ranges` are left: by one range for
-    /// each buffer and slot, or by all bytes.
+    /// Merges ranges that overlap or touch, and approximates if more than `max_ranges` are left: by one range
+    /// for each buffer and slot, or by all bytes.
     fn merge(&mut self, max_ranges: usize) {
         self.touches.sort_unstable();
         self.touches.dedup_by(|next, last| {
@@ -401,7 +405,8 @@ impl Summary {
     }
 }
 
-/// The non-empty range of `length` bytes from `offset` in `size` bytes. Accesses out of bounds are errors of the device.
+/// The non-empty range of `length` bytes from `offset` in `size` bytes. Accesses out of bounds are errors of
+/// the device.
 pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     let end = if length == WHOLE_BUFFER { size } else { offset.saturating_add(length).min(size) };
     (offset < end).then_some((offset, end))

@@ -12,20 +12,22 @@ use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 2 MiB.
+/// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 2
+/// MiB.
 ///
-/// A blocked caller resumes when half of them are written, so that the thread has something to write meanwhile, and the
-/// caller sleeps once per megabyte: a sleep costs as much as writing a buffer.
+/// A blocked caller resumes when half of them are written, so that the thread has something to write
+/// meanwhile, and the caller sleeps once per megabyte: a sleep costs as much as writing a buffer.
 const WAITING_BUFFERS: usize = 15;
 
-/// The thread is woken when this many are queued; if fewer are, by the flush that follows within milliseconds. A wake-up
-/// takes as long as several calls.
+/// The thread is woken when this many are queued; if fewer are, by the flush that follows within
+/// milliseconds. A wake-up takes as long as several calls.
 const WAKE_BUFFERS: usize = 2;
 
 /// A sink written by a dedicated thread, so that the program does not block on file I/O.
 ///
-/// Buffers are queued without a copy. An error is reported by the next call, and bytes queued after it are dropped. A
-/// panic of the sink becomes an error: its writes are caused by calls of the program, which must not unwind for them.
+/// Buffers are queued without a copy. An error is reported by the next call, and bytes queued after it are
+/// dropped. A panic of the sink becomes an error: its writes are caused by calls of the program, which must
+/// not unwind for them.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -151,8 +153,8 @@ impl Shared {
         }
     }
 
-    /// Calls `work` with the sink, without the lock. If it fails, all queued buffers are dropped: they belong after
-    /// bytes that were not written.
+    /// Calls `work` with the sink, without the lock. If it fails, all queued buffers are dropped: they belong
+    /// after bytes that were not written.
     fn with_sink(
         &self,
         state: &mut MutexGuard<'_, State>,

@@ -113,8 +113,9 @@ impl BufferBackend for RecordedBuffer {
                 HostOp::Unmap(it, Some(bytes))
             });
         } else if !self.is_queue_ordered() {
-            // In the reference, a buffer of an alloca hands a mapping over to the memory behind it, which is not recorded.
-            // Without bytes the record says nothing that a replay needs; one with bytes, which it loses too, is kept.
+            // In the reference, a buffer of an alloca hands a mapping over to the memory behind it, which is
+            // not recorded. Without bytes the record says nothing that a replay needs; one with bytes, which
+            // it loses too, is kept.
             let range = self.range(mapped.range, MappingMode::empty(), mapped.access);
             self.record_host_op(status, &HostOp::Unmap(range, None));
         }
@@ -153,8 +154,8 @@ impl RecordedObject for RecordedBuffer {
     }
 }
 
-/// Records a buffer that was created. Its placement as captures state it: all queues for imported memory, the first
-/// queue for a queue allocation, none for a synchronous allocation.
+/// Records a buffer that was created. Its placement as captures state it: all queues for imported memory, the
+/// first queue for a queue allocation, none for a synchronous allocation.
 pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, is_imported: bool) {
     /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
     const ASYNCHRONOUS: u32 = 1;

@@ -142,8 +142,8 @@ impl DeviceBackend for RecordedDevice {
         let size = memory.length();
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
-        // A program whose import is rejected falls back to a copy, which records the bytes; storing them here would
-        // waste space.
+        // A program whose import is rejected falls back to a copy, which records the bytes; storing them here
+        // would waste space.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
         let allocator = self.allocator;
         self.stream.with_log(|log| {
@@ -225,7 +225,8 @@ impl DeviceBackend for RecordedDevice {
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
         let cache = self.cache()?;
         let created = self.stream.next_id();
-        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded unchanged.
+        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded
+        // unchanged.
         let prepared = unsafe { self.base.backend().prepare_executable(params) };
         let outcome = prepared.and_then(|base| Ok((executable::metadata(base.functions())?, base)));
         let constants: Vec<U32> = params.constants.iter().copied().map(U32::new).collect();
@@ -279,8 +280,8 @@ impl DeviceBackend for RecordedDevice {
         outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
     }
 
-    // Recorded before the device receives it: its signals may trigger calls that are recorded before this one returns
-    // and must follow it in the capture. The status is filled in on completion.
+    // Recorded before the device receives it: its signals may trigger calls that are recorded before this one
+    // returns and must follow it in the capture. The status is filled in on completion.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let stream = &self.stream;
         let mut submission = *submission;
@@ -354,8 +355,8 @@ impl DeviceBackend for RecordedDevice {
     fn refused(&self, submission: &Submission<Live<'_>>, error: &Error) {
         let stream = &self.stream;
         with_scratch(|scratch| {
-            // A submission with objects of another recorder cannot be recorded; that is the error it is rejected
-            // with.
+            // A submission with objects of another recorder cannot be recorded; that is the error it is
+            // rejected with.
             if let Ok(ids) = submission.rename(&mut IdNames::of_refused(stream, scratch)) {
                 let status = error.code() as u32;
                 stream.with_log(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));

@@ -60,8 +60,8 @@ impl RecordedObject for RecordedExecutable {
     }
 }
 
-/// Encodes the functions of an executable. Fails, like the reference's recorder, if a replay could not look them up
-/// by name.
+/// Encodes the functions of an executable. Fails, like the reference's recorder, if a replay could not look
+/// them up by name.
 pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
     let mut names = BTreeSet::new();
     for (ordinal, function) in functions.iter().enumerate() {

@@ -145,8 +145,8 @@ impl Source {
 }
 
 impl Description {
-    /// The file's source as stored in the capture. The bytes of memory, which may be written concurrently, are
-    /// passed to [`Description::source_of`] instead.
+    /// The file's source as stored in the capture. The bytes of memory, which may be written concurrently,
+    /// are passed to [`Description::source_of`] instead.
     pub fn source(&self) -> FileSource<&[u8]> {
         self.with_contents(match &self.reference {
             Reference::Nothing => FileContents::Nothing,

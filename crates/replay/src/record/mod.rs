@@ -1,8 +1,8 @@
 //! The recorder: a decorator over a device group that records every call and forwards it unchanged.
 //!
-//! Each object of the base devices is wrapped in a handle of the recorder with an id. Each call is renamed twice,
-//! to base handles and to ids, and `encode.rs` encodes the ids as a record. All devices of a group write to one
-//! stream.
+//! Each object of the base devices is wrapped in a handle of the recorder with an id. Each call is renamed
+//! twice, to base handles and to ids, and `encode.rs` encodes the ids as a record. All devices of a group
+//! write to one stream.
 //!
 //! The recorder bypasses the handles of the base devices and calls their backends, since its own handles have
 //! checked the arguments. One thread flushes the writer every 40 ms, which keeps clock reads out of calls,
@@ -73,7 +73,8 @@ pub enum FileValidation {
     Digest,
 }
 
-/// What a capture says about the results of the program, so that replays can be verified against it. Other readers skip it.
+/// What a capture says about the results of the program, so that replays can be verified against it. Other
+/// readers skip it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LedgerRecording {
     /// Nothing.
@@ -94,8 +95,8 @@ pub struct RecordOptions {
     pub file_validation: FileValidation,
     /// What is recorded of the program's results.
     pub ledger: LedgerRecording,
-    /// Writes all records to the file before each submission, so that the capture of a program that crashes in a kernel has the
-    /// submission of that kernel.
+    /// Writes all records to the file before each submission, so that the capture of a program that crashes
+    /// in a kernel has the submission of that kernel.
     pub flushes_submissions: bool,
     /// Numbers threads in the order of their first record, in place of the ids of the system.
     pub renumber_threads: bool,
@@ -103,11 +104,12 @@ pub struct RecordOptions {
 
 /// Records a program's use of devices into a capture.
 ///
-/// The program gets devices from [`Recorder::wrap`] and uses them like any others. Each call is forwarded to the
-/// base device and then recorded with the status it returned (a submission is recorded when issued, since its
-/// effects may be recorded before the call returns; its status is filled in afterwards). A write error does not
-/// disturb the program: the first one is kept, and [`Recorder::close`] reports it. Records reach the file within
-/// 100 ms, so the capture of a killed program can be recovered up to that point; closing seals it.
+/// The program gets devices from [`Recorder::wrap`] and uses them like any others. Each call is forwarded to
+/// the base device and then recorded with the status it returned (a submission is recorded when issued, since
+/// its effects may be recorded before the call returns; its status is filled in afterwards). A write error
+/// does not disturb the program: the first one is kept, and [`Recorder::close`] reports it. Records reach the
+/// file within 100 ms, so the capture of a killed program can be recovered up to that point; closing seals
+/// it.
 ///
 /// Host writes are recorded when a mapping ends or is flushed. A persistent writable mapping is rejected with
 /// `UNIMPLEMENTED`: the recorder cannot observe the writes.
@@ -153,12 +155,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a capture at `path`, creating or truncating the file. New files have mode 0640 (owner and group): a
-    /// capture contains the program's data.
+    /// Starts a capture at `path`, creating or truncating the file. New files have mode 0640 (owner and
+    /// group): a capture contains the program's data.
     ///
-    /// The file is locked until the capture is closed: another recorder for it, in this process or another, fails
-    /// with `UNAVAILABLE`. A pipe is rejected with `INVALID_ARGUMENT`: closing a capture writes the length in its
-    /// header.
+    /// The file is locked until the capture is closed: another recorder for it, in this process or another,
+    /// fails with `UNAVAILABLE`. A pipe is rejected with `INVALID_ARGUMENT`: closing a capture writes the
+    /// length in its header.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
         let stream = Stream::start(Box::new(create_file(path)?), options);
         let stream = stream.map_err(|error| match error.code() {
@@ -173,11 +175,11 @@ impl Recorder {
         Ok(Self { stream: Stream::start(Box::new(sink), options)?, watch: None, path: None })
     }
 
-    /// Lets `watcher` see what each dispatch of the devices that are wrapped from now on writes, and records what it says.
-    /// Does nothing unless [`RecordOptions::ledger`] is [`LedgerRecording::Dispatches`].
+    /// Lets `watcher` see what each dispatch of the devices that are wrapped from now on writes, and records
+    /// what it says. Does nothing unless [`RecordOptions::ledger`] is [`LedgerRecording::Dispatches`].
     ///
-    /// Their work is then performed one operation at a time, in the order in which the program's waits allow it, and each
-    /// dispatch by itself, without the commands round it.
+    /// Their work is then performed one operation at a time, in the order in which the program's waits allow
+    /// it, and each dispatch by itself, without the commands round it.
     pub fn watch(mut self, watcher: impl DispatchWatcher + 'static) -> Self {
         if self.stream.options.ledger == LedgerRecording::Dispatches {
             self.watch = Some(Watch::new(&self.stream, Box::new(watcher)));
@@ -190,7 +192,8 @@ impl Recorder {
         self.wrap_as(group, true)
     }
 
-    /// Wraps devices such that submissions are recorded and ordered, but not performed: what they would write is unchanged.
+    /// Wraps devices such that submissions are recorded and ordered, but not performed: what they would write
+    /// is unchanged.
     pub(crate) fn wrap_idle(&self, group: &DeviceGroup) -> Result<DeviceGroup> {
         self.wrap_as(group, false)
     }
@@ -225,12 +228,12 @@ impl Recorder {
         Ok(OpenScope { recorder: self, name })
     }
 
-    /// Closes the capture: writes pending records and seals the file. Returns the first error of recording, with the path of the
-    /// file, which is then an unclosed capture of what was written before; later calls on the devices are forwarded without being
-    /// recorded. Closing again does nothing.
+    /// Closes the capture: writes pending records and seals the file. Returns the first error of recording,
+    /// with the path of the file, which is then an unclosed capture of what was written before; later calls
+    /// on the devices are forwarded without being recorded. Closing again does nothing.
     ///
-    /// If dispatches are watched, it first waits for the submissions that are ready, so it must not be called by a thread of
-    /// a device.
+    /// If dispatches are watched, it first waits for the submissions that are ready, so it must not be called
+    /// by a thread of a device.
     pub fn close(&self) -> Result<()> {
         let watched = self.watch.as_ref().map_or(Ok(()), |watch| watch.finish());
         let closed = self.stream.close().map_err(|error| match &self.path {
@@ -261,7 +264,8 @@ fn create_file(path: &Path) -> Result<File> {
         return Err(not_seekable(path));
     }
     // Truncated only once locked, so that the recording of another process stays intact. A lock rather than a
-    // temporary file with an atomic rename: the capture of a killed program must be at the path the user gave.
+    // temporary file with an atomic rename: the capture of a killed program must be at the path the user
+    // gave.
     let mut file = File::options()
         .write(true)
         .create(true)
@@ -279,8 +283,8 @@ fn create_file(path: &Path) -> Result<File> {
             // Some file systems do not support locks; recording without one is better than failing.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        // Only if there is something to truncate: ext4 writes a file that was truncated to the disk when it is closed,
-        // for half a second per gigabyte (its mount option `auto_da_alloc`).
+        // Only if there is something to truncate: ext4 writes a file that was truncated to the disk when it
+        // is closed, for half a second per gigabyte (its mount option `auto_da_alloc`).
         if file.metadata().map_err(failed)?.len() > 0 {
             file.set_len(0).map_err(failed)?;
         }

@@ -1,8 +1,8 @@
 //! Models of the concurrency of the capture writer, run for every interleaving.
 //!
-//! The recorder's files are compiled a second time with the model checker's locks and threads in place of `sync`.
-//! The name of a model says what it proves. Mutations that the models detect: a close without the lock, and a
-//! missing notification of the writing thread.
+//! The recorder's files are compiled a second time with the model checker's locks and threads in place of
+//! `sync`. The name of a model says what it proves. Mutations that the models detect: a close without the
+//! lock, and a missing notification of the writing thread.
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the recorder's own files, under other locks")]
 
@@ -297,8 +297,8 @@ fn concurrent_closes_all_return_after_the_capture_is_closed() {
     });
 }
 
-/// The program drops the recorder without closing it. Whichever thread drops the last handle, even the flusher, all
-/// records are written before the sink is dropped, and the capture is marked as not closed.
+/// The program drops the recorder without closing it. Whichever thread drops the last handle, even the
+/// flusher, all records are written before the sink is dropped, and the capture is marked as not closed.
 #[test]
 fn a_dropped_recorder_writes_all_records() {
     explore_bounded(PREEMPTIONS, || {

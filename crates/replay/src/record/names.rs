@@ -93,7 +93,8 @@ fn in_allocation<'a>(reference: &BufferRef<&'a Buffer>, buffer: &'a Buffer) -> (
     }
 }
 
-/// Both sides of a copy, whose lengths must match: the length of a whole buffer is that of the buffer, also for a slot on the other side.
+/// Both sides of a copy, whose lengths must match: the length of a whole buffer is that of the buffer, also
+/// for a slot on the other side.
 pub(super) fn copy_sides<'a>(
     source: &BufferRef<&'a Buffer>,
     target: &BufferRef<&'a Buffer>,
@@ -243,7 +244,8 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(recorded_buffer(self.stream, name)?.id)
     }
 
-    // The reference's replay rejects the whole-buffer value in queue operations, and adds an offset to it in binding tables.
+    // The reference's replay rejects the whole-buffer value in queue operations, and adds an offset to it in
+    // binding tables.
     fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u64>> {
         match reference.binding {
             Binding::Slot(slot) => Ok(BufferRef::slot(slot, reference.offset, reference.length)),

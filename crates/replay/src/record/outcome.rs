@@ -5,12 +5,12 @@ use rehal_hal::{Semaphore, Timepoint};
 
 use super::stream::{Stream, status_of};
 
-/// A submission that is recorded and issued. Its record gets the status of the call, and on a device whose calls execute the work
-/// also a failure that a signal reports later, so that a replay skips it.
+/// A submission that is recorded and issued. Its record gets the status of the call, and on a device whose
+/// calls execute the work also a failure that a signal reports later, so that a replay skips it.
 ///
-/// On other devices, as in the reference's captures, the call says nothing of the work, which then fails in a replay as well. But that
-/// the host fails a semaphore, and what host calls do, is not in a capture: once a program does either, later failures are recorded
-/// there, too.
+/// On other devices, as in the reference's captures, the call says nothing of the work, which then fails in a
+/// replay as well. But that the host fails a semaphore, and what host calls do, is not in a capture: once a
+/// program does either, later failures are recorded there, too.
 pub(super) struct Outcome<'a> {
     stream: &'a Arc<Stream>,
     /// The offset of its record; `None` once the capture is closed.

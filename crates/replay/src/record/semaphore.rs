@@ -17,9 +17,9 @@ use crate::encode;
 
 /// A semaphore used by recorded submissions.
 ///
-/// Host operations on semaphores are not recorded (nor does the reference record them), with one exception: if a
-/// submission waits for a value that only the host signals, a replay would deadlock. The capture then contains a queue
-/// barrier that signals it.
+/// Host operations on semaphores are not recorded (nor does the reference record them), with one exception:
+/// if a submission waits for a value that only the host signals, a replay would deadlock. The capture then
+/// contains a queue barrier that signals it.
 pub(super) struct RecordedSemaphore {
     pub base: Semaphore,
     pub id: u64,
@@ -52,9 +52,9 @@ impl RecordedSemaphore {
         Semaphore::new(Self { base, id, device, stream: stream.clone(), recorded, beyond })
     }
 
-    /// Called before a submission that waits for `value` is recorded: records a signal if the host has already
-    /// signalled it. Returns whether the records so far reach `value`; otherwise a replay defers the submission,
-    /// and its signals are not reached at its record.
+    /// Called before a submission that waits for `value` is recorded: records a signal if the host has
+    /// already signalled it. Returns whether the records so far reach `value`; otherwise a replay defers the
+    /// submission, and its signals are not reached at its record.
     pub fn will_wait(&self, value: u64) -> bool {
         if self.recorded.load(Ordering::Acquire) >= value {
             return true;
@@ -74,13 +74,14 @@ impl RecordedSemaphore {
         true
     }
 
-    /// Called before a submission that signals `value` and is not deferred is recorded. Returns the previously
-    /// recorded value.
+    /// Called before a submission that signals `value` and is not deferred is recorded. Returns the
+    /// previously recorded value.
     pub fn will_signal(&self, value: u64) -> u64 {
         self.recorded.fetch_max(value, Ordering::AcqRel)
     }
 
-    /// The device rejected the submission, so `value` is still to be signalled, by another submission or the host.
+    /// The device rejected the submission, so `value` is still to be signalled, by another submission or the
+    /// host.
     pub fn will_not_signal(&self, value: u64, before: u64) {
         // A higher signal recorded concurrently takes precedence.
         let _ = self.recorded.compare_exchange(value, before, Ordering::AcqRel, Ordering::Acquire);

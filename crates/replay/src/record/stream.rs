@@ -20,11 +20,12 @@ pub trait CaptureSink: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> CaptureSink for T {}
 
-/// Shared memory up to this size is copied, then encoded like other bytes; more is copied into the writer's buffer.
+/// Shared memory up to this size is copied, then encoded like other bytes; more is copied into the writer's
+/// buffer.
 const COPIED_BYTES: u64 = 4096;
 
-/// How often pending records are written: a record reaches the file within 100 ms of its call even if the machine
-/// is busy.
+/// How often pending records are written: a record reaches the file within 100 ms of its call even if the
+/// machine is busy.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
 
 /// The records of all devices of a program, in a single order.
@@ -47,8 +48,8 @@ struct Ending {
 
 /// The capture under construction.
 ///
-/// The writer keeps the first error of its sink. The error must not disturb the program, so adding a record does
-/// not return it; [`Stream::close`] does.
+/// The writer keeps the first error of its sink. The error must not disturb the program, so adding a record
+/// does not return it; [`Stream::close`] does.
 pub(super) struct Log {
     writer: Writer<Behind>,
     /// Set if threads are numbered.
@@ -92,7 +93,8 @@ impl Stream {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that the host fails a semaphore, or is called by a queue: work may then fail without a cause in the capture.
+    /// Notes that the host fails a semaphore, or is called by a queue: work may then fail without a cause in
+    /// the capture.
     pub fn host_takes_part(&self) {
         self.host_part.store(true, Ordering::Release);
     }
@@ -110,8 +112,8 @@ impl Stream {
         }
     }
 
-    /// Closes the capture and returns its first write error. A second close does nothing, and returns once the
-    /// first has completed.
+    /// Closes the capture and returns its first write error. A second close does nothing, and returns once
+    /// the first has completed.
     pub fn close(&self) -> Result<()> {
         let mut log = self.log.lock();
         let Some(Log { writer, .. }) = log.take() else { return Ok(()) };
@@ -168,8 +170,8 @@ impl Log {
         offset
     }
 
-    /// [`Log::calls`] with shared memory as the last part of the payload: `encode` receives the bytes, or an empty
-    /// slice if they are appended after its output.
+    /// [`Log::calls`] with shared memory as the last part of the payload: `encode` receives the bytes, or an
+    /// empty slice if they are appended after its output.
     pub fn calls_with_memory(
         &mut self,
         device: u64,
@@ -186,7 +188,8 @@ impl Log {
         encode(&[], &mut |call, payload_type, parts| {
             let fields = self.numbered(fields_of(device, status, call, payload_type));
             let header = announce(payload_type, parts, range.length);
-            // Copied on the way: the checksum must match the written bytes even if the program writes concurrently.
+            // Copied on the way: the checksum must match the written bytes even if the program writes
+            // concurrently.
             let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |done, target| {
                 let read = memory.read(range.offset + done, target);
                 debug_assert!(read.is_ok(), "the range is of the memory");
@@ -214,8 +217,8 @@ impl Log {
         });
     }
 
-    /// Appends the call emitted by `encode` and, if it succeeded, the created object of type `made`, with the same
-    /// payload.
+    /// Appends the call emitted by `encode` and, if it succeeded, the created object of type `made`, with the
+    /// same payload.
     pub fn creation(
         &mut self,
         device: u64,

@@ -1,4 +1,5 @@
-//! Watches what each dispatch of a recorded program writes: performs the program's work one operation at a time.
+//! Watches what each dispatch of a recorded program writes: performs the program's work one operation at a
+//! time.
 //!
 //! The bindings of a dispatch are compared before and after it, and nothing else may write meanwhile. So the
 //! recorder performs the program's submissions itself, one at a time, in the order in which their waits are
@@ -28,10 +29,11 @@ use crate::ids::Ids;
 use crate::one_by_one::{self, OneByOne};
 use crate::operation::AccessedRange;
 
-/// Describes what each dispatch of a recorded program writes. Called for one dispatch after the other, on any thread.
+/// Describes what each dispatch of a recorded program writes. Called for one dispatch after the other, on any
+/// thread.
 ///
-/// An error does not disturb the program: the dispatch has no record, and [`Recorder::close`](crate::Recorder::close) reports
-/// the first one.
+/// An error does not disturb the program: the dispatch has no record, and
+/// [`Recorder::close`](crate::Recorder::close) reports the first one.
 pub trait DispatchWatcher: Send {
     /// Called after a dispatch with what it changed, unless it failed. Returns the payload of an optional
     /// record of the capture.
@@ -52,9 +54,10 @@ pub struct WatchedDispatch<'a> {
 
 /// Performs submissions one at a time, and each dispatch by itself.
 ///
-/// Only so the bytes that a dispatch changes are its own: commands that run together, or work of other queues, may write to the
-/// same range. Submissions are performed in the order in which their waits are reached, which is an order that the program
-/// allows; no other thread ever waits for them to be performed than one that waits for their signals.
+/// Only so the bytes that a dispatch changes are its own: commands that run together, or work of other
+/// queues, may write to the same range. Submissions are performed in the order in which their waits are
+/// reached, which is an order that the program allows; no other thread ever waits for them to be performed
+/// than one that waits for their signals.
 pub(super) struct Watch {
     stream: Arc<Stream>,
     performer: Mutex<Performer>,
@@ -130,7 +133,8 @@ impl Watch {
         Arc::new(Self { stream: stream.clone(), performer, jobs: OnceLock::new() })
     }
 
-    /// Waits until the submissions that are ready have been performed; returns the first error of the watcher.
+    /// Waits until the submissions that are ready have been performed; returns the first error of the
+    /// watcher.
     pub fn finish(&self) -> Result<()> {
         if let Some(jobs) = self.jobs.get() {
             let (sender, drained) = channel();
@@ -337,7 +341,8 @@ impl Performer {
         }
     }
 
-    /// Performs the commands of a command buffer: each dispatch alone, and what is between dispatches together.
+    /// Performs the commands of a command buffer: each dispatch alone, and what is between dispatches
+    /// together.
     fn commands(
         &mut self,
         stream: &Arc<Stream>,
@@ -467,7 +472,8 @@ impl Performed<'_> {
         })
     }
 
-    /// Executes commands in a command buffer of their own, with the binding table of the submission, and waits.
+    /// Executes commands in a command buffer of their own, with the binding table of the submission, and
+    /// waits.
     fn part(&mut self, store: &Store, commands: &[WatchedCommand]) -> Result<()> {
         let QueueOp::Execute { command_buffer, bindings, flags } = *self.job.kept.op() else { return Ok(()) };
         let (device, affinity) = (&self.job.device, self.job.kept.submission().affinity);

@@ -22,7 +22,8 @@ enum Source {
     Shared(File),
     /// The private copy that a run has of an external file.
     Copied(Arc<Original>),
-    /// One with the bytes that the capture has of it, which the run may change; or none, if reads of it are updates in the plan.
+    /// One with the bytes that the capture has of it, which the run may change; or none, if reads of it are
+    /// updates in the plan.
     Own,
 }
 

@@ -23,7 +23,8 @@ impl<'s> LiveNames<'s> {
         Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, table: None, scratch }
     }
 
-    /// The same names, with slots resolved to the ranges of this binding table. Barriers for missing buffers are left out.
+    /// The same names, with slots resolved to the ranges of this binding table. Barriers for missing buffers
+    /// are left out.
     pub(crate) fn with_table(self, table: &'s [BufferRef<u32>]) -> Self {
         Self { table: Some(table), ..self }
     }

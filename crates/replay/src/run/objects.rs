@@ -91,8 +91,8 @@ impl Objects {
 pub(crate) struct State<'r> {
     pub objects: Objects,
     pub open_scopes: Vec<&'r [u8]>,
-    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
-    /// executed.
+    /// The first rejected command of each command buffer with its error, which is returned if the command
+    /// buffer is executed.
     pub(super) refused_commands: HashMap<u32, Error>,
     pub copies: Copies,
 }

@@ -94,13 +94,14 @@ impl<'r> Stepping<'r> {
         }))
     }
 
-    /// The parameters of a command buffer whose commands may be performed one by one: recorded, not executed at once.
+    /// The parameters of a command buffer whose commands may be performed one by one: recorded, not executed
+    /// at once.
     pub(super) fn params(params: CommandBufferParams) -> CommandBufferParams {
         CommandBufferParams { mode: params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION, ..params }
     }
 
-    /// The releases of a plan, such that what commands name lives as long as their command buffer: they name it again
-    /// whenever it is executed.
+    /// The releases of a plan, such that what commands name lives as long as their command buffer: they name
+    /// it again whenever it is executed.
     pub(super) fn releases(&self, plan: &Plan) -> Vec<Release> {
         let mut last_use = plan.counts.map(|count| vec![0; count as usize]);
         for release in &plan.releases {
@@ -336,7 +337,8 @@ impl<'r> Run<'r, '_, '_> {
         wants
     }
 
-    /// Executes commands in a command buffer of their own, with the binding table of their submission, and waits.
+    /// Executes commands in a command buffer of their own, with the binding table of their submission, and
+    /// waits.
     fn run_commands(
         &self,
         submission: &Submission<Indexed>,

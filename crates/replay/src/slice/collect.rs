@@ -1,5 +1,5 @@
-//! Finds what a slice needs while a replay runs up to it: the bytes that its operations read, as they are before, and those
-//! that they write, as they are afterwards.
+//! Finds what a slice needs while a replay runs up to it: the bytes that its operations read, as they are
+//! before, and those that they write, as they are afterwards.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

@@ -177,8 +177,8 @@ fn performer(plan: &Plan, index: u32) -> Holder {
     }
 }
 
-/// The dispatches with these records and occurrences; `None` for those that a run does not perform. One walk of the submissions,
-/// however many commands they have.
+/// The dispatches with these records and occurrences; `None` for those that a run does not perform. One walk
+/// of the submissions, however many commands they have.
 fn performed<'p>(plan: &'p Plan, sites: &[(u32, u64)]) -> Vec<Option<DispatchSite<'p>>> {
     let mut founds: Vec<Option<DispatchSite<'p>>> = sites.iter().map(|_| None).collect();
     // By what performs them and how often it has before, with the step and the place in `founds`.

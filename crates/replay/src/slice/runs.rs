@@ -112,7 +112,8 @@ pub(super) struct DispatchRun<'s, F> {
 }
 
 impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s, F> {
-    /// `cut` is called with the index of a dispatch, what it accesses, and the time of the replay up to there.
+    /// `cut` is called with the index of a dispatch, what it accesses, and the time of the replay up to
+    /// there.
     pub(super) fn new(shared: &'s Shared<'s>, founds: &'s [Found], cut: F) -> Self {
         let sites = founds.iter().zip(0..).map(|(it, index)| ((it.location.ordinal, it.occurrence), index));
         let submissions = founds.iter().map(|it| it.submission.ordinal);

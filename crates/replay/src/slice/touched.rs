@@ -19,8 +19,8 @@ const GAP_BYTES: u64 = 4 << 10;
 const MAX_PARTS: usize = 256;
 
 impl Shared<'_> {
-    /// Leaves out what the work does not access when it is performed by itself, if it then writes the same bytes, also without
-    /// what is left out. Work whose bytes are the same accesses the same pages.
+    /// Leaves out what the work does not access when it is performed by itself, if it then writes the same
+    /// bytes, also without what is left out. Work whose bytes are the same accesses the same pages.
     pub(super) fn keep_touched(
         &self,
         found: &Found,
@@ -60,7 +60,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or if that is unknown.
+    /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or
+    /// if that is unknown.
     fn touched(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
         let devices = self.replay.devices().devices();
         let mut issue = self.begin_watched(devices, found, collected)?;

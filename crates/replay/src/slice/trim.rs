@@ -1,5 +1,5 @@
-//! Leaves out of a slice the bytes that its work overwrites without reading them, and out of its reads those that it does not
-//! write.
+//! Leaves out of a slice the bytes that its work overwrites without reading them, and out of its reads those
+//! that it does not write.
 
 use std::ops::Range as Span;
 use std::time::Duration;
@@ -30,8 +30,9 @@ pub(super) struct Tested {
 }
 
 impl Shared<'_> {
-    /// Finds contents that the work does not read, by performing it with other bytes in their place, and without them if the slice is
-    /// checked; otherwise only those that are zeros, as new memory is here. What is both changed and bound more than once is tested only if that is cheap.
+    /// Finds contents that the work does not read, by performing it with other bytes in their place, and
+    /// without them if the slice is checked; otherwise only those that are zeros, as new memory is here. What
+    /// is both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
         found: &Found,
@@ -107,8 +108,9 @@ impl Shared<'_> {
         Ok(Some(written))
     }
 
-    /// Whether the work writes the same bytes if contents are left out, as a replay of the slice performs it. A kernel may tell what
-    /// new memory has there, such as zeros, from everything else. Of these contents, only the bytes that are `written` are read.
+    /// Whether the work writes the same bytes if contents are left out, as a replay of the slice performs it.
+    /// A kernel may tell what new memory has there, such as zeros, from everything else. Of these contents,
+    /// only the bytes that are `written` are read.
     pub(super) fn is_same_without(
         &self,
         found: &Found,
@@ -157,7 +159,8 @@ impl Tested {
         Ok(true)
     }
 
-    /// Narrows the outputs to what the work writes: changed units of 16 bytes, or bytes that it is known to write.
+    /// Narrows the outputs to what the work writes: changed units of 16 bytes, or bytes that it is known to
+    /// write.
     pub(super) fn narrow(&mut self, collected: &mut Collector<'_>) {
         let mut narrowed = Vec::new();
         let mut stored = Vec::new();
@@ -241,8 +244,9 @@ impl Tested {
 }
 
 impl Collector<'_> {
-    /// Which contents may be unread. New memory may have other values in place of them, such as zeros, which a kernel may tell from
-    /// everything else: if the work is not also performed with new memory, only contents of zeros are left out.
+    /// Which contents may be unread. New memory may have other values in place of them, such as zeros, which
+    /// a kernel may tell from everything else: if the work is not also performed with new memory, only
+    /// contents of zeros are left out.
     fn candidates(&self, checks: bool) -> Vec<bool> {
         let is_zero = |it: &Content| it.bytes.iter().all(|byte| *byte == 0);
         let is_candidate = |it: &Content| {
@@ -260,8 +264,8 @@ impl Collector<'_> {
         Some((index, self.outputs[index].span(content.all())))
     }
 
-    /// Splits contents into what is changed, which becomes `changed`, and what is not, which is kept. Returns whether
-    /// that made a difference.
+    /// Splits contents into what is changed, which becomes `changed`, and what is not, which is kept. Returns
+    /// whether that made a difference.
     fn split(&mut self, which: Reading, changed: Reading) -> bool {
         let mut parts = Vec::with_capacity(self.contents.len());
         let unread_bytes = |contents: &[Content]| -> usize {
@@ -322,7 +326,8 @@ impl Content {
     }
 }
 
-/// Whether it is cheap to repeat work that took `duration` of a replay of `elapsed`. Times of short work depend on chance.
+/// Whether it is cheap to repeat work that took `duration` of a replay of `elapsed`. Times of short work
+/// depend on chance.
 pub(super) fn is_cheap(duration: Duration, elapsed: Duration) -> bool {
     const SHORT: Duration = Duration::from_millis(50);
     duration <= SHORT || duration <= elapsed / 4

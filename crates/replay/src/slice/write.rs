@@ -55,7 +55,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Fails if the work by itself writes other bytes. No contents are left out: a test that leaves some out checks the rest.
+    /// Fails if the work by itself writes other bytes. No contents are left out: a test that leaves some out
+    /// checks the rest.
     fn check(&self, found: &Found, collected: &Collector<'_>) -> Result<()> {
         let outputs = self.perform(found, collected, &|_| Fill::Captured)?;
         match outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)) {
@@ -68,7 +69,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Records the work, which devices do not perform again; returns how many bytes of buffers the slice contains.
+    /// Records the work, which devices do not perform again; returns how many bytes of buffers the slice
+    /// contains.
     fn record(
         &self,
         found: &Found,

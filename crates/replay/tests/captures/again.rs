@@ -94,7 +94,8 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
     let Some(at) = was.iter().zip(is).position(|(was, is)| was != is) else {
         return assert_eq!(was.len(), is.len(), "{name}");
     };
-    // A replay allocates, maps, writes and unmaps memory that the program imported; all other lines must match.
+    // A replay allocates, maps, writes and unmaps memory that the program imported; all other lines must
+    // match.
     let imported =
         was[at].contains("allocator.import_buffer") && is[at].contains("allocator.allocate_buffer");
     assert!(imported, "{name}, line {at}:\n{}\n{}", was[at], is[at]);

@@ -1,4 +1,5 @@
-//! A capture as text without nondeterministic parts: a line per record, objects numbered in order of appearance.
+//! A capture as text without nondeterministic parts: a line per record, objects numbered in order of
+//! appearance.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -9,11 +10,11 @@ use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload, Payloa
 /// Differences between two captures that are ignored.
 #[derive(Clone, Copy, Default)]
 pub struct Apart {
-    /// Calls that a replay does not repeat identically: queries, executable caches, flushes of queues, failed calls,
-    /// file imports, and reads whose bytes are in the capture, which become updates.
+    /// Calls that a replay does not repeat identically: queries, executable caches, flushes of queues, failed
+    /// calls, file imports, and reads whose bytes are in the capture, which become updates.
     pub replayed: bool,
-    /// Differences of the reference's `local-task` device: the placement of buffers, and mappings for reading that
-    /// are not unmapped.
+    /// Differences of the reference's `local-task` device: the placement of buffers, and mappings for reading
+    /// that are not unmapped.
     pub task: bool,
 }
 

@@ -49,8 +49,8 @@ fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Ve
     Ok(reads.0)
 }
 
-/// Captures of real programs write inputs and read results through mappings. On a device without mappable memory these
-/// are staged: the host reads must be the same, and so must those of a capture of the replay.
+/// Captures of real programs write inputs and read results through mappings. On a device without mappable
+/// memory these are staged: the host reads must be the same, and so must those of a capture of the replay.
 pub fn captures_replay_as_on_shared_memory(set: &Path) {
     let (mut compared, mut refused) = (0, 0);
     for (path, remaps) in captures(set) {

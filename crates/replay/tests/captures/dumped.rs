@@ -11,8 +11,8 @@ pub fn dumps_match_the_reference(set: &Path) {
         let map = MappedFile::open(&path).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap();
         for (format, extension) in [(Format::Text, "text"), (Format::Jsonl, "jsonl")] {
-            // Only dumps of smaller captures that the reference accepts are stored; the oracle compares all captures with
-            // the reference's tool.
+            // Only dumps of smaller captures that the reference accepts are stored; the oracle compares all
+            // captures with the reference's tool.
             let expected = set.join(format!("expected/{name}.dump.{extension}"));
             let Ok(theirs) = std::fs::read(expected) else { continue };
             let mut ours = Vec::new();

@@ -1,5 +1,5 @@
-//! Captures of programs: planned, dumped, replayed on recorded devices, and mutated. Those of the fixtures, and those of
-//! the corpus, whose tests are ignored if it is missing.
+//! Captures of programs: planned, dumped, replayed on recorded devices, and mutated. Those of the fixtures,
+//! and those of the corpus, whose tests are ignored if it is missing.
 
 mod again;
 mod comparable;

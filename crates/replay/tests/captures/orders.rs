@@ -1,5 +1,5 @@
-//! Captures in both orders and one operation at a time, on a device that completes work late and in random order, and on several workers: the host reads
-//! are the same.
+//! Captures in both orders and one operation at a time, on a device that completes work late and in random
+//! order, and on several workers: the host reads are the same.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ const MAX_DELAY: Duration = Duration::from_micros(300);
 /// Replays of each capture in each order with delays in workers, and with delays in workers and queues.
 const DELAYED: u64 = 100;
 
-/// Size of the captures that are replayed so often: others take an unoptimised build too long, and so does bytecode.
+/// Size of the captures that are replayed so often: others take an unoptimised build too long, and so does
+/// bytecode.
 const MAX_DELAYED_BYTES: usize = 48 << 10;
 
 /// Captures that are replayed at the same time.

@@ -44,7 +44,8 @@ pub fn torn_captures_are_planned_up_to_their_tear(set: &Path) {
     }
 }
 
-/// The dispatches that differ are those that a run performs, in the order of their first execution, as often as it does.
+/// The dispatches that differ are those that a run performs, in the order of their first execution, as often
+/// as it does.
 pub fn distinct_dispatches_stand_for_all(set: &Path) {
     for path in testing::captures(set) {
         let recover = PlanOptions { recover: true, ..PlanOptions::default() };

@@ -12,8 +12,8 @@ use super::{FAKE_FORMAT, FakeCode, Id, whole};
 
 /// Builds a capture record by record, valid or malformed. Calls that create an object return its id.
 ///
-/// It has its own semaphore: each queue operation waits for the previous one's signal and signals the next value,
-/// unless [`CaptureBuilder::order`] overrides this for it.
+/// It has its own semaphore: each queue operation waits for the previous one's signal and signals the next
+/// value, unless [`CaptureBuilder::order`] overrides this for it.
 #[derive(Clone)]
 pub struct CaptureBuilder {
     /// The records so far: fields and payload of each.
@@ -292,8 +292,8 @@ impl CaptureBuilder {
         self.call(operation, 0, 0, &view::Scope { header: &header, name });
     }
 
-    /// Map, unmap, invalidate or flush, without bytes. `mode` is 1 for scoped and 2 for persistent; `access` is 1
-    /// for reads and 2 for writes.
+    /// Map, unmap, invalidate or flush, without bytes. `mode` is 1 for scoped and 2 for persistent; `access`
+    /// is 1 for reads and 2 for writes.
     pub fn range(&mut self, operation: Op, buffer: Id, offset: u64, length: u64, mode: u32, access: u16) {
         let header = BufferRange {
             byte_offset: U64::new(offset),

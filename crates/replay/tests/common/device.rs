@@ -1,5 +1,5 @@
-//! A synchronous device over host memory that keeps a log, so that a test can see the calls of a replay. It grants
-//! exactly what is requested and is strict: waits must be reached, events signalled, formats known.
+//! A synchronous device over host memory that keeps a log, so that a test can see the calls of a replay. It
+//! grants exactly what is requested and is strict: waits must be reached, events signalled, formats known.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,9 +75,9 @@ pub struct Bound {
     pub bytes: Vec<u8>,
 }
 
-/// An executable of the device: functions that add a number to each byte of their first binding. A function named
-/// `fails` fails instead; `meets` first waits until another one runs; `resumes` fills the binding with 5s, or with 9s
-/// if its first byte is 0, and then sets that to 1.
+/// An executable of the device: functions that add a number to each byte of their first binding. A function
+/// named `fails` fails instead; `meets` first waits until another one runs; `resumes` fills the binding with
+/// 5s, or with 9s if its first byte is 0, and then sets that to 1.
 #[derive(Clone, Debug)]
 pub struct FakeCode {
     pub name: String,

@@ -1,5 +1,5 @@
-//! Helpers shared by replay tests: hand-built captures, a device that logs its work, and an observer that records
-//! its notifications.
+//! Helpers shared by replay tests: hand-built captures, a device that logs its work, and an observer that
+//! records its notifications.
 
 mod builder;
 mod device;

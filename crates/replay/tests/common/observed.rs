@@ -106,14 +106,14 @@ pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
     replay(bytes, options, 1).map(|mut runs| runs.remove(0))
 }
 
-/// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the devices logged
-/// during setup precedes the first run.
+/// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the devices
+/// logged during setup precedes the first run.
 ///
-/// A capture without executables also runs on `local-sync`, with the same outcome; and in captured order, on a device that
-/// completes work late.
+/// A capture without executables also runs on `local-sync`, with the same outcome; and in captured order, on
+/// a device that completes work late.
 ///
-/// One more run performs operations one by one, with the same outcome: the reads, and the dispatches of the device, which
-/// are those that an observer sees.
+/// One more run performs operations one by one, with the same outcome: the reads, and the dispatches of the
+/// device, which are those that an observer sees.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
     let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
@@ -179,8 +179,8 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
     }
 }
 
-/// The error of planning a capture. Its context must be `place` as a tool prints it, with the operation and the
-/// objects, and it must contain each of `words`.
+/// The error of planning a capture. Its context must be `place` as a tool prints it, with the operation and
+/// the objects, and it must contain each of `words`.
 #[track_caller]
 pub fn refusal(bytes: &[u8], location: RecordLocation, words: &[&str]) -> Error {
     let error = match Plan::compile(bytes.to_vec(), PlanOptions::default()) {

@@ -12,7 +12,8 @@ use crate::counting::{self, Calls, OVERWRITTEN};
 use crate::memory::Memory;
 use crate::program::{Program, Reads, each_operation, local_sync, mappable, operations, replay};
 
-/// The capture of a program that stages has its writes and reads, and replays on shared and on discrete memory.
+/// The capture of a program that stages has its writes and reads, and replays on shared and on discrete
+/// memory.
 #[test]
 fn staged_transfers_are_recorded() {
     let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
@@ -53,8 +54,8 @@ fn empty_transfers_are_not_staged() {
     assert_eq!(codes.iter().filter(|code| **code == Code::ALLOCATOR_ALLOCATE_BUFFER).count(), 1, "{codes:?}");
 }
 
-/// The device may overwrite flushed bytes before the recorder has written them. The record must have the bytes of the
-/// mapping, whether the payload is copied or not.
+/// The device may overwrite flushed bytes before the recorder has written them. The record must have the
+/// bytes of the mapping, whether the payload is copied or not.
 #[test]
 fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
     for size in [16_u64, 1 << 20] {
@@ -83,8 +84,8 @@ fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
     }
 }
 
-/// Large payloads bypass the buffer, in different ways for files and memory: both must equal the same bytes in constant
-/// memory.
+/// Large payloads bypass the buffer, in different ways for files and memory: both must equal the same bytes
+/// in constant memory.
 #[test]
 fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     const SIZE: u64 = (1 << 20) + 5;

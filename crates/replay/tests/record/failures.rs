@@ -199,7 +199,8 @@ fn calls_rejected_by_handles_are_recorded_with_their_status() {
 #[test]
 fn a_panic_fails_only_the_record_of_the_work_that_panicked() {
     let panics = host_call(|| panic!("the program's own"));
-    // The host call executes in its own submission, in a later one that signals its wait, or in a signal of the host.
+    // The host call executes in its own submission, in a later one that signals its wait, or in a signal of
+    // the host.
     for (waits_for, expected) in [
         (None, vec![(Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32)]),
         (

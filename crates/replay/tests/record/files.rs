@@ -33,8 +33,8 @@ fn read(program: &Program, file: HostFile) -> Result<()> {
     Ok(())
 }
 
-/// A file in a capture: its reference and validation type, the bytes stored in the operation and in the object, and
-/// those stored in the read.
+/// A file in a capture: its reference and validation type, the bytes stored in the operation and in the
+/// object, and those stored in the read.
 #[derive(Debug, PartialEq)]
 struct Held {
     reference: u32,
@@ -156,7 +156,8 @@ fn an_out_of_range_read_is_recorded_with_its_status() {
     }
 }
 
-/// A read of a file that the program truncated after importing it is rejected without an access beyond its end.
+/// A read of a file that the program truncated after importing it is rejected without an access beyond its
+/// end.
 #[test]
 fn reads_beyond_a_truncated_file_are_rejected_by_every_policy() {
     let policies = [FilePolicy::Reference, FilePolicy::CaptureRanges, FilePolicy::CaptureAll];

@@ -1,5 +1,5 @@
-//! The recorder forwards every function of every backend trait; the functions are parsed from the traits' source, so that
-//! none can be forgotten here.
+//! The recorder forwards every function of every backend trait; the functions are parsed from the traits'
+//! source, so that none can be forgotten here.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -16,8 +16,8 @@ use crate::program::{
     Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay, replay_in, watched,
 };
 
-/// Work that executes inside its submit call signals before the call returns; calls triggered by the signal are recorded
-/// after the submission.
+/// Work that executes inside its submit call signals before the call returns; calls triggered by the signal
+/// are recorded after the submission.
 #[test]
 fn calls_triggered_by_a_submission_are_recorded_after_it() {
     [RecordOptions::default(), watched()].into_iter().for_each(triggered_calls);
@@ -152,7 +152,8 @@ fn devices_of_a_group_write_one_stream() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// A submission waits for a value that only the host signals: without a barrier in the capture, a replay would deadlock.
+/// A submission waits for a value that only the host signals: without a barrier in the capture, a replay
+/// would deadlock.
 #[test]
 fn host_signals_that_submissions_wait_for_are_recorded() {
     let program = Program::new(RecordOptions::default());
@@ -207,7 +208,8 @@ fn a_later_host_signal_is_recorded_after_the_work() {
     assert_eq!(lists, [(1, 0), (0, 1)]);
 }
 
-/// Submissions issued before their waits are signalled, on one timeline and across two, replay with the same results.
+/// Submissions issued before their waits are signalled, on one timeline and across two, replay with the same
+/// results.
 #[test]
 fn out_of_order_submissions_replay() {
     let program = Program::new(RecordOptions::default());
@@ -232,7 +234,8 @@ fn out_of_order_submissions_replay() {
     assert_eq!(reads.0, [[7; 4]]);
 }
 
-/// Several threads: every record is complete, ordinals have no gaps, and each thread's calls keep their order.
+/// Several threads: every record is complete, ordinals have no gaps, and each thread's calls keep their
+/// order.
 #[test]
 fn threads_write_one_stream() {
     const THREADS: u8 = 4;
@@ -271,7 +274,8 @@ fn threads_write_one_stream() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// Each thread submits work that waits for what the other thread signals later: with a submission, or as the host.
+/// Each thread submits work that waits for what the other thread signals later: with a submission, or as the
+/// host.
 #[test]
 fn threads_that_wait_for_each_other_replay_in_both_orders() {
     const ROUNDS: u64 = 20;

@@ -18,8 +18,8 @@ const VALUE: &str = "REHAL_TEST_PROCESSES_VALUE";
 /// Bytes that a child records: more than a recorder buffers.
 const LENGTH: usize = 3 << 20;
 
-/// Not a test itself: a child process that records one write of `VALUE`s. It prints `recording` or the error, and closes
-/// its capture when its standard input ends.
+/// Not a test itself: a child process that records one write of `VALUE`s. It prints `recording` or the error,
+/// and closes its capture when its standard input ends.
 #[test]
 fn child() {
     let (Some(path), Ok(value)) = (std::env::var_os(OUTPUT), std::env::var(VALUE)) else { return };

@@ -114,7 +114,8 @@ fn a_host_call_that_panics_leaves_the_recorder_working() {
     assert_eq!(codes.last(), Some(&Code::DEVICE_QUEUE_FILL));
 }
 
-/// Records reach the file without further calls, so the capture of a program that is killed later is recoverable.
+/// Records reach the file without further calls, so the capture of a program that is killed later is
+/// recoverable.
 #[test]
 fn records_of_an_idle_program_reach_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -62,9 +62,9 @@ fn logged(
     (outcome, log)
 }
 
-/// A program on a few small buffers: fills, copies and updates with random ranges and waits, host accesses between them,
-/// buffers that a queue allocates and deallocates, a command buffer that is used often, and submissions that wait for a
-/// signal that comes later.
+/// A program on a few small buffers: fills, copies and updates with random ranges and waits, host accesses
+/// between them, buffers that a queue allocates and deallocates, a command buffer that is used often, and
+/// submissions that wait for a signal that comes later.
 pub struct RandomProgram {
     capture: CaptureBuilder,
     random: Rng,
@@ -457,7 +457,8 @@ fn long_captures_are_replayed_with_bounded_work_in_flight() {
     assert_eq!(late(&bytes, ReplayOrder::Captured, 5).unwrap().reads, expected.reads);
 }
 
-/// Accesses that are too many to be tracked apart are still writes, of a buffer that kernels cannot write, too.
+/// Accesses that are too many to be tracked apart are still writes, of a buffer that kernels cannot write,
+/// too.
 #[test]
 fn command_buffers_with_many_ranges_are_waited_for() {
     for (pieces, bound) in [(100, false), (300, false), (300, true), (3000, true)] {

@@ -17,7 +17,8 @@ fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
 }
 
-/// Replays a fixture `count` times with a substitution (or none), in which `{}` is the directory of the fixtures.
+/// Replays a fixture `count` times with a substitution (or none), in which `{}` is the directory of the
+/// fixtures.
 fn replay(name: &str, substitution: &str, count: usize) -> Result<Vec<Observed>> {
     let bytes = std::fs::read(fixture(&format!("captures/{name}.ireereplay"))).unwrap();
     let plan = Plan::compile(bytes, PlanOptions::default())?;

@@ -319,7 +319,8 @@ fn hosts_wait_at_scopes() {
     assert_eq!((count(&capture, false), count(&capture, true)), (1, 2));
 }
 
-/// Whatever it accesses: a host that has results of other work, or writes inputs of the next, has usually waited.
+/// Whatever it accesses: a host that has results of other work, or writes inputs of the next, has usually
+/// waited.
 #[test]
 fn hosts_wait_between_their_accesses_and_submissions_without_waits() {
     for access in [
@@ -385,7 +386,8 @@ fn an_incomplete_search_is_reported() {
     assert_eq!((found.count, found.incomplete), (0, Some(Incomplete::TooManyInFlight)));
 }
 
-/// The time to plan it must not grow with the product of commands and executions; nor with that of ranges and accesses.
+/// The time to plan it must not grow with the product of commands and executions; nor with that of ranges and
+/// accesses.
 #[test]
 fn hostile_captures_are_planned_in_linear_time() {
     let mut capture = CaptureBuilder::new();

@@ -84,7 +84,8 @@ fn a_dispatch_has_its_bindings_constants_and_count() {
     assert_eq!((second.occurrence, reads(&second)), (1, vec![(buffer, 1001, &b"defg"[..])]));
 }
 
-/// A capture in which command buffers of several dispatches are executed in turns, between dispatches on a queue.
+/// A capture in which command buffers of several dispatches are executed in turns, between dispatches on a
+/// queue.
 fn many_executions(executions: usize, dispatches: usize) -> CaptureBuilder {
     let mut capture = CaptureBuilder::new();
     let (buffer, other, cache) = (capture.buffer(8), capture.buffer(8), capture.cache());
@@ -253,7 +254,8 @@ fn errors_name_the_capture_once() {
     }
 }
 
-/// A capture whose command buffer has two dispatches and is executed twice; with the records of the dispatches.
+/// A capture whose command buffer has two dispatches and is executed twice; with the records of the
+/// dispatches.
 fn four_dispatches() -> (CaptureBuilder, [u32; 2]) {
     let mut capture = CaptureBuilder::new();
     let (buffer, cache) = (capture.buffer(8), capture.cache());

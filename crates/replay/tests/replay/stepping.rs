@@ -1,5 +1,5 @@
-//! Replays that perform operations one by one. The helpers compare every hand-built capture of these tests with such a
-//! replay of it; here are what its observers see, and where it may end.
+//! Replays that perform operations one by one. The helpers compare every hand-built capture of these tests
+//! with such a replay of it; here are what its observers see, and where it may end.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

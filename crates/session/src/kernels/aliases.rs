@@ -1,7 +1,7 @@
 //! Which ranges are the first to overlap others, in a time that is not quadratic for any capture.
 
-/// The first range, by index, that overlaps each of them; `None` if no earlier one does. Ranges are a buffer, an offset and a
-/// length.
+/// The first range, by index, that overlaps each of them; `None` if no earlier one does. Ranges are a buffer,
+/// an offset and a length.
 pub(super) fn first(ranges: &[(u64, u64, u64)]) -> Vec<Option<u32>> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_unstable_by_key(|index| ranges[*index]);

@@ -15,11 +15,13 @@ use crate::CrashReports;
 /// The directories of the files.
 const EXECUTABLES: &str = "executables";
 const BINDINGS: &str = "bindings";
-/// Bytes of a binding that are read at a time, and blocks of them that are left out of a file if they are zero.
+/// Bytes of a binding that are read at a time, and blocks of them that are left out of a file if they are
+/// zero.
 const PIECE_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// A directory with the executables of dispatches and the contents of their bindings. What several of them have is one file.
+/// A directory with the executables of dispatches and the contents of their bindings. What several of them
+/// have is one file.
 pub struct DispatchFiles {
     directory: PathBuf,
 }
@@ -64,8 +66,8 @@ impl DispatchFiles {
         Self { directory: directory.into() }
     }
 
-    /// Replays a capture up to its first dispatch, such as the slice of a kernel, and writes the dispatch. What nothing wrote
-    /// before is zero on CPU devices. Fails if there is no dispatch.
+    /// Replays a capture up to its first dispatch, such as the slice of a kernel, and writes the dispatch.
+    /// What nothing wrote before is zero on CPU devices. Fails if there is no dispatch.
     pub fn write(&self, replay: &Replay) -> Result<DispatchFile> {
         let mut writer = Writer { files: self, written: None };
         replay.run(&mut [&mut CrashReports::records(), &mut writer])?;

@@ -12,10 +12,11 @@ use crate::drivers;
 const MAX_NAMES: usize = 20;
 
 impl Kernels {
-    /// The function with this name, and its dispatches in this catalog; of the executable with this id only, if one is
-    /// given. `plan` is what the catalog is of.
+    /// The function with this name, and its dispatches in this catalog; of the executable with this id only,
+    /// if one is given. `plan` is what the catalog is of.
     ///
-    /// Fails if there is no such function, or if executables have functions of this name with different signatures.
+    /// Fails if there is no such function, or if executables have functions of this name with different
+    /// signatures.
     pub fn observed(
         &self,
         plan: &Plan,
@@ -62,7 +63,8 @@ impl Kernels {
         Ok(kernel)
     }
 
-    /// The dispatches of the function with this name, for a comparison with replacements. Fails as [`Kernels::observed`].
+    /// The dispatches of the function with this name, for a comparison with replacements. Fails as
+    /// [`Kernels::observed`].
     pub fn compared(&self, plan: &Plan, function: &str) -> Result<Vec<ComparedShape>> {
         self.observed(plan, function, None)?;
         let compared = |kernel: &Kernel| {

@@ -36,11 +36,12 @@ pub struct RecordedKernel {
     pub occurrences: u64,
 }
 
-/// Records the first dispatch of each kernel of replays into a directory, which is created if it does not exist: a
-/// [`KernelDescriptor`](rehal_tune::KernelDescriptor), the executable, and the memory before and after it. Kernels that several
-/// replays have are recorded once.
+/// Records the first dispatch of each kernel of replays into a directory, which is created if it does not
+/// exist: a [`KernelDescriptor`](rehal_tune::KernelDescriptor), the executable, and the memory before and
+/// after it. Kernels that several replays have are recorded once.
 ///
-/// If a later part fails, kernels that are recorded stay: a kernel that crashes is recorded without what it wrote.
+/// If a later part fails, kernels that are recorded stay: a kernel that crashes is recorded without what it
+/// wrote.
 pub struct KernelRecording {
     /// `None` once it is finished.
     recorder: Option<KernelRecorder>,
@@ -128,7 +129,8 @@ impl Drop for KernelRecording {
     }
 }
 
-/// Fails if the directory has records of kernels, unless the options allow to replace them. It need not exist.
+/// Fails if the directory has records of kernels, unless the options allow to replace them. It need not
+/// exist.
 pub fn check_kernel_records(directory: &Path, recording: &KernelRecordOptions) -> Result<()> {
     KernelRecorder::check(directory, recording)
 }

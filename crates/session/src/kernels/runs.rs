@@ -1,4 +1,5 @@
-//! The two replays of a catalog of kernels: one measures, and the other reads what is bound, which would warm caches.
+//! The two replays of a catalog of kernels: one measures, and the other reads what is bound, which would warm
+//! caches.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -204,8 +205,8 @@ struct Changed {
 }
 
 impl Changed {
-    /// Adds what differs from `start` on, before and after, in elements of `unit` bytes; `counts` is asked for
-    /// the first byte of each.
+    /// Adds what differs from `start` on, before and after, in elements of `unit` bytes; `counts` is asked
+    /// for the first byte of each.
     fn add(&mut self, start: u64, sides: (&[u8], &[u8]), unit: u64, counts: impl Fn(u64) -> bool) {
         let elements = sides.0.chunks(unit as usize).zip(sides.1.chunks(unit as usize));
         let offsets = (start..).step_by(unit as usize);

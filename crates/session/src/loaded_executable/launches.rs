@@ -167,8 +167,8 @@ impl Launches {
         self.count
     }
 
-    /// Launches the dispatches and waits for them: one submission, and no allocation by this function. Its duration is that of
-    /// launch, execution and synchronization. After an error, every further run fails.
+    /// Launches the dispatches and waits for them: one submission, and no allocation by this function. Its
+    /// duration is that of launch, execution and synchronization. After an error, every further run fails.
     pub fn run(&mut self) -> Result<()> {
         self.payload += 1;
         let signals = [self.done.at(self.payload)];

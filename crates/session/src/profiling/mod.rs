@@ -1,5 +1,5 @@
-//! Profiles of what devices do: the adapter between the sink of `hal`, which names objects by their ids, and the bundle of
-//! `profile`, which is bytes.
+//! Profiles of what devices do: the adapter between the sink of `hal`, which names objects by their ids, and
+//! the bundle of `profile`, which is bytes.
 //!
 //! Rows are encoded when a device reports them, so that an event takes a lock and a copy, and written by a
 //! thread, or by a benchmark while its clocks are stopped. More than `DUE_BYTES` of pending events would cost
@@ -36,9 +36,10 @@ use sink::{Bundle, DeviceSink};
 pub enum RequestedData {
     /// These, of every device.
     Kinds(ProfileData),
-    /// What the reference's tools measure for statistics, as far as the device reports it: events of its queues with the host's
-    /// times of what they execute or, of devices that lack these times, with the events of memory. Of the latter also the times of
-    /// dispatches, which the reference leaves out: without them, functions have none.
+    /// What the reference's tools measure for statistics, as far as the device reports it: events of its
+    /// queues with the host's times of what they execute or, of devices that lack these times, with the
+    /// events of memory. Of the latter also the times of dispatches, which the reference leaves out: without
+    /// them, functions have none.
     Statistics,
     /// The times of dispatches, by the host or else by the device.
     DispatchTimes,
@@ -48,7 +49,8 @@ pub enum RequestedData {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProfilingOptions {
-    /// The bundle (`.ireeprof`) to write; created or truncated. `None` for [`Profiling::end_with_statistics`] only.
+    /// The bundle (`.ireeprof`) to write; created or truncated. `None` for [`Profiling::end_with_statistics`]
+    /// only.
     pub output: Option<NamedPath>,
     /// The kinds of data.
     pub data: RequestedData,
@@ -65,11 +67,13 @@ pub struct ProfilingOptions {
     pub is_measured: bool,
 }
 
-/// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
+/// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports
+/// errors.
 ///
-/// A thread writes what devices report to the file within 100 ms, with samples of their clocks, so that the bundle of a killed program
-/// is readable up to that point. A program that measures is asked to flush instead ([`ProfilingOptions::is_measured`]), and the thread writes only if it has
-/// not done so 100 ms later. At most 8 MiB per device are pending, then the thread that reports writes them.
+/// A thread writes what devices report to the file within 100 ms, with samples of their clocks, so that the
+/// bundle of a killed program is readable up to that point. A program that measures is asked to flush instead
+/// ([`ProfilingOptions::is_measured`]), and the thread writes only if it has not done so 100 ms later. At
+/// most 8 MiB per device are pending, then the thread that reports writes them.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -98,8 +102,8 @@ pub struct Profiling {
     target: Target,
 }
 
-/// As an observer of a replay, relates what a profile reports to the records of the capture, as dumps number them. By default it
-/// does nothing.
+/// As an observer of a replay, relates what a profile reports to the records of the capture, as dumps number
+/// them. By default it does nothing.
 #[derive(Debug, Default)]
 pub struct ProfiledRecords {
     is_on: bool,
@@ -124,8 +128,8 @@ struct Session {
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl RequestedData {
-    /// The kinds of data to request of `device`, which supports these. Fails with `UNIMPLEMENTED` if it does not time dispatches,
-    /// and these times are requested.
+    /// The kinds of data to request of `device`, which supports these. Fails with `UNIMPLEMENTED` if it does
+    /// not time dispatches, and these times are requested.
     fn of(self, device: &DeviceInfo, supported: ProfileData) -> Result<ProfileData> {
         let has_host_times = supported.contains(ProfileData::HOST_EXECUTION);
         match self {
@@ -159,8 +163,8 @@ impl ProfilingOptions {
         Self { output: Some(output.into()), ..Self::without_output(RequestedData::Kinds(data)) }
     }
 
-    /// No bundle: only statistics are printed. `None` is what the reference's tools measure for these, of each device
-    /// ([`RequestedData::Statistics`]).
+    /// No bundle: only statistics are printed. `None` is what the reference's tools measure for these, of
+    /// each device ([`RequestedData::Statistics`]).
     pub fn statistics(data: Option<ProfileData>) -> Self {
         Self::without_output(data.map_or(RequestedData::Statistics, RequestedData::Kinds))
     }
@@ -219,8 +223,8 @@ impl ProfilingOptions {
 }
 
 impl Profiling {
-    /// Begins a session on all `devices`. Fails if one of them does not support what the options request; an existing file is then
-    /// unchanged.
+    /// Begins a session on all `devices`. Fails if one of them does not support what the options request; an
+    /// existing file is then unchanged.
     pub fn begin(devices: &DeviceGroup, options: &ProfilingOptions) -> Result<Self> {
         options.check(devices).context(|| "beginning the profile".into())?;
         let target = Target::create(options)?;
@@ -254,7 +258,8 @@ impl Profiling {
         ProfiledRecords { is_on: true }
     }
 
-    /// Whether a program that measures should flush at the next opportunity: 100 ms have passed, or a MiB is pending.
+    /// Whether a program that measures should flush at the next opportunity: 100 ms have passed, or a MiB is
+    /// pending.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.session.bundle.is_due()
@@ -376,8 +381,9 @@ impl Session {
         self.write()
     }
 
-    /// Writes what devices have reported, with a sample of their clocks: so that those of a killed program have times, and drift is
-    /// followed. A sample that fails is missing; a device that is lost says so elsewhere.
+    /// Writes what devices have reported, with a sample of their clocks: so that those of a killed program
+    /// have times, and drift is followed. A sample that fails is missing; a device that is lost says so
+    /// elsewhere.
     fn sample_and_write(&self) -> Result<()> {
         self.devices.devices().iter().for_each(|device| {
             let _ = device.sample_profiling_clock();
@@ -390,8 +396,8 @@ impl Session {
         self.bundle.check()
     }
 
-    /// The thread that writes rows, or requests it of a program that measures, and flushes devices at their interval, until
-    /// the sender is dropped.
+    /// The thread that writes rows, or requests it of a program that measures, and flushes devices at their
+    /// interval, until the sender is dropped.
     fn start_writer(&self, options: &ProfilingOptions) -> Result<(Sender<()>, JoinHandle<()>)> {
         let (stop, stopped) = channel();
         let session = self.clone();
@@ -411,9 +417,9 @@ impl Session {
                     session.bundle.set_due(true);
                     continue;
                 }
-                // A program that measures has been in one measurement since the request. It costs less than a kill, which
-                // would lose the rows.
-                // Errors are kept in the bundle, and the end of the session reports them.
+                // A program that measures has been in one measurement since the request. It costs less than a
+                // kill, which would lose the rows. Errors are kept in the bundle, and the end of the session
+                // reports them.
                 let _ = match rounds {
                     Some(rounds) if round % rounds.max(1) == 0 => session.flush_devices(),
                     // The flushes of the program sample the clocks, outside its measurements.

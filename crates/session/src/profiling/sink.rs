@@ -45,7 +45,8 @@ struct Pending {
     size_bytes: usize,
     /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
-    /// Whether the session has ended: what is reported later, such as buffers that are freed then, is not written.
+    /// Whether the session has ended: what is reported later, such as buffers that are freed then, is not
+    /// written.
     is_ended: bool,
 }
 

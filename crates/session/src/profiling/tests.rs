@@ -1,4 +1,5 @@
-//! What sinks write: ids and relationships of events, and the ticks of a device whose clock drifts from the host's time.
+//! What sinks write: ids and relationships of events, and the ticks of a device whose clock drifts from the
+//! host's time.
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{

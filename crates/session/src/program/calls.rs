@@ -62,7 +62,8 @@ pub struct Calls {
     kind: CallKind,
     /// Reused by all calls, so that a call does not allocate.
     invocation: Invocation,
-    /// Dropped last: the invocation and the inputs belong to its program, which another thread may end afterwards.
+    /// Dropped last: the invocation and the inputs belong to its program, which another thread may end
+    /// afterwards.
     function: Function,
 }
 
@@ -152,8 +153,8 @@ impl Calls {
         }
     }
 
-    /// Runs a batch and waits for it. With concurrency N, each asynchronous call waits for the Nth call before it. A
-    /// synchronous function is called once.
+    /// Runs a batch and waits for it. With concurrency N, each asynchronous call waits for the Nth call
+    /// before it. A synchronous function is called once.
     pub fn run(&mut self, prepared: &mut PreparedBatch) -> Result<()> {
         if !self.needs_preparation() {
             self.call()?;
@@ -206,8 +207,8 @@ pub(super) fn no_device() -> Error {
     Error::failed_precondition("the function takes fences, but its module uses no device to create them")
 }
 
-/// Runs `body` in the scope that marks calls in the capture. The scope ends even if `body` fails: a capture with an
-/// open scope cannot be replayed by scope.
+/// Runs `body` in the scope that marks calls in the capture. The scope ends even if `body` fails: a capture
+/// with an open scope cannot be replayed by scope.
 #[inline]
 fn scoped(recorder: Option<&Recorder>, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let Some(recorder) = recorder else { return body() };

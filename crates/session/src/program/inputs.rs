@@ -42,8 +42,8 @@ impl TensorBytes<'_> {
     }
 }
 
-/// Parses values for arguments (or results) of these kinds, in order. `make` creates a tensor of a type and fills in
-/// its bytes; a file that is too short is refused before.
+/// Parses values for arguments (or results) of these kinds, in order. `make` creates a tensor of a type and
+/// fills in its bytes; a file that is too short is refused before.
 ///
 /// Fails if there are more values than `kinds`; the caller checks for fewer.
 pub(crate) fn parse<T>(

@@ -9,8 +9,8 @@ use super::Program;
 const QUERY: &str = "__query_instruments";
 
 impl Program {
-    /// The instrumentation data of all modules that were compiled with it (`--iree-hal-instrument-dispatches=SIZE` and
-    /// the like), as buffers that the host can read.
+    /// The instrumentation data of all modules that were compiled with it
+    /// (`--iree-hal-instrument-dispatches=SIZE` and the like), as buffers that the host can read.
     pub fn instruments(&self) -> Result<Vec<Value>> {
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.0.modules {

@@ -1,7 +1,7 @@
 //! Programs: modules with their imports, on devices, optionally recorded.
 //!
-//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. The submodules
-//! handle inputs and results.
+//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. The
+//! submodules handle inputs and results.
 
 mod calls;
 mod input_files;
@@ -75,8 +75,8 @@ struct Inner {
     recorder: Option<Recorder>,
 }
 
-/// An exported function of a program. It shares ownership of the program, so it can be stored next to it, sent to
-/// other threads and passed to another language; see [`Program::close`].
+/// An exported function of a program. It shares ownership of the program, so it can be stored next to it,
+/// sent to other threads and passed to another language; see [`Program::close`].
 pub struct Function {
     /// Dropped before the program, which another thread may end afterwards.
     function: rehal_vm::Function,
@@ -88,14 +88,14 @@ pub struct Function {
 }
 
 impl Program {
-    /// Loads the modules of the options with their dependencies: devices, parameters, a recorder. Runs the modules'
-    /// initializers.
+    /// Loads the modules of the options with their dependencies: devices, parameters, a recorder. Runs the
+    /// modules' initializers.
     pub fn load(options: &ProgramOptions) -> Result<Self> {
         Self::with_modules(options, modules::load(options)?, &mut |_| Ok(None))
     }
 
-    /// As [`Program::load`], with modules that have already been read instead of those of the options. `offer`
-    /// provides further modules that they may import.
+    /// As [`Program::load`], with modules that have already been read instead of those of the options.
+    /// `offer` provides further modules that they may import.
     pub fn with_modules(
         options: &ProgramOptions,
         modules: Vec<ProgramModule>,
@@ -195,7 +195,8 @@ impl Program {
     }
 
     /// As [`Program::calls`], for a function that the compiler generated for benchmarks (`iree.benchmark` is
-    /// `dispatch`): it takes the repetition count of its dispatches, which is the batch size, at most [`i32::MAX`].
+    /// `dispatch`): it takes the repetition count of its dispatches, which is the batch size, at most
+    /// [`i32::MAX`].
     pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::repeating(function, batch)
@@ -241,13 +242,13 @@ impl Program {
         }
     }
 
-    /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is closed.
-    /// Drop the program's values first, or their deallocation is not captured.
+    /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is
+    /// closed. Drop the program's values first, or their deallocation is not captured.
     ///
     /// [`Function`]s and [`Calls`] keep the globals alive, so drop them first: while any exist
-    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION`, and the program ends as if dropped.
-    /// A dropped program ends with the last of its functions; its globals are freed outside of a scope, and its capture
-    /// is not closed, because a drop cannot report that closing failed.
+    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION`, and the program ends as if
+    /// dropped. A dropped program ends with the last of its functions; its globals are freed outside of a
+    /// scope, and its capture is not closed, because a drop cannot report that closing failed.
     pub fn close(self) -> Result<()> {
         self.end(true)
     }
@@ -332,7 +333,8 @@ impl Function {
         self.declaration.as_deref()
     }
 
-    /// Its declaration if it has one; otherwise its name and the kinds of its inputs and results, such as `add(i32, ref) -> (ref)`.
+    /// Its declaration if it has one; otherwise its name and the kinds of its inputs and results, such as
+    /// `add(i32, ref) -> (ref)`.
     pub fn signature(&self) -> String {
         let kinds = |kinds: &[ValueKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
         self.declaration.clone().unwrap_or_else(|| {

@@ -48,7 +48,8 @@ fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
         ModuleSource::StandardInput => read_standard_input()?,
         ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
         ModuleSource::File(path) if is_system_library(path) => {
-            // The reference's ABI for native modules changes with each release, and the file does not state its version.
+            // The reference's ABI for native modules changes with each release, and the file does not state
+            // its version.
             let error = Error::unimplemented("modules in native code (.so) are not in this build");
             return Err(error.advise(Remedy::CompileModule));
         }
@@ -133,7 +134,8 @@ impl ProgramModule {
         &self.module
     }
 
-    /// The functions that may be called by name, in order, without those that the compiler generated for itself.
+    /// The functions that may be called by name, in order, without those that the compiler generated for
+    /// itself.
     pub fn runnable_functions(&self) -> impl Iterator<Item = &str> {
         self.file
             .exports()

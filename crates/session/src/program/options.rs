@@ -19,8 +19,8 @@ pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProgramOptions {
-    /// The modules, each after those that it imports from; functions are looked up in the last one. At least one.
-    /// rehal's own modules (`hal`, `io_parameters`) are added if imported.
+    /// The modules, each after those that it imports from; functions are looked up in the last one. At least
+    /// one. rehal's own modules (`hal`, `io_parameters`) are added if imported.
     pub modules: Vec<ModuleSource>,
     /// How modules are read. Default: into memory.
     pub module_mode: ModuleMode,
@@ -32,8 +32,8 @@ pub struct ProgramOptions {
     pub parameters: ParameterOptions,
     /// The capture of the program. Default: none.
     pub recording: Option<RecordingOptions>,
-    /// The profile of each test of [`ModuleTests`](crate::ModuleTests); other programs begin theirs themselves
-    /// ([`Profiling`](crate::Profiling)). Default: none.
+    /// The profile of each test of [`ModuleTests`](crate::ModuleTests); other programs begin theirs
+    /// themselves ([`Profiling`](crate::Profiling)). Default: none.
     pub profiling: Option<ProfilingOptions>,
     /// Receives each instruction before it is executed. Default: no tracing.
     pub trace_execution: Option<TextSink>,
@@ -73,7 +73,8 @@ pub struct RecordingOptions {
     pub path: NamedPath,
     /// How files are captured, how a replay validates them, and what is recorded of the results.
     pub record: RecordOptions,
-    /// The element types of what functions write, if dispatches are watched; the last rule that matches counts.
+    /// The element types of what functions write, if dispatches are watched; the last rule that matches
+    /// counts.
     pub element_types: Vec<ElementTypeRule>,
 }
 
@@ -174,7 +175,8 @@ impl ValueText {
         &self.0
     }
 
-    /// The file whose bytes are read as elements, if it begins like an `.npy` file: its header would be read as elements, too.
+    /// The file whose bytes are read as elements, if it begins like an `.npy` file: its header would be read
+    /// as elements, too.
     pub fn array_read_as_bytes(&self) -> Option<&Path> {
         let Input::Tensor { source: Source::File { path, .. }, .. } = Input::parse(&self.0, None).ok()?
         else {

@@ -34,8 +34,8 @@ pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
     Ok(format!("{type_name}\n{held}"))
 }
 
-/// Formats the elements of a list, one per line, including nested lists. Not recursive: a program can nest lists deep
-/// enough to overflow the stack.
+/// Formats the elements of a list, one per line, including nested lists. Not recursive: a program can nest
+/// lists deep enough to overflow the stack.
 fn format_list(list: &Ref, max_elements: u64) -> Result<String> {
     const MAX_TEXT_BYTES: usize = 64 << 20;
     let mut text = String::new();
@@ -108,8 +108,9 @@ pub fn type_of_value(value: &Value) -> Result<TensorType> {
     })
 }
 
-/// Passes the first `length` bytes of a number, tensor or buffer to `look`, as the whole of the memory; all if it has fewer, and none
-/// for a null reference. The buffer of a tensor can be longer than the tensor; what follows is not read unless `length` says so.
+/// Passes the first `length` bytes of a number, tensor or buffer to `look`, as the whole of the memory; all
+/// if it has fewer, and none for a null reference. The buffer of a tensor can be longer than the tensor; what
+/// follows is not read unless `length` says so.
 pub fn with_value_memory<R>(
     value: &Value,
     length: u64,
@@ -184,8 +185,8 @@ impl Expected {
         self.0.is_empty()
     }
 
-    /// Compares the result at `index` with the expected value; returns the difference as text, if any. Results after
-    /// the last expected value are not compared.
+    /// Compares the result at `index` with the expected value; returns the difference as text, if any.
+    /// Results after the last expected value are not compared.
     pub fn compare(&self, index: usize, actual: &Value, equality: &Equality) -> Result<Option<String>> {
         match self.0.get(index) {
             Some(expected) => compare(expected, actual, equality),

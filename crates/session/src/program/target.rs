@@ -8,7 +8,8 @@ const HEAD: &str = "HAL device `";
 const TARGET: &str = "#hal.device.target<";
 const EXECUTABLE: &str = "#hal.executable.target<";
 
-/// The error of a program's initializer: if it lists the attributes of a device that is missing, what matters of them.
+/// The error of a program's initializer: if it lists the attributes of a device that is missing, what matters
+/// of them.
 pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
     let Some(targets) = targets(error.message()) else { return error };
     let mut here: Vec<&str> = Vec::new();

@@ -10,12 +10,12 @@ use rehal_vm::Module;
 use super::{Program, ProgramModule, ProgramOptions, modules};
 use crate::Profiling;
 
-/// The tests that a module exports: its functions without inputs and results. Each test runs in its own program, so
-/// that tests share no state.
+/// The tests that a module exports: its functions without inputs and results. Each test runs in its own
+/// program, so that tests share no state.
 ///
-/// If the options name a capture, the first test that runs is recorded there, and each other test to a file in the same
-/// directory with its name before the extension: `checks.ireereplay`, `checks.second.ireereplay`. The same holds for
-/// the bundle of a profile.
+/// If the options name a capture, the first test that runs is recorded there, and each other test to a file
+/// in the same directory with its name before the extension: `checks.ireereplay`, `checks.second.ireereplay`.
+/// The same holds for the bundle of a profile.
 pub struct ModuleTests {
     options: ProgramOptions,
     modules: Vec<ProgramModule>,
@@ -98,7 +98,8 @@ impl ModuleTests {
         outcome.and(ended).and(program.close_unscoped())
     }
 
-    /// Ends the profile of a test; the statistics that are not for a bundle are kept for [`ModuleTests::take_statistics`].
+    /// Ends the profile of a test; the statistics that are not for a bundle are kept for
+    /// [`ModuleTests::take_statistics`].
     fn end(&self, profiling: Profiling, options: &ProgramOptions) -> Result<()> {
         if options.profiling.as_ref().is_some_and(|profiling| profiling.output.is_some()) {
             return profiling.end();
@@ -111,7 +112,8 @@ impl ModuleTests {
         std::mem::take(&mut self.statistics.lock())
     }
 
-    /// The capture of a test that has run, if tests are recorded. It does not exist if the test used no device.
+    /// The capture of a test that has run, if tests are recorded. It does not exist if the test used no
+    /// device.
     pub fn capture_of(&self, name: &str) -> Option<PathBuf> {
         let options = self.options_of(name);
         options.recording.as_ref().map(|recording| recording.path.path().to_path_buf())

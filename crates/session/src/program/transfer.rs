@@ -1,8 +1,8 @@
 //! Copies results to host-readable memory, like the reference's tools.
 //!
-//! [`rehal_hal::transfer`] needs fewer calls, but calls are recorded, and captures must equal those of the reference.
-//! So one command buffer copies all results that are not host-local to new buffers, which the values then own, even if
-//! the host could map the originals.
+//! [`rehal_hal::transfer`] needs fewer calls, but calls are recorded, and captures must equal those of the
+//! reference. So one command buffer copies all results that are not host-local to new buffers, which the
+//! values then own, even if the host could map the originals.
 
 use rehal_base::Result;
 use rehal_hal::{
@@ -23,7 +23,8 @@ const READABLE: BufferParams = BufferParams {
     min_alignment: 0,
 };
 
-/// Replaces the buffers among `values` that are not [`READABLE`] by readable copies, and waits for the copies.
+/// Replaces the buffers among `values` that are not [`READABLE`] by readable copies, and waits for the
+/// copies.
 pub(crate) fn to_host(values: &mut [Value], device: &Device) -> Result<()> {
     if values.iter().filter_map(buffer_of).all(is_readable) {
         return Ok(());

@@ -255,7 +255,8 @@ fn rows_of_a_measurement_that_takes_long_are_written_before_it_ends() {
     options.is_measured = true;
     let profiling = Profiling::begin(&devices, &options).unwrap();
     replay.run(&mut []).unwrap();
-    // The measurement has not ended, so the program has not flushed: what a kill leaves is what is in the file.
+    // The measurement has not ended, so the program has not flushed: what a kill leaves is what is in the
+    // file.
     let begin = Instant::now();
     let written = loop {
         let rows = read(&path);

@@ -1,10 +1,11 @@
-//! Fresh values for inputs, so that a kernel cannot gain by remembering results: each timed pair of dispatches has values that no
-//! dispatch had before, and in some pairs, what both kernels leave is compared.
+//! Fresh values for inputs, so that a kernel cannot gain by remembering results: each timed pair of
+//! dispatches has values that no dispatch had before, and in some pairs, what both kernels leave is compared.
 //!
-//! An input gets fresh values if its element type is known and its bytes look like it. Each number keeps its sign, and its exponent
-//! but for a power of two that all inputs share, so that sums are conditioned as those of the captured inputs are. Zeros, infinities
-//! and NaN stay, since masks and indices consist of them; but not zeros that the captured kernel overwrites, so that it shows who
-//! writes them. A tolerance for the captured inputs may not fit others. Therefore results only differ by more than rounding explains.
+//! An input gets fresh values if its element type is known and its bytes look like it. Each number keeps its
+//! sign, and its exponent but for a power of two that all inputs share, so that sums are conditioned as those
+//! of the captured inputs are. Zeros, infinities and NaN stay, since masks and indices consist of them; but
+//! not zeros that the captured kernel overwrites, so that it shows who writes them. A tolerance for the
+//! captured inputs may not fit others. Therefore results only differ by more than rounding explains.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Finds accesses of a replacement outside of its bindings, and results that depend on memory that was never written.
+//! Finds accesses of a replacement outside of its bindings, and results that depend on memory that was never
+//! written.
 
 use rehal_base::{Result, StatusCode};
 use rehal_replay::{Observer, Replay, ReplayOptions};
@@ -9,8 +10,8 @@ use crate::{REDZONE_BYTES, Verification, VerifyOptions, VerifySides, watch_memor
 /// Findings of other functions are not reported, and must not leave out those that are.
 const MAX_FINDINGS: usize = 10_000;
 
-/// What the replaced function does that the captured one does not, in a replay of the whole capture: a slice does not tell which bytes
-/// the program had never written. `None` if the devices cannot be watched.
+/// What the replaced function does that the captured one does not, in a replay of the whole capture: a slice
+/// does not tell which bytes the program had never written. `None` if the devices cannot be watched.
 pub(super) fn watch(
     subject: &CompareSubject,
     replaced: &ReplayOptions,

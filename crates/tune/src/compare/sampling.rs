@@ -52,8 +52,8 @@ pub struct Timing {
     pub cache: CacheState,
     /// The time of all dispatches of the function with the replacement, as a fraction of the captured.
     pub ratio: f64,
-    /// Its interval; `None` with too few batches. At 99 %, so that at least 95 % of all comparisons have no interval without the
-    /// ratio: two states of the caches, each of which is looked at several times.
+    /// Its interval; `None` with too few batches. At 99 %, so that at least 95 % of all comparisons have no
+    /// interval without the ratio: two states of the caches, each of which is looked at several times.
     pub interval: Option<Interval>,
     /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,
@@ -69,10 +69,11 @@ pub struct Timing {
     pub is_device_time: bool,
     /// The steps in which the clock of the times advances, in nanoseconds.
     pub resolution_ns: f64,
-    /// Whether times are means of pairs instead of the shortest, since the kernels take so few steps of the clock that the shortest
-    /// times of different kernels are the same.
+    /// Whether times are means of pairs instead of the shortest, since the kernels take so few steps of the
+    /// clock that the shortest times of different kernels are the same.
     pub is_averaged: bool,
-    /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the ratio.
+    /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the
+    /// ratio.
     pub clock_error: f64,
     /// What ended the sampling.
     pub stopped: Stopped,
@@ -88,8 +89,8 @@ pub struct Timing {
 pub struct ShapeTiming {
     /// The dispatches.
     pub shape: ComparedShape,
-    /// Time of a dispatch of the captured kernel in nanoseconds: the median over batches of the shortest, or of their means
-    /// ([`Timing::is_averaged`]).
+    /// Time of a dispatch of the captured kernel in nanoseconds: the median over batches of the shortest, or
+    /// of their means ([`Timing::is_averaged`]).
     pub captured_ns: f64,
     /// Time of a dispatch of the replacement in nanoseconds, likewise.
     pub replaced_ns: f64,
@@ -97,7 +98,8 @@ pub struct ShapeTiming {
     pub ratio: f64,
     /// Its interval, at 99 %.
     pub interval: Option<Interval>,
-    /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results is not found.
+    /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
+    /// is not found.
     pub varied_bindings: Vec<u32>,
 }
 
@@ -123,7 +125,8 @@ const OUTSIDE: f64 = 0.01;
 const MIN_FEW_SAMPLES: usize = 3;
 /// Single dispatches are kept until there are so many batches.
 const FEW_BATCHES: usize = 8;
-/// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other by chance.
+/// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other
+/// by chance.
 const MIN_BATCHES: usize = 16;
 /// A ratio that is recognized by a few pairs, and beyond which more precision is of no use.
 const FAR: f64 = 2.0;
@@ -133,19 +136,21 @@ const FAR: f64 = 2.0;
 pub(super) struct ShapeBatch {
     /// At least one.
     pub pairs: Vec<Pair>,
-    /// Dispatches with other states of the caches, such as the first. They only tell that one kernel takes many times as long.
+    /// Dispatches with other states of the caches, such as the first. They only tell that one kernel takes
+    /// many times as long.
     pub others: Vec<Pair>,
 }
 
 /// Collects pairs in batches.
 ///
-/// The pairs of a batch share buffers and executables, and so their placement in memory, which can make one side faster.
-/// Therefore batches are the samples.
+/// The pairs of a batch share buffers and executables, and so their placement in memory, which can make one
+/// side faster. Therefore batches are the samples.
 ///
-/// The ratio of a batch is that of the shortest times of both sides, of pairs in which no thread was preempted: what else the machine
-/// does only lengthens a dispatch. Only of kernels that take few steps of the clock, it is that of [means](coarse). Under load, the
-/// shortest time of some batches is not the kernel's either, and how these batches are distributed is unknown. Therefore the estimate
-/// is the median of the batches, whose interval follows from their order alone.
+/// The ratio of a batch is that of the shortest times of both sides, of pairs in which no thread was
+/// preempted: what else the machine does only lengthens a dispatch. Only of kernels that take few steps of
+/// the clock, it is that of [means](coarse). Under load, the shortest time of some batches is not the
+/// kernel's either, and how these batches are distributed is unknown. Therefore the estimate is the median of
+/// the batches, whose interval follows from their order alone.
 pub(super) struct Sampler<'s> {
     shapes: &'s [ComparedShape],
     precision: f64,
@@ -244,7 +249,8 @@ impl<'s> Sampler<'s> {
         }
     }
 
-    /// Some clocks are only known by the times that they have measured: the more, the shorter their steps turn out to be.
+    /// Some clocks are only known by the times that they have measured: the more, the shorter their steps
+    /// turn out to be.
     pub(super) fn know_resolution(&mut self, resolution_ns: f64) {
         self.resolution_ns = resolution_ns;
     }
@@ -254,8 +260,8 @@ impl<'s> Sampler<'s> {
         self.batches.len()
     }
 
-    /// Adds a batch: what was timed of each shape. Returns why sampling should stop. If it `is_late`, that one kernel is far slower
-    /// is a reason.
+    /// Adds a batch: what was timed of each shape. Returns why sampling should stop. If it `is_late`, that
+    /// one kernel is far slower is a reason.
     pub(super) fn add(&mut self, batch: &[ShapeBatch], is_late: bool) -> Option<Stopped> {
         let mut totals = [[0.0; 2]; 2];
         self.add_few(batch);
@@ -287,8 +293,8 @@ impl<'s> Sampler<'s> {
     /// Whether the interval is narrow enough: if it proves nothing, four times as narrow.
     fn is_precise(&self) -> bool {
         let Some(Interval { low, high }) = self.interval else { return false };
-        let is_told = verdict_of(self.interval, self.margin) != TimingVerdict::CannotTell;
-        (high - low) / (high + low) <= if is_told { self.precision } else { self.precision / 4.0 }
+        let is_proved = verdict_of(self.interval, self.margin) != TimingVerdict::CannotTell;
+        (high - low) / (high + low) <= if is_proved { self.precision } else { self.precision / 4.0 }
     }
 
     /// Keeps the ratios of single dispatches, as long as there are few.
@@ -312,8 +318,8 @@ impl<'s> Sampler<'s> {
     }
 
     fn look(&mut self) {
-        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the interval covers both results:
-        // with such times and without.
+        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the
+        // interval covers both results: with such times and without.
         let both = [&self.batches, &self.disturbed].map(|it| interval_of(it));
         let interval = match both {
             [Some(one), Some(other)] => {
@@ -333,8 +339,8 @@ impl<'s> Sampler<'s> {
         steps
     }
 
-    /// The interval with too few batches for a usual one: the range of single dispatches, if in each of them, one kernel takes many
-    /// times as long.
+    /// The interval with too few batches for a usual one: the range of single dispatches, if in each of them,
+    /// one kernel takes many times as long.
     fn interval_of_few(&self) -> Option<Interval> {
         let range = |end: fn(f64, f64) -> f64| self.few.iter().copied().reduce(end).unwrap_or_default().exp();
         let interval = Interval { low: range(f64::min), high: range(f64::max) };
@@ -390,7 +396,8 @@ fn ratio_of(logarithms: &[f64]) -> f64 {
     stats::median(logarithms).exp()
 }
 
-/// An interval that is not narrower than the steps of the clock allow: batches whose times are the same steps do not differ.
+/// An interval that is not narrower than the steps of the clock allow: batches whose times are the same steps
+/// do not differ.
 fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
     let (deviation, difference) = (steps.deviation(), steps.difference());
     let low = interval.low.min(ratio * (-deviation).exp()) * (-difference).exp();

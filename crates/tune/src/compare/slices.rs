@@ -21,7 +21,8 @@ use crate::{DispatchPlace, ElementTypeRule, Place, Verification};
 /// Dispatches of a shape that are tried, one after the other, if the inputs of those before are zeros.
 const MAX_OCCURRENCES: usize = 8;
 
-/// A capture of a dispatch of a shape, whose only scope has the name of the function: of the first whose inputs are not all zero.
+/// A capture of a dispatch of a shape, whose only scope has the name of the function: of the first whose
+/// inputs are not all zero.
 pub(super) struct ShapeSlice {
     pub plan: Arc<Plan>,
     pub shape: ComparedShape,

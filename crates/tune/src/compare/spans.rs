@@ -28,16 +28,17 @@ impl DispatchSpans {
         Self { profiled: devices.devices().iter().filter_map(Profiled::begin).collect() }
     }
 
-    /// The spans since the last call, in nanoseconds, by their begin. Spans of devices with a clock of their own are exact in
-    /// length.
+    /// The spans since the last call, in nanoseconds, by their begin. Spans of devices with a clock of their
+    /// own are exact in length.
     pub fn take(&self) -> Vec<(i64, i64)> {
         let mut spans: Vec<_> = self.profiled.iter().flat_map(Profiled::take).collect();
         spans.sort_unstable();
         spans
     }
 
-    /// The steps in which the clocks of the spans advance, in nanoseconds: of several clocks, the largest. That of a device with a clock
-    /// of its own is known from the spans it has reported; until then, and without spans, it is the host's.
+    /// The steps in which the clocks of the spans advance, in nanoseconds: of several clocks, the largest.
+    /// That of a device with a clock of its own is known from the spans it has reported; until then, and
+    /// without spans, it is the host's.
     pub fn resolution_ns(&self) -> f64 {
         let largest = self.profiled.iter().map(Profiled::resolution_ns).fold(0.0, f64::max);
         if largest > 0.0 { largest } else { resolution_ns() }
@@ -135,7 +136,8 @@ struct Reported {
     spans: Vec<(i64, i64)>,
     /// In ticks of the device.
     ticks: Vec<(u64, u64)>,
-    /// By how many ticks the clock of the device advances at a time: the lengths of all spans are multiples of it.
+    /// By how many ticks the clock of the device advances at a time: the lengths of all spans are multiples
+    /// of it.
     step_ticks: u64,
     /// The first and the last sample of the clocks.
     clocks: Option<(ClockSample, ClockSample)>,

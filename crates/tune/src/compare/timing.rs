@@ -21,14 +21,15 @@ use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
 
-/// Number of pairs of a batch in which no thread was preempted, so that neither side is disturbed in all of them: fewer of kernels for
-/// which that takes too long.
+/// Number of pairs of a batch in which no thread was preempted, so that neither side is disturbed in all of
+/// them: fewer of kernels for which that takes too long.
 const MIN_PAIRS: usize = 20;
 /// Maximum number of such pairs of a batch.
 const MAX_PAIRS: usize = 100;
 /// Maximum number of pairs of a batch.
 const MAX_TRIALS: usize = 400;
-/// Number of pairs of which one compares what kernels compute with fresh values, as the first of each batch does.
+/// Number of pairs of which one compares what kernels compute with fresh values, as the first of each batch
+/// does.
 const COMPARED_PAIRS: u32 = 16;
 /// Batches for which there should be time. Those of long kernels have fewer pairs.
 const WANTED_BATCHES: u32 = 32;
@@ -134,7 +135,8 @@ struct Bench<'a> {
     fresh: Vec<FreshBindings>,
     /// For what is computed with them.
     tolerance: Option<&'a Tolerance>,
-    /// The order in which the two sides of the last batch were placed in memory, if the next one has the opposite.
+    /// The order in which the two sides of the last batch were placed in memory, if the next one has the
+    /// opposite.
     placed_first: Option<[usize; 2]>,
     /// The time that a batch should take.
     batch_time: Duration,
@@ -146,7 +148,8 @@ impl Bench<'_> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Times pairs of each shape, with buffers and executables of their own. Unless it may end, it is not ended early.
+    /// Times pairs of each shape, with buffers and executables of their own. Unless it may end, it is not
+    /// ended early.
     fn batch(&mut self, slices: &[ShapeSlice], may_end: bool) -> Result<Batch> {
         // The side that is placed first may have the better place, so that either is in half of the batches.
         let placed = match self.placed_first.take() {
@@ -257,7 +260,8 @@ impl Bench<'_> {
         Ok(Ok(Pair::from(times)))
     }
 
-    /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same inputs.
+    /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same
+    /// inputs.
     fn differs(&mut self, side: usize, fresh: &FreshBindings, number: usize) -> Result<Option<Batch>> {
         match side {
             // It may be that what it wrote with fresh values is not undone.
@@ -296,9 +300,10 @@ impl Bench<'_> {
         slice.replay(&self.subject.devices, &ReplayOptions { cold_scope, ..options.clone() })
     }
 
-    /// Makes the placement of the next batch another one: drops the executables that devices keep, which would be used again, and
-    /// allocates memory of random sizes, which must be kept until the batch ends. Otherwise allocations would be where those of the
-    /// last batch were, and all batches would have the placement of this process.
+    /// Makes the placement of the next batch another one: drops the executables that devices keep, which
+    /// would be used again, and allocates memory of random sizes, which must be kept until the batch ends.
+    /// Otherwise allocations would be where those of the last batch were, and all batches would have the
+    /// placement of this process.
     fn displace(&mut self) -> Result<Vec<HostMemory>> {
         const MAX_BLOCKS: usize = 16;
         /// Sizes are from 64 bytes to some pages, on a logarithmic scale.
@@ -329,7 +334,8 @@ impl Bench<'_> {
         Ok(if placed[0] == 0 { [one, other] } else { [other, one] })
     }
 
-    /// Dispatches both sides once, in the order in which their buffers are placed in memory. Returns the times too.
+    /// Dispatches both sides once, in the order in which their buffers are placed in memory. Returns the
+    /// times too.
     fn sides<'r>(
         &mut self,
         replays: &'r [Replay; 2],
@@ -359,7 +365,8 @@ impl Bench<'_> {
         if self.random.bool() { [0, 1] } else { [1, 0] }
     }
 
-    /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its time.
+    /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its
+    /// time.
     fn repeat(&mut self, side: &mut FreshSide<'_>, seed: Option<u64>) -> Result<Time> {
         self.spans.take();
         let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
@@ -372,8 +379,8 @@ impl Bench<'_> {
         if self.is_device_time { self.spans.resolution_ns() } else { resolution_ns() }
     }
 
-    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time in which the thread that
-    /// runs the kernel was preempted.
+    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time
+    /// in which the thread that runs the kernel was preempted.
     fn time_of(&mut self, timer: &Timer) -> Time {
         let spans = self.spans.take();
         self.is_device_time = !spans.is_empty();
@@ -484,9 +491,11 @@ impl Timer {
         }
     }
 
-    /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their mean is right then.
+    /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their
+    /// mean is right then.
     fn delay(&mut self) {
-        /// Each is a cycle or two, and all are longer than a step of the host's clock, on which the loop before them ends.
+        /// Each is a cycle or two, and all are longer than a step of the host's clock, on which the loop
+        /// before them ends.
         const MAX_TURNS: u32 = 1 << 9;
         let wait = self.next_delay();
         let begun = Instant::now();

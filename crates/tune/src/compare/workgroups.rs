@@ -1,8 +1,9 @@
-//! Finds races between the workgroups of a replacement: each half of them by itself must write what it writes with the others, and all of
-//! them in reverse order must write the same.
+//! Finds races between the workgroups of a replacement: each half of them by itself must write what it writes
+//! with the others, and all of them in reverse order must write the same.
 //!
-//! The halves differ in one bit of the number of a workgroup, and each bit is tried, so that any two workgroups are in different halves
-//! once: it depends on no timing whether a race is found. Bytes that two workgroups write with the same values are right.
+//! The halves differ in one bit of the number of a workgroup, and each bit is tried, so that any two
+//! workgroups are in different halves once: it depends on no timing whether a race is found. Bytes that two
+//! workgroups write with the same values are right.
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{DeviceGroup, WorkgroupSchedule};
@@ -13,8 +14,9 @@ use super::bound::{Watched, exact};
 use super::slices::ShapeSlice;
 use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions};
 
-/// Compares halves of the workgroups of each slice with all of them, up to the first slice in which those of the replacement depend on
-/// each other, and those of the captured kernel do not. `None` if no slice has several workgroups, or the devices cannot select them.
+/// Compares halves of the workgroups of each slice with all of them, up to the first slice in which those of
+/// the replacement depend on each other, and those of the captured kernel do not. `None` if no slice has
+/// several workgroups, or the devices cannot select them.
 pub(super) fn verify(
     subject: &CompareSubject,
     slices: &[ShapeSlice],
@@ -102,8 +104,8 @@ fn race(
     Ok(Some(found))
 }
 
-/// Makes of what one half of the workgroups left what both halves did, each by itself: of bytes that both changed, one that differs from what
-/// all workgroups left, if there is one.
+/// Makes of what one half of the workgroups left what both halves did, each by itself: of bytes that both
+/// changed, one that differs from what all workgroups left, if there is one.
 fn join(one: &mut [u8], other: &[u8], before: &[u8], whole: &[u8]) {
     let rest = other.iter().zip(before).zip(whole);
     for (one, ((other, before), whole)) in one.iter_mut().zip(rest) {

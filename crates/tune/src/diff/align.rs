@@ -1,9 +1,10 @@
 //! Alignment of two sequences of tokens by a longest common subsequence, in bounded time and linear space.
 //!
-//! The greedy algorithm of Myers (An O(ND) Difference Algorithm and Its Variations, 1986) is exact as long as few tokens
-//! differ. Where many do, it stops after a number of edits, the furthest point is accepted, and the search continues from
-//! there. Tokens that occur once on each side divide the sequences before that. Crates for diffs are exact, so quadratic, or
-//! take minutes for millions of tokens of few kinds, or stop by the clock, which is not reproducible.
+//! The greedy algorithm of Myers (An O(ND) Difference Algorithm and Its Variations, 1986) is exact as long as
+//! few tokens differ. Where many do, it stops after a number of edits, the furthest point is accepted, and
+//! the search continues from there. Tokens that occur once on each side divide the sequences before that.
+//! Crates for diffs are exact, so quadratic, or take minutes for millions of tokens of few kinds, or stop by
+//! the clock, which is not reproducible.
 
 use std::ops::Range;
 
@@ -165,14 +166,14 @@ impl<'t> Aligner<'t> {
         before.iter().zip(after).for_each(|(x, y)| self.partners[*x as usize] = *y);
     }
 
-    /// Searches from the start up to the end, or up to the maximum number of edits; pairs what is on the way, and returns how
-    /// far it came.
+    /// Searches from the start up to the end, or up to the maximum number of edits; pairs what is on the way,
+    /// and returns how far it came.
     fn advance(&mut self, before: &[u32], after: &[u32]) -> (usize, usize) {
         let (n, m) = (before.len(), after.len());
         let max_edits = self.max_edits.min(n + m);
         self.trace.clear();
-        // The furthest x by diagonal x - y, from -max_edits - 1 to max_edits + 1. Points beyond the end of a sequence do no
-        // harm: no path leads back from there.
+        // The furthest x by diagonal x - y, from -max_edits - 1 to max_edits + 1. Points beyond the end of a
+        // sequence do no harm: no path leads back from there.
         self.furthest.clear();
         self.furthest.resize(2 * max_edits + 3, 0);
         let mut edits = 0;
@@ -187,8 +188,8 @@ impl<'t> Aligner<'t> {
         }
     }
 
-    /// Finds the furthest points after this number of edits; returns the one that is furthest within both sequences, with its
-    /// diagonal.
+    /// Finds the furthest points after this number of edits; returns the one that is furthest within both
+    /// sequences, with its diagonal.
     fn extend(
         &mut self,
         before: &[u32],
@@ -219,7 +220,8 @@ impl<'t> Aligner<'t> {
         best
     }
 
-    /// Searches less far where the sequences have little in common, so that the time stays in proportion to their length.
+    /// Searches less far where the sequences have little in common, so that the time stays in proportion to
+    /// their length.
     fn adapt(&mut self, progress: usize, edits: usize) {
         if edits < self.max_edits {
             return;
@@ -255,8 +257,8 @@ impl<'t> Aligner<'t> {
     }
 }
 
-/// Whether the furthest point on a diagonal is reached from the one above, by an insertion, or from the one below it, by a
-/// removal.
+/// Whether the furthest point on a diagonal is reached from the one above, by an insertion, or from the one
+/// below it, by a removal.
 fn enters_from_above(edits: isize, diagonal: isize, below: u32, above: u32) -> bool {
     diagonal == -edits || (diagonal != edits && below < above)
 }

@@ -16,7 +16,8 @@ use super::report::{ChangeKind, DiffOptions, ExecutableChange, FieldChange, Fiel
 use super::side::{Entry, Role, Said, Side, name_of, said};
 use super::{ObjectKind, data};
 
-/// Maximum number of submissions that only one capture has and that are followed, to find what others wait for through them.
+/// Maximum number of submissions that only one capture has and that are followed, to find what others wait
+/// for through them.
 const MAX_FOLLOWED: usize = 1 << 22;
 /// Maximum number of sentences about what could not be compared.
 const MAX_UNDETERMINED: usize = 64;
@@ -179,8 +180,9 @@ impl<'s, 'c> Walk<'s, 'c> {
         (last < end && last < self.next_listed(index, kind)).then_some(last)
     }
 
-    /// The first operation from `index` on that is listed by itself, in whatever scope: a moved one, or an executable. The walk asks in
-    /// the order of a capture, so that nested scopes do not make it pass the same operations again.
+    /// The first operation from `index` on that is listed by itself, in whatever scope: a moved one, or an
+    /// executable. The walk asks in the order of a capture, so that nested scopes do not make it pass the
+    /// same operations again.
     fn next_listed(&mut self, index: u32, kind: ChangeKind) -> u32 {
         let (side, pairs) = (self.side(kind), self.pairs);
         let moved = if kind == ChangeKind::Inserted { &pairs.moved_after } else { &pairs.moved };
@@ -291,7 +293,8 @@ impl<'s, 'c> Walk<'s, 'c> {
         Ok(())
     }
 
-    /// A field that only one of two operations has. The number of elements of a list follows from its elements.
+    /// A field that only one of two operations has. The number of elements of a list follows from its
+    /// elements.
     fn only_field(&self, name: Name, value: Value<'c>, kind: ChangeKind) -> Option<FieldChange> {
         let value = Some(self.value(value, kind)?);
         let (before, after) = if kind == ChangeKind::Inserted { (None, value) } else { (value, None) };
@@ -411,7 +414,8 @@ impl<'s, 'c> Walk<'s, 'c> {
         Ok(())
     }
 
-    /// Compares what two submissions wait for: the submissions that signal it, since payloads count those before.
+    /// Compares what two submissions wait for: the submissions that signal it, since payloads count those
+    /// before.
     fn waits(
         &mut self,
         name: Name,
@@ -461,7 +465,8 @@ impl<'s, 'c> Walk<'s, 'c> {
         }))
     }
 
-    /// Compares the sources of two files: their contents, as far as both captures know them, else their paths.
+    /// Compares the sources of two files: their contents, as far as both captures know them, else their
+    /// paths.
     fn sources(
         &mut self,
         before: FileSource<&'c [u8]>,
@@ -521,8 +526,8 @@ fn run_end(partners: &[u32], at: u32) -> u32 {
     at + partners[at as usize..].iter().take_while(|partner| **partner == NONE).count() as u32
 }
 
-/// The submissions that these stand for, by key: those that have none stand for what they wait for themselves. `None` if too many
-/// have none: `left` is how many may be followed.
+/// The submissions that these stand for, by key: those that have none stand for what they wait for
+/// themselves. `None` if too many have none: `left` is how many may be followed.
 fn followed(
     side: &Side<'_>,
     mut open: Vec<u32>,

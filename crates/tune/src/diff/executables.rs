@@ -29,7 +29,8 @@ pub(super) fn only(kind: ChangeKind, it: Prepared<'_, '_>) -> ExecutableChange {
     ExecutableChange { kind, before, after, changes: Vec::new(), functions: Vec::new(), undetermined: None }
 }
 
-/// An executable of both captures, of which `changes` differ besides code and functions; `None` if nothing does.
+/// An executable of both captures, of which `changes` differ besides code and functions; `None` if nothing
+/// does.
 pub(super) fn compare<'c>(
     kind: ChangeKind,
     before: Prepared<'_, 'c>,
@@ -60,7 +61,8 @@ fn list(metadata: &[u8]) -> Vec<Function<'_>> {
     ExecutableMetadata::read(metadata).into_iter().flat_map(|it| it.functions()).collect()
 }
 
-/// The functions that differ: by name, or by ordinal if names are unknown or not unique; and why some are unknown.
+/// The functions that differ: by name, or by ordinal if names are unknown or not unique; and why some are
+/// unknown.
 fn functions<'c>(
     before: &Prepared<'_, 'c>,
     after: &Prepared<'_, 'c>,
@@ -130,7 +132,8 @@ impl<'c> Code<'c> {
         }
     }
 
-    /// Whether the bytes of two functions differ, the addresses in them included; `None` if one has no symbol.
+    /// Whether the bytes of two functions differ, the addresses in them included; `None` if one has no
+    /// symbol.
     fn differ(&self, before: &[u8], after: &[u8]) -> Option<bool> {
         let Self::Different(first, second) = self else { return Some(false) };
         Some(first.get(before)? != second.get(after)?)

@@ -1,4 +1,5 @@
-//! The fields of operations: one pass over the vocabulary, with which operations are both hashed and compared.
+//! The fields of operations: one pass over the vocabulary, with which operations are both hashed and
+//! compared.
 
 use std::fmt::Debug;
 
@@ -69,8 +70,8 @@ pub(super) trait Fields<'a> {
 /// Receives fields of parts of an operation.
 struct Out<'f, F>(&'f mut F);
 
-/// Passes the fields of `op` to `out`. Operations with the same operation code have the same fields, except for the length
-/// of lists.
+/// Passes the fields of `op` to `out`. Operations with the same operation code have the same fields, except
+/// for the length of lists.
 pub(super) fn write<'a, F: Fields<'a>>(op: &Op<Ids<'a>>, out: &mut F) {
     let mut out = Out(out);
     match op {

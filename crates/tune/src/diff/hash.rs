@@ -1,4 +1,5 @@
-//! Hashes of operations, for alignment only: a collision costs a worse alignment, since what is aligned is compared.
+//! Hashes of operations, for alignment only: a collision costs a worse alignment, since what is aligned is
+//! compared.
 
 use twox_hash::XxHash3_64;
 

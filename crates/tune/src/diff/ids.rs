@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// A map by id: an array, since recorders count ids from 1, and a hash table for ids that are too large for it.
+/// A map by id: an array, since recorders count ids from 1, and a hash table for ids that are too large for
+/// it.
 pub(super) struct IdMap<T> {
     dense: Vec<Option<T>>,
     sparse: HashMap<u64, T>,

@@ -4,7 +4,8 @@ use super::ids::IdMap;
 use super::pairs::Pairs;
 use super::side::Side;
 
-/// Objects that correspond: those that corresponding operations create, and others from their first common use on.
+/// Objects that correspond: those that corresponding operations create, and others from their first common
+/// use on.
 pub(super) struct Objects {
     to_after: IdMap<u64>,
     to_before: IdMap<u64>,

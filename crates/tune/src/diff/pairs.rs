@@ -21,8 +21,8 @@ pub(super) struct Pairs {
     pub moved_after: HashMap<u32, u32>,
 }
 
-/// Aligns the operations: at first those that are the same but for ids, then in the gaps similar ones, and then any with the
-/// same name.
+/// Aligns the operations: at first those that are the same but for ids, then in the gaps similar ones, and
+/// then any with the same name.
 pub(super) fn align(before: &Side<'_>, after: &Side<'_>) -> Pairs {
     let (first, second, count) = tokens(&before.entries, &after.entries, |entry| entry.exact);
     let mut exact = Aligner::new(&first, &second, count);
@@ -97,8 +97,8 @@ impl Pairs {
         gaps
     }
 
-    /// Of the equivalent places of a block without partners, prefers the one where it starts with a scope, or with the creation
-    /// of an object.
+    /// Of the equivalent places of a block without partners, prefers the one where it starts with a scope, or
+    /// with the creation of an object.
     fn shift_blocks(&mut self, entries: &[Entry], first: &[u32], second: &[u32]) {
         shift_blocks(&mut self.before, &mut self.after, first, |x| start_of(&entries[x]));
         // The entries of the second capture are the same as those of the first where tokens are.
@@ -123,7 +123,8 @@ impl Pairs {
         }
     }
 
-    /// Finds operations without partners that are at another place: the same ones, and executables with the same functions.
+    /// Finds operations without partners that are at another place: the same ones, and executables with the
+    /// same functions.
     fn find_moved(&mut self, before: &Side<'_>, after: &Side<'_>) {
         self.find_moved_by(before, after, |entry| Some(entry.exact).filter(|_| is_moved(entry.role)));
         self.find_moved_by(before, after, |entry| {

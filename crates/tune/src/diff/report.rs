@@ -68,7 +68,8 @@ pub struct DiffedCapture {
     pub opaque_count: u64,
 }
 
-/// The names of nested scopes. Paths share what they have in common: captures may have hundreds of thousands of nested scopes.
+/// The names of nested scopes. Paths share what they have in common: captures may have hundreds of thousands
+/// of nested scopes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ScopePath(pub(super) Option<Arc<ScopeName>>);
 
@@ -152,8 +153,8 @@ impl ChangeKind {
 pub struct OperationChange {
     /// What happened to them.
     pub kind: ChangeKind,
-    /// The operation's name in captures, such as `command_buffer.dispatch`; `scope` for a whole scope that was removed or
-    /// inserted.
+    /// The operation's name in captures, such as `command_buffer.dispatch`; `scope` for a whole scope that
+    /// was removed or inserted.
     pub operation: &'static str,
     /// The function, the scope or the path that it names; empty if it names none.
     pub subject: Vec<u8>,

@@ -18,7 +18,8 @@ use crate::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CompilerOptions {
-    /// The command, with arguments after spaces; `None` for `CC` or `RUSTC` in the environment, else `cc` or `rustc`.
+    /// The command, with arguments after spaces; `None` for `CC` or `RUSTC` in the environment, else `cc` or
+    /// `rustc`.
     pub compiler: Option<OsString>,
     /// Arguments after those that are always passed, which they may override.
     pub flags: Vec<OsString>,
@@ -37,7 +38,8 @@ pub struct KernelLibrary {
 /// Maximum number of bytes of messages that are kept.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// For C. Results do not depend on whether the CPU can fuse multiplications and additions, unless a flag permits it.
+/// For C. Results do not depend on whether the CPU can fuse multiplications and additions, unless a flag
+/// permits it.
 const C_FLAGS: [&str; 8] = [
     "-std=gnu11",
     "-O3",
@@ -119,7 +121,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     Ok(KernelLibrary { bytes, messages })
 }
 
-/// Whether a compiler failed because the disk is full, or the quota is used up: by its messages, or because it still is.
+/// Whether a compiler failed because the disk is full, or the quota is used up: by its messages, or because
+/// it still is.
 fn is_full(directory: &Path, messages: &str) -> bool {
     /// More than a file system keeps in the record of a file.
     const PROBE_BYTES: usize = 64 << 10;
@@ -146,8 +149,8 @@ fn is_shared_object(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7FELF") && bytes.get(TYPE..TYPE + 2) == Some(&ET_DYN.to_ne_bytes())
 }
 
-/// Compiles each replacement that is a source file. It then replaces the functions that it has, and no others. `messages`
-/// receives what compilers print, by source.
+/// Compiles each replacement that is a source file. It then replaces the functions that it has, and no
+/// others. `messages` receives what compilers print, by source.
 pub fn build_substitutes(
     substitutions: &mut [Substitution],
     options: &CompilerOptions,

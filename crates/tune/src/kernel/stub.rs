@@ -17,8 +17,8 @@ const MAX_ARGUMENTS: u16 = 64;
 const FLAGS: u64 = 0b11;
 
 impl ObservedKernel {
-    /// The source of a kernel that replaces the function: everything but its body. `file` is the name of the source, and
-    /// `capture` that of the capture, for the commands in its comment.
+    /// The source of a kernel that replaces the function: everything but its body. `file` is the name of the
+    /// source, and `capture` that of the capture, for the commands in its comment.
     ///
     /// Fails if the function cannot be a function of a library for CPU drivers.
     pub fn stub(&self, language: KernelLanguage, file: &Path, capture: &Path) -> Result<String> {
@@ -165,7 +165,8 @@ impl ObservedKernel {
         text
     }
 
-    /// The distinct values of all shapes, in ascending order: that of the shapes is by their times, which vary.
+    /// The distinct values of all shapes, in ascending order: that of the shapes is by their times, which
+    /// vary.
     fn values<T: Ord>(&self, of: impl Fn(&ObservedShape) -> Option<T>) -> Vec<T> {
         let values: BTreeSet<T> = self.shapes.iter().filter_map(of).collect();
         values.into_iter().collect()

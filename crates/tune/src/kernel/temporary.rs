@@ -1,4 +1,5 @@
-//! Temporary directories, and files of results that are not complete, which are removed when the process is ended.
+//! Temporary directories, and files of results that are not complete, which are removed when the process is
+//! ended.
 
 use std::fs::Permissions;
 use std::io;
@@ -22,8 +23,8 @@ pub(super) fn full_directory(error: Error, directory: &Path) -> Error {
         .replace_advice("make room for temporary files, or name another directory: TMPDIR=PATH")
 }
 
-/// A directory that only this user can access: another could replace what is in it. It is removed when this is dropped, or the process
-/// is ended.
+/// A directory that only this user can access: another could replace what is in it. It is removed when this
+/// is dropped, or the process is ended.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
     directory: TempDir,
@@ -49,8 +50,8 @@ impl TemporaryDirectory {
         Self::create(&std::env::temp_dir(), prefix).map_err(|error| error.advise(TEMPORARY_ADVICE))
     }
 
-    /// The outcome of work in one of [`TemporaryDirectory::in_temp`]: an error of writing a file in it says how to choose another, as
-    /// when the disk is full.
+    /// The outcome of work in one of [`TemporaryDirectory::in_temp`]: an error of writing a file in it says
+    /// how to choose another, as when the disk is full.
     pub fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
         let path = self.path().display().to_string();
         let is_written = |error: &Error| {
@@ -79,8 +80,8 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// The files of a result that appear one by one: a signal that ends the process removes them while this exists. If the process ends
-/// otherwise, they stay.
+/// The files of a result that appear one by one: a signal that ends the process removes them while this
+/// exists. If the process ends otherwise, they stay.
 #[derive(Debug, Default)]
 pub(crate) struct PartialResult(Mutex<Vec<(PathBuf, Removal)>>);
 

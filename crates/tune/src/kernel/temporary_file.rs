@@ -7,8 +7,8 @@ use rehal_base::{Error, Result};
 
 use super::temporary::{TEMPORARY_ADVICE, full_directory};
 
-/// A file without a name in the directory for temporary files, which the end of the process removes in any case. Its copies write at
-/// the same position.
+/// A file without a name in the directory for temporary files, which the end of the process removes in any
+/// case. Its copies write at the same position.
 #[derive(Debug)]
 pub struct TemporaryFile {
     file: File,

@@ -19,7 +19,8 @@ const MAX_ELEMENTS: usize = 8;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotDifference {
-    /// The ordinal of the binding; `None` if no binding has the bytes: the kernel writes outside of its bindings.
+    /// The ordinal of the binding; `None` if no binding has the bytes: the kernel writes outside of its
+    /// bindings.
     pub binding: Option<u32>,
     /// Other bindings with the first byte that differs.
     pub aliases: Vec<u32>,
@@ -35,9 +36,9 @@ pub struct SnapshotDifference {
     pub elements: ElementDifferences,
 }
 
-/// Compares `memory`, the device allocation of a kernel, with a snapshot of it: the bindings that differ, and what is between
-/// bindings if it does, by the first byte that does. A range that several bindings have is compared once. The file must have the
-/// length of the allocation.
+/// Compares `memory`, the device allocation of a kernel, with a snapshot of it: the bindings that differ, and
+/// what is between bindings if it does, by the first byte that does. A range that several bindings have is
+/// compared once. The file must have the length of the allocation.
 pub fn compare_snapshot(
     descriptor: &KernelDescriptor,
     memory: &Buffer,

@@ -5,8 +5,8 @@ use std::path::Path;
 use rehal_base::{Error, Result, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// The description of a recorded dispatch, in JSON. Its keys up to `ArgOffsets` are those of LLVM's offload kernel records;
-/// docs/formats.md has them all.
+/// The description of a recorded dispatch, in JSON. Its keys up to `ArgOffsets` are those of LLVM's offload
+/// kernel records; docs/formats.md has them all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 #[non_exhaustive]
@@ -35,7 +35,8 @@ pub struct KernelDescriptor {
     pub teams_limits: [u64; 2],
     /// The smallest and largest number of threads of a replay; not limited if the first is zero.
     pub threads_limits: [u64; 2],
-    /// The values of the arguments: the address of the allocation for a binding, and the number for a constant.
+    /// The values of the arguments: the address of the allocation for a binding, and the number for a
+    /// constant.
     pub arg_ptrs: Vec<u64>,
     /// What is added to them: the offset of a binding in the allocation.
     pub arg_offsets: Vec<u64>,
@@ -117,12 +118,14 @@ const ADVICE: &str =
     "name a descriptor that `rehal kernel record` has written, with its other files beside it";
 
 impl KernelDescriptor {
-    /// The extension of the file to which a replay writes the device allocation after the dispatch, beside the descriptor.
+    /// The extension of the file to which a replay writes the device allocation after the dispatch, beside
+    /// the descriptor.
     pub const REPLAY_OUTPUT: &str = REPLAYED;
     /// The extension of the image of a kernel that was recorded by this library: beside its descriptor.
     pub const IMAGE: &str = IMAGE;
 
-    /// Reads and checks a descriptor. Ranges are in the allocation and lists fit; whether files exist is not checked.
+    /// Reads and checks a descriptor. Ranges are in the allocation and lists fit; whether files exist is not
+    /// checked.
     pub fn parse(text: &[u8]) -> Result<Self> {
         if text.len() > MAX_BYTES {
             return Err(invalid(format!("it has {} bytes, more than {MAX_BYTES}", text.len())));

@@ -2,7 +2,8 @@
 
 use rehal_base::{Error, Range, Result};
 
-/// Offsets in the allocation and in the captured buffer are the same modulo this, which is the alignment of buffers.
+/// Offsets in the allocation and in the captured buffer are the same modulo this, which is the alignment of
+/// buffers.
 const ALIGNMENT: u64 = 64;
 
 /// Bytes of a captured buffer with their place in the allocation.

@@ -46,9 +46,10 @@ const MAX_NAME: usize = 80;
 /// Hexadecimal digits of the digest in the names of files.
 const DIGITS: usize = 16;
 
-/// Writes dispatches to a directory, each as a descriptor with the files that it names. The input is written before a
-/// dispatch, so that one that crashes is recorded, and the output after it. A descriptor is written last, so that each one in
-/// the directory is complete whenever the process ends. A signal that ends the process removes what is recorded while this exists.
+/// Writes dispatches to a directory, each as a descriptor with the files that it names. The input is written
+/// before a dispatch, so that one that crashes is recorded, and the output after it. A descriptor is written
+/// last, so that each one in the directory is complete whenever the process ends. A signal that ends the
+/// process removes what is recorded while this exists.
 pub struct KernelRecorder {
     directory: PathBuf,
     /// A signal removes what is recorded.
@@ -70,8 +71,8 @@ struct Pending {
 }
 
 impl KernelRecorder {
-    /// Records into a directory, which is created if it does not exist. Fails if it has records already, unless they may be
-    /// replaced.
+    /// Records into a directory, which is created if it does not exist. Fails if it has records already,
+    /// unless they may be replaced.
     pub fn new(directory: &Path, options: KernelRecordOptions) -> Result<Self> {
         let is_new = !directory.exists();
         let create = |what: &str, error: &std::io::Error| {
@@ -136,13 +137,14 @@ impl KernelRecorder {
         Ok(())
     }
 
-    /// Begins another replay: its kernels are those of the replays before if they are the same, and have the same names.
+    /// Begins another replay: its kernels are those of the replays before if they are the same, and have the
+    /// same names.
     pub fn next_replay(&mut self) {
         self.stems.clear();
     }
 
-    /// Records a dispatch that is about to be performed, unless an earlier replay had the same; returns the name of the
-    /// descriptor. Fails if it is not a dispatch.
+    /// Records a dispatch that is about to be performed, unless an earlier replay had the same; returns the
+    /// name of the descriptor. Fails if it is not a dispatch.
     pub fn begin(&mut self, operation: &Operation<'_>, name: &str) -> Result<String> {
         let place = || format!("recording kernel '{}'", name.escape_debug());
         self.begin_dispatch(operation, name).context(place)

@@ -1,7 +1,7 @@
 //! The structures of a ledger, byte for byte, version 1.0.
 //!
-//! Packed and little-endian. The number before a field is its offset and the number after a name is the size, both in bytes
-//! and checked at compile time.
+//! Packed and little-endian. The number before a field is its offset and the number after a name is the size,
+//! both in bytes and checked at compile time.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -157,7 +157,8 @@ fn header(bytes: &[u8]) -> Result<Header, FormatError> {
     Ok(header)
 }
 
-/// Reads the entries of a ledger. After the last one, [`Entries::is_complete`] says whether the ledger was finished.
+/// Reads the entries of a ledger. After the last one, [`Entries::is_complete`] says whether the ledger was
+/// finished.
 pub struct Entries<'l> {
     bytes: &'l [u8],
     at: usize,

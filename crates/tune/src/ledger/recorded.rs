@@ -26,8 +26,8 @@ struct Recorded<'c> {
 impl Ledger {
     /// The ledger that the recorder of a capture added to it; `None` if it has none.
     ///
-    /// Dispatches are recorded in the order in which the program's devices completed them, which differs from that of a replay
-    /// if its submissions ran concurrently; the ledger has the order of a replay of `plan`.
+    /// Dispatches are recorded in the order in which the program's devices completed them, which differs from
+    /// that of a replay if its submissions ran concurrently; the ledger has the order of a replay of `plan`.
     pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
         let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
         let recorded = Recorded::of(&capture)?;

@@ -6,16 +6,17 @@ use super::encoder::EntryEncoder;
 use super::layout::EntryHeader;
 use crate::tolerance::ElementTypeRule;
 
-/// Makes the digests of dispatches that a [`Recorder`](rehal_replay::Recorder) adds to its capture: the entries that the ledger of
-/// a replay has, from which [`Ledger::of_capture`](crate::Ledger::of_capture) makes one.
+/// Makes the digests of dispatches that a [`Recorder`](rehal_replay::Recorder) adds to its capture: the
+/// entries that the ledger of a replay has, from which [`Ledger::of_capture`](crate::Ledger::of_capture)
+/// makes one.
 #[derive(Default)]
 pub struct DispatchDigests {
     encoder: EntryEncoder,
 }
 
 impl DispatchDigests {
-    /// With the element types of what functions write; the last rule that matches counts. Numbers of a floating-point type are
-    /// summarized.
+    /// With the element types of what functions write; the last rule that matches counts. Numbers of a
+    /// floating-point type are summarized.
     pub fn new(element_types: Vec<ElementTypeRule>) -> Self {
         Self { encoder: EntryEncoder::new(0, element_types) }
     }

@@ -28,18 +28,18 @@ pub enum LedgerContents {
 pub struct LedgerOptions {
     /// What it has entries for.
     pub contents: LedgerContents,
-    /// Maximum number of bytes that it keeps of each range, from which single elements can be compared. Other bytes are
-    /// compared by their digests.
+    /// Maximum number of bytes that it keeps of each range, from which single elements can be compared. Other
+    /// bytes are compared by their digests.
     pub kept_bytes: u64,
-    /// The element types of what functions write and the program reads; the last rule that matches counts. Numbers of a
-    /// floating-point type are summarized.
+    /// The element types of what functions write and the program reads; the last rule that matches counts.
+    /// Numbers of a floating-point type are summarized.
     pub element_types: Vec<ElementTypeRule>,
 }
 
 /// Observes a replay and writes its ledger.
 ///
-/// Entries are written as the replay goes, so that the ledger of a replay that ends early can be read up to there.
-/// A ledger is complete once [`LedgerWriter::finish`] returns.
+/// Entries are written as the replay goes, so that the ledger of a replay that ends early can be read up to
+/// there. A ledger is complete once [`LedgerWriter::finish`] returns.
 pub struct LedgerWriter<W: Write> {
     sink: W,
     contents: LedgerContents,

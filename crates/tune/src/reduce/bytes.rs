@@ -5,8 +5,8 @@ use std::ops::Range;
 use rehal_hal::{Command, CreateOp, FileContents, FileSource, HostOp, ImportFile, Op, QueueOp};
 use rehal_replay::Ids;
 
-/// The bytes that an operation brings to a device: what the host writes, updates, reads that the capture contains, imported
-/// memory and files. Code is not data.
+/// The bytes that an operation brings to a device: what the host writes, updates, reads that the capture
+/// contains, imported memory and files. Code is not data.
 pub(super) fn data_of<'a>(op: &Op<Ids<'a>>) -> Option<&'a [u8]> {
     let data = match *op {
         Op::Host(HostOp::Unmap(_, data) | HostOp::Flush(_, data)) => data,

@@ -300,8 +300,8 @@ impl Order<'_, '_> {
         signals.range(it.value.get()..).next().map(|(value, record)| (*value, *record))
     }
 
-    /// Finds what a removed signal follows: its submission's waits, and the signal before it. Not recursive: a chain may be as
-    /// long as the capture.
+    /// Finds what a removed signal follows: its submission's waits, and the signal before it. Not recursive:
+    /// a chain may be as long as the capture.
     fn resolve(&mut self, signal: (u64, u64)) -> Result<()> {
         let mut open = vec![signal];
         let mut entered = HashSet::new();

@@ -6,8 +6,8 @@ use rehal_base::Result;
 
 /// Tests what remains of a list.
 pub(super) trait Trials<T> {
-    /// Tests the list without each of these ranges, given what remains; returns the first one that passes. Tests after that one
-    /// are not counted on.
+    /// Tests the list without each of these ranges, given what remains; returns the first one that passes.
+    /// Tests after that one are not counted on.
     fn first_passing(&mut self, items: &[T], without: &[Range<usize>]) -> Result<Option<usize>>;
 
     /// How many ranges to pass at once.
@@ -17,8 +17,8 @@ pub(super) trait Trials<T> {
     fn is_over(&mut self) -> bool;
 }
 
-/// Leaves items out of a list, from its end to its begin, until no single one can be left out. Starts with runs of `first` items.
-/// Returns whether any was left out.
+/// Leaves items out of a list, from its end to its begin, until no single one can be left out. Starts with
+/// runs of `first` items. Returns whether any was left out.
 pub(super) fn reduce<T>(items: &mut Vec<T>, first: usize, trials: &mut impl Trials<T>) -> Result<bool> {
     let mut has_changed = false;
     let mut size = first.min(items.len());

@@ -91,8 +91,8 @@ impl Variant<'_, '_> {
         put_op(record, &with_lists(op, &lists), put)
     }
 
-    /// The record whose changes apply to a record. The description of an object repeats its creation; that of an allocation does
-    /// not, and its submission has changes of its own.
+    /// The record whose changes apply to a record. The description of an object repeats its creation; that of
+    /// an allocation does not, and its submission has changes of its own.
     fn source(&self, index: u32, record: &Record<'_>) -> u32 {
         let Role::Described(id) = self.program.roles[index as usize] else { return index };
         let part = self.program.creators.get(&id);

@@ -12,7 +12,8 @@ use zerocopy::little_endian::U64;
 /// What an operation names.
 #[derive(Default)]
 pub(super) struct Named {
-    /// The objects that it cannot do without, in the order of its fields; the object that it creates is not one.
+    /// The objects that it cannot do without, in the order of its fields; the object that it creates is not
+    /// one.
     pub ids: Vec<u64>,
     /// The slots of the binding table that it cannot do without.
     pub slots: Vec<u32>,
@@ -21,8 +22,8 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// What an operation names, except what can be left out of its lists: timepoints, barriers of buffers, events to wait for,
-    /// and the binding table of an execution.
+    /// What an operation names, except what can be left out of its lists: timepoints, barriers of buffers,
+    /// events to wait for, and the binding table of an execution.
     pub fn by(op: &Op<Ids<'_>>) -> Result<Self> {
         let mut this = Self::default();
         match *op {

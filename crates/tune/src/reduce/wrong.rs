@@ -1,8 +1,8 @@
 //! A wrong result, as it is recognized in captures of which other work was left out.
 //!
-//! What is expected holds for the inputs of the whole capture. A smaller capture may give a kernel other inputs, and what it
-//! computes from them cannot be judged. Therefore a smaller capture shows the same fault if the same function still writes the same
-//! wrong bytes.
+//! What is expected holds for the inputs of the whole capture. A smaller capture may give a kernel other
+//! inputs, and what it computes from them cannot be judged. Therefore a smaller capture shows the same fault
+//! if the same function still writes the same wrong bytes.
 
 use std::ops::ControlFlow;
 

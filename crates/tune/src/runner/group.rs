@@ -1,4 +1,5 @@
-//! A process with all that it starts, which ends with the process that started it, in whatever way that one ends.
+//! A process with all that it starts, which ends with the process that started it, in whatever way that one
+//! ends.
 
 use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
@@ -7,14 +8,15 @@ use std::process::{Child, Command, Stdio};
 use rehal_crash::{Removal, change};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The watchdog of a group. Its standard input is a pipe without data, which is closed when the process that has the other end ends. SIGTERM comes first, so that processes can remove their temporary files.
+/// The watchdog of a group. Its standard input is a pipe without data, which is closed when the process that
+/// has the other end ends. SIGTERM comes first, so that processes can remove their temporary files.
 const WATCHDOG: &str = "read -r _; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0";
 
 /// A process with all that it starts, in a group of its own. It is ended when this is dropped, by
 /// [`rehal_crash::remove_all`], or when this process ends.
 ///
-/// A watchdog leads the group. The death signal that Linux offers instead reaches only the process itself, and already when the thread
-/// ends that started it.
+/// A watchdog leads the group. The death signal that Linux offers instead reaches only the process itself,
+/// and already when the thread ends that started it.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
     child: Child,

@@ -26,7 +26,8 @@ impl Worker {
     /// The first argument of a worker's process.
     pub const VERB: &'static str = "worker";
 
-    /// Takes the request of this process from its standard input, which is empty afterwards. Fails if this is not a worker's process.
+    /// Takes the request of this process from its standard input, which is empty afterwards. Fails if this is
+    /// not a worker's process.
     pub fn from_stdin() -> io::Result<Self> {
         let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut line = String::new();

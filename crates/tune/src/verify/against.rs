@@ -14,16 +14,17 @@ use crate::bytes::{different_bytes, part, read};
 use crate::ledger::{Entries, digest};
 use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 
-/// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers` observe the
-/// same runs.
+/// Runs a replay and compares what its dispatches write and its host reads see with a ledger; `observers`
+/// observe the same runs.
 ///
-/// Bytes that a ledger keeps are compared by elements, other bytes by digests of pieces. A dispatch that writes bytes that it
-/// did not change before is different too, unless it writes what they already contain. Where the bytes are kept, they replace
-/// what differs within the tolerance or, with [`VerifyOptions::keep_going`], at all: so each dispatch is judged by itself.
+/// Bytes that a ledger keeps are compared by elements, other bytes by digests of pieces. A dispatch that
+/// writes bytes that it did not change before is different too, unless it writes what they already contain.
+/// Where the bytes are kept, they replace what differs within the tolerance or, with
+/// [`VerifyOptions::keep_going`], at all: so each dispatch is judged by itself.
 ///
-/// With a ledger of dispatches, the replay runs once if it is the same. That run screens: it compares what should change, and
-/// looks for other changes by digests. If it finds a difference or fails, the replay runs again, with copies of all bindings, to
-/// tell what differs where.
+/// With a ledger of dispatches, the replay runs once if it is the same. That run screens: it compares what
+/// should change, and looks for other changes by digests. If it finds a difference or fails, the replay runs
+/// again, with copies of all bindings, to tell what differs where.
 pub fn verify_against(
     replay: &Replay,
     ledger: &Ledger,
@@ -51,9 +52,10 @@ pub fn verify_against(
     }
 }
 
-/// Names the elements of what [`verify_against`] found, if the ledger has only digests of them: the replay runs again, in lockstep
-/// with one of the captured executables, which has to agree with the ledger as far as it runs. Then the comparison of the two
-/// replays is returned. Otherwise, or if the ledger has no dispatches, what was found is returned.
+/// Names the elements of what [`verify_against`] found, if the ledger has only digests of them: the replay
+/// runs again, in lockstep with one of the captured executables, which has to agree with the ledger as far as
+/// it runs. Then the comparison of the two replays is returned. Otherwise, or if the ledger has no
+/// dispatches, what was found is returned.
 pub fn verify_elements(
     mut found: Verification,
     sides: VerifySides<'_, '_, '_>,
@@ -239,7 +241,8 @@ impl<'l> Against<'l> {
         Ok(())
     }
 
-    /// Before an operation that is not a dispatch: what it overwrites is compared, and not known from then on.
+    /// Before an operation that is not a dispatch: what it overwrites is compared, and not known from then
+    /// on.
     fn overwrite(&mut self, ranges: &[AccessedRange<'_>]) -> Result<()> {
         for it in ranges.iter().filter(|it| it.access != AccessKind::Reads && it.length != 0) {
             self.has_changed |= self.changes.differs(it.buffer_id, &[it.range()])?;

@@ -92,7 +92,8 @@ impl<'o> Judge<'o> {
         element_type_of(&self.options.element_types, function).or(target.recorded_type)
     }
 
-    /// The element type of a range, and from where it is known: one that is not stated only if whole elements fit.
+    /// The element type of a range, and from where it is known: one that is not stated only if whole elements
+    /// fit.
     pub(super) fn typed(&self, target: &Target<'_>) -> (Option<ElementType>, TypeSource) {
         if let Some(stated) = self.element_type(target) {
             return (Some(stated), TypeSource::Stated);
@@ -112,7 +113,8 @@ impl<'o> Judge<'o> {
     }
 
     fn tolerance(&mut self, target: &Target<'_>, element_type: Option<ElementType>) -> Option<&'o Tolerance> {
-        // The program reads what functions wrote, so that tolerances of all functions are those of host reads.
+        // The program reads what functions wrote, so that tolerances of all functions are those of host
+        // reads.
         let function = target.place.function().unwrap_or("*");
         for (it, used) in self.options.tolerances.iter().zip(&mut self.uses) {
             if glob::matches_bytes(it.function.as_bytes(), function.as_bytes()) {

@@ -16,12 +16,13 @@ use crate::new_memory::fill_new_memory;
 
 /// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
 ///
-/// Neither replay performs a dispatch before the other has completed the one before it. Bytes that either side changed are
-/// compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at all is replaced on the verified
-/// side by the expected bytes: so each dispatch is judged by itself, on the expected inputs.
+/// Neither replay performs a dispatch before the other has completed the one before it. Bytes that either
+/// side changed are compared. What differs within the tolerance or, with [`VerifyOptions::keep_going`], at
+/// all is replaced on the verified side by the expected bytes: so each dispatch is judged by itself, on the
+/// expected inputs.
 ///
-/// Both sides fill new memory with the same bytes, which are not zero: so zeros are found that only one of them writes where
-/// nothing was written before.
+/// Both sides fill new memory with the same bytes, which are not zero: so zeros are found that only one of
+/// them writes where nothing was written before.
 pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     run(sides, options, NewMemory::Filled(FILL))
 }
@@ -35,8 +36,8 @@ pub(crate) enum NewMemory {
     Poisoned,
 }
 
-/// What new memory contains: as numbers of all sizes positive and, as floats of 8, 16 and 32 bits, between 0.5 and 2, so that a zero in
-/// place of one is within no tolerance.
+/// What new memory contains: as numbers of all sizes positive and, as floats of 8, 16 and 32 bits, between
+/// 0.5 and 2, so that a zero in place of one is within no tolerance.
 const FILL: u8 = 0x3f;
 
 /// Fills new memory of a side.
@@ -237,7 +238,8 @@ struct Follower<'o> {
 }
 
 impl Follower<'_> {
-    /// Bytes of a host read that were never written are not compared: programs map whole allocations. They are counted.
+    /// Bytes of a host read that were never written are not compared: programs map whole allocations. They
+    /// are counted.
     fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
         if self.new_memory != NewMemory::Poisoned {
             return;
@@ -345,8 +347,8 @@ impl Follower<'_> {
     }
 }
 
-/// What a range of the verified side should contain after a dispatch. Changes are known in units of several elements: elements
-/// that neither side changed, and that may have differed before, are expected as they are.
+/// What a range of the verified side should contain after a dispatch. Changes are known in units of several
+/// elements: elements that neither side changed, and that may have differed before, are expected as they are.
 fn expected_bytes(
     expected: &TrackedBinding<'_>,
     actual: &TrackedBinding<'_>,
@@ -369,8 +371,8 @@ fn expected_bytes(
     bytes
 }
 
-/// Adds the elements of a range that one of the sides changed, or the units of [`CHANGE_BYTES`] if elements have no type: changes are
-/// known in ranges with others between them.
+/// Adds the elements of a range that one of the sides changed, or the units of [`CHANGE_BYTES`] if elements
+/// have no type: changes are known in ranges with others between them.
 fn add_changed(
     expected: &TrackedBinding<'_>,
     actual: &TrackedBinding<'_>,
@@ -396,7 +398,8 @@ fn add_changed(
     }
 }
 
-/// Number of bytes that differ in elements, or units, that only the verified side changed. `differing` is a range and its expected bytes.
+/// Number of bytes that differ in elements, or units, that only the verified side changed. `differing` is a
+/// range and its expected bytes.
 fn unexpected(
     expected: &TrackedBinding<'_>,
     actual: &TrackedBinding<'_>,

@@ -40,12 +40,13 @@ pub struct OutOfBoundsWrite {
     pub bytes: Vec<u8>,
 }
 
-/// Runs two replays of one plan on equal devices side by side, with different contents of memory that was never written: what
-/// differs between them depends on such memory. Also finds writes outside of the bindings of a dispatch, up to 1 MiB from them:
-/// in the same buffer, or in its redzones. Both replays have [redzones](REDZONE_BYTES).
+/// Runs two replays of one plan on equal devices side by side, with different contents of memory that was
+/// never written: what differs between them depends on such memory. Also finds writes outside of the bindings
+/// of a dispatch, up to 1 MiB from them: in the same buffer, or in its redzones. Both replays have
+/// [redzones](REDZONE_BYTES).
 ///
-/// With [`VerifyOptions::keep_going`], bytes that differ are replaced on the second side, so that each dispatch is judged by
-/// itself.
+/// With [`VerifyOptions::keep_going`], bytes that differ are replaced on the second side, so that each
+/// dispatch is judged by itself.
 pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     let mut bounds = Bounds { options, found: Vec::new(), omitted: 0, different_count: 0, spans: Vec::new() };
     let VerifySides { expected, actual, expected_observers, observers } = sides;
@@ -67,7 +68,8 @@ pub fn watch_memory(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> 
 }
 
 impl Verification {
-    /// The memory errors of [`watch_memory`] that the captured kernels, `captured`, do not make in the same place.
+    /// The memory errors of [`watch_memory`] that the captured kernels, `captured`, do not make in the same
+    /// place.
     pub fn memory_errors_beside(mut self, captured: &Self) -> Self {
         let same_write = |left: &OutOfBoundsWrite, right: &OutOfBoundsWrite| {
             let place = |it: &OutOfBoundsWrite| {
@@ -98,10 +100,11 @@ impl Verification {
 
 /// Fills new memory of one side.
 ///
-/// The bytes depend on the buffer and on their place in it: bytes that were never written and that a kernel copies differ from
-/// what was there before, and so are not taken for bytes that it did not write. On the two sides they differ in their most
-/// significant bit. As f8, f16, bf16 and f32 they are between 2 and 512, and of opposite sign: large enough to change a result, and
-/// small enough that what is added to them changes them.
+/// The bytes depend on the buffer and on their place in it: bytes that were never written and that a kernel
+/// copies differ from what was there before, and so are not taken for bytes that it did not write. On the two
+/// sides they differ in their most significant bit. As f8, f16, bf16 and f32 they are between 2 and 512, and
+/// of opposite sign: large enough to change a result, and small enough that what is added to them changes
+/// them.
 pub(super) struct Poison {
     flipped: u8,
 }
@@ -116,7 +119,8 @@ impl Poison {
     const VARYING: [u8; 8] = [0x1f, 0x03, 0x1f, 0x03, 0x1f, 0x03, 0x1f, 0x03];
     const PIECE_BYTES: usize = 1 << 20;
 
-    /// Whether a byte on the two sides is of memory that was never written: where it was at first, or where queues copied it to.
+    /// Whether a byte on the two sides is of memory that was never written: where it was at first, or where
+    /// queues copied it to.
     pub(super) fn is(expected: u8, actual: u8) -> bool {
         expected ^ actual == Self::SIGN && expected & 0xe0 == Self::BASE
     }

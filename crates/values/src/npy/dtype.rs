@@ -6,8 +6,8 @@ use super::literal::Literal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dtype {
     pub element_type: ElementType,
-    /// The bytes of a number if they are in big-endian order: an element is one such number, or two if it is complex. 1 if they
-    /// are in the order of memory.
+    /// The bytes of a number if they are in big-endian order: an element is one such number, or two if it is
+    /// complex. 1 if they are in the order of memory.
     pub swapped_bytes: usize,
 }
 
@@ -38,7 +38,8 @@ pub(super) fn parse(descr: &Literal<'_>) -> Result<Option<Dtype>> {
 }
 
 /// The type for a `descr` such as `<f4` or `|b1`, in the notation of NumPy's array interface
-/// (<https://numpy.org/doc/stable/reference/arrays.interface.html>), or for a name such as `float32` or `bfloat16`.
+/// (<https://numpy.org/doc/stable/reference/arrays.interface.html>), or for a name such as `float32` or
+/// `bfloat16`.
 ///
 /// `<V2` is bf16 and `<f1` is f8E5M2: NumPy writes these for arrays of ml_dtypes, and `|V2` for opaque bytes.
 fn parse_text(descr: &str) -> Result<Dtype> {
@@ -102,7 +103,8 @@ pub(super) fn name(element_type: ElementType) -> Result<String> {
     match (kind, element_type.whole_bytes()) {
         (Some(kind), Some(1)) => Ok(format!("|{kind}1")),
         (Some(kind), Some(bytes)) => Ok(format!("<{kind}{bytes}")),
-        // What NumPy writes for arrays of ml_dtypes, such as <V1, does not say which type it is. It reads their names.
+        // What NumPy writes for arrays of ml_dtypes, such as <V1, does not say which type it is. It reads
+        // their names.
         (None, Some(_)) if element_type.numpy_name().is_some() => {
             Ok(element_type.numpy_name().unwrap_or_default().into())
         }

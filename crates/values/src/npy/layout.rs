@@ -5,7 +5,8 @@ use crate::TensorType;
 pub struct Layout {
     /// In Fortran order: the first index changes fastest.
     pub is_column_major: bool,
-    /// The bytes of a number if they are in big-endian order; 1 otherwise. An element is one such number, or two if it is complex.
+    /// The bytes of a number if they are in big-endian order; 1 otherwise. An element is one such number, or
+    /// two if it is complex.
     pub swapped_bytes: usize,
 }
 
@@ -33,7 +34,8 @@ impl Layout {
 /// The elements of a column-major array in row-major order.
 fn transposed(tensor_type: &TensorType, bytes: &[u8]) -> Vec<u8> {
     let element_bytes = tensor_type.element_type.whole_bytes().unwrap_or(1) as usize;
-    // Size and distance in bytes of the elements that differ in one index, for each dimension, the innermost first.
+    // Size and distance in bytes of the elements that differ in one index, for each dimension, the innermost
+    // first.
     let mut distance = element_bytes;
     let mut dimensions: Vec<(usize, usize)> = Vec::new();
     for size in &tensor_type.shape {

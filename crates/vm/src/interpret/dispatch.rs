@@ -1,4 +1,5 @@
-//! The dispatch loop: one `match` over the instructions of a frame, which compiles to an indirect jump per instruction.
+//! The dispatch loop: one `match` over the instructions of a frame, which compiles to an indirect jump per
+//! instruction.
 //!
 //! Registers are a `Window`, in which every 16-bit index is in bounds, so that no access needs a check.
 //! `Insn` has 16 bytes. `.cargo/config.toml` aligns loops to 32 bytes, without which some programs take up to
@@ -71,8 +72,9 @@ macro_rules! dispatch {
             ($($f_arg:ident: $f_type:ident),*) -> $f_result:ident $f_value:block;)* }
         $($rest:tt)*
     ) => {
-        /// Executes instructions of a frame from `pc` until one exits it. `pc` is then the next one; after an error,
-        /// the one after the failed instruction, with [`FIRST_PART`] set if a superinstruction's first part failed.
+        /// Executes instructions of a frame from `pc` until one exits it. `pc` is then the next one; after an
+        /// error, the one after the failed instruction, with [`FIRST_PART`] set if a superinstruction's first
+        /// part failed.
         #[inline(always)]
         pub(super) fn run<M: Meter>(
             environment: Environment<'_>,

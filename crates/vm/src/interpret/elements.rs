@@ -1,4 +1,5 @@
-//! Loads and stores of buffer elements, inlined into the dispatch loop: a type check, a bounds check and an access each.
+//! Loads and stores of buffer elements, inlined into the dispatch loop: a type check, a bounds check and an
+//! access each.
 
 use rehal_base::Result;
 

@@ -212,9 +212,10 @@ impl Machine {
         self.run(modules, None)
     }
 
-    /// As [`Machine::begin`], with arguments that are not checked yet, for bytecode without spans; `None` if they do not
-    /// match, before anything runs. References that the function does not use are not passed. Numbers are copied into the registers one by one: a copied [`Value`] would be stored
-    /// in two parts and loaded as a whole, without store-to-load forwarding.
+    /// As [`Machine::begin`], with arguments that are not checked yet, for bytecode without spans; `None` if
+    /// they do not match, before anything runs. References that the function does not use are not passed.
+    /// Numbers are copied into the registers one by one: a copied [`Value`] would be stored in two parts and
+    /// loaded as a whole, without store-to-load forwarding.
     #[inline]
     pub(crate) fn begin_from<M: Modules>(
         &mut self,
@@ -304,8 +305,9 @@ impl Machine {
         error
     }
 
-    /// Runs until it returns or stops. `Done` is matched by itself, here and in [`Machine::run`]: it has no payload, which
-    /// the path of a short call would otherwise copy at another width than it was stored, without store-to-load forwarding.
+    /// Runs until it returns or stops. `Done` is matched by itself, here and in [`Machine::run`]: it has no
+    /// payload, which the path of a short call would otherwise copy at another width than it was stored,
+    /// without store-to-load forwarding.
     fn advance<M: Modules>(&mut self, modules: &M, mut resumed: Option<Resumed>) -> Result<Outcome> {
         if let Some(pending) = self.pending
             && let Some(outcome) = self.call_pending(modules, pending.target, resumed.take())?
@@ -416,7 +418,8 @@ impl Machine {
         outcome.map(Some)
     }
 
-    /// Calls the import that the call site of `frame` names: executes a native function, pushes a frame for bytecode.
+    /// Calls the import that the call site of `frame` names: executes a native function, pushes a frame for
+    /// bytecode.
     #[inline]
     fn call_import<M: Modules, T: Meter>(
         &mut self,
@@ -448,8 +451,8 @@ impl Machine {
         }
     }
 
-    /// Allocates the registers of a frame for `callee` after those of its caller, whose registers start at `words` and
-    /// `refs`, and passes its arguments.
+    /// Allocates the registers of a frame for `callee` after those of its caller, whose registers start at
+    /// `words` and `refs`, and passes its arguments.
     #[inline(always)]
     fn enter(&mut self, words: u32, refs: u32, code: &Code, site: &Site, callee: &Code) -> Result<()> {
         self.make_room(callee, words + u32::from(code.words), refs + u32::from(code.refs))?;
@@ -486,7 +489,8 @@ impl Machine {
             self.grow(words, refs_end);
         }
         let window = window_at(&mut self.words, words)?;
-        // Clearing a cache line is faster than clearing the exact size; the bytes beyond the frame are unused.
+        // Clearing a cache line is faster than clearing the exact size; the bytes beyond the frame are
+        // unused.
         window[..64].fill(0);
         if code.words > 32 {
             window[64..usize::from(code.words) * 4].fill(0);
@@ -503,8 +507,8 @@ impl Machine {
             self.refs.resize((refs_end * 2).max(16), Ref::NULL);
         }
         let used = words as usize * 4;
-        // Reserves capacity for many frames: the system zeroes fresh pages on first touch, so only frames that
-        // are reached cost memory.
+        // Reserves capacity for many frames: the system zeroes fresh pages on first touch, so only frames
+        // that are reached cost memory.
         let mut grown = vec![0; (used * 2 + WINDOW_BYTES).next_power_of_two()];
         if let (Some(target), Some(source)) = (grown.get_mut(..used), self.words.get(..used)) {
             target.copy_from_slice(source);
@@ -517,8 +521,8 @@ impl Machine {
         Error::resource_exhausted(format!("call stack overflow: {} frames", self.callers.len() + 1))
     }
 
-    /// Passes the results of the function `code` to its caller, whose registers start at `words` and `refs`, and
-    /// releases the references in its registers.
+    /// Passes the results of the function `code` to its caller, whose registers start at `words` and `refs`,
+    /// and releases the references in its registers.
     #[inline(always)]
     fn leave(
         &mut self,
@@ -548,8 +552,8 @@ impl Machine {
         Ok(())
     }
 
-    /// As [`Machine::leave`], to a caller in another module: `frame` is the caller's but for its registers, which
-    /// are those of the function that returns.
+    /// As [`Machine::leave`], to a caller in another module: `frame` is the caller's but for its registers,
+    /// which are those of the function that returns.
     #[cold]
     fn leave_module<M: Modules>(
         &mut self,

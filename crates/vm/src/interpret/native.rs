@@ -78,7 +78,8 @@ impl Machine {
         Ok(outcome)
     }
 
-    /// Calls a native function from a call site of `frame`. `None` if it returned; its results are not checked yet.
+    /// Calls a native function from a call site of `frame`. `None` if it returned; its results are not
+    /// checked yet.
     #[inline(always)]
     fn invoke_from(
         &mut self,

@@ -1,4 +1,5 @@
-//! Instructions executed by a function call out of the dispatch loop: the call is cheap relative to their work.
+//! Instructions executed by a function call out of the dispatch loop: the call is cheap relative to their
+//! work.
 
 use rehal_base::{Error, Result, StatusCode};
 
@@ -168,8 +169,8 @@ fn switch_ref(activation: &mut Activation<'_>, type_id: u16, registers: Slice) -
     Ok(())
 }
 
-/// The error of `fail` with a nonzero status. As in the reference, the lower five bits are the code; if that is not
-/// an error code, the message contains the whole status.
+/// The error of `fail` with a nonzero status. As in the reference, the lower five bits are the code; if that
+/// is not an error code, the message contains the whole status.
 #[cold]
 fn failure(status: u32, text: &str) -> Error {
     match StatusCode::from_u32(status & 0x1F) {

@@ -100,7 +100,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The target of a branch with moves: the block itself without moves, else a new edge block that performs them.
+    /// The target of a branch with moves: the block itself without moves, else a new edge block that performs
+    /// them.
     fn edge(&mut self, target: u32, moves: List<'_>) -> u32 {
         if moves.len() == 0 {
             return target;
@@ -118,8 +119,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Loop rotation: the conditional branch that a block starts with, if the block is lowered already, as loop headers
-    /// are, and the instruction that it falls through to. On a back edge a copy of it replaces the jump.
+    /// Loop rotation: the conditional branch that a block starts with, if the block is lowered already, as
+    /// loop headers are, and the instruction that it falls through to. On a back edge a copy of it replaces
+    /// the jump.
     fn condition_at(&self, block: u32) -> Option<(Insn, u32)> {
         if !self.optimizes {
             return None;
@@ -131,8 +133,8 @@ impl Lowering<'_> {
         (insn.is_conditional() && is_known).then_some((insn, index + 1))
     }
 
-    /// Removes the last instruction, if it steps the variable that the loop header `target` tests and commutes with the
-    /// moves of the edge: emitted after them, it fuses with the copy of the test.
+    /// Removes the last instruction, if it steps the variable that the loop header `target` tests and
+    /// commutes with the moves of the edge: emitted after them, it fuses with the copy of the test.
     fn take_step(&mut self, target: u32, moves: &[(u16, u16)]) -> Option<Insn> {
         let step = self.last()?;
         let accessed = step.accessed()?;

@@ -1,8 +1,9 @@
 //! Lowers verified functions to the code that the dispatch loop executes.
 //!
-//! One pass over the blocks in order: values are coalesced with the block arguments they become, each instruction is
-//! lowered by the method that its row in `isa.rs` names, and each emitted instruction goes through the peephole, which
-//! fuses it with its predecessor while the table of superinstructions has a row for the two.
+//! One pass over the blocks in order: values are coalesced with the block arguments they become, each
+//! instruction is lowered by the method that its row in `isa.rs` names, and each emitted instruction goes
+//! through the peephole, which fuses it with its predecessor while the table of superinstructions has a row
+//! for the two.
 //!
 //! Block arguments become moves, `liveness.rs` finds dead values, and loops are rotated so that a back edge
 //! ends with the condition of the loop. Either part of a superinstruction may fail: `Code::first_offsets`
@@ -33,8 +34,8 @@ use unused::unused_ref_arguments;
 
 /// Lowers the verified function `ordinal`, which uses the registers of `frame`.
 ///
-/// Superinstructions are fused and values coalesced only if `optimizes`: tracing needs each instruction of the
-/// bytecode. Block arguments become moves on the edge.
+/// Superinstructions are fused and values coalesced only if `optimizes`: tracing needs each instruction of
+/// the bytecode. Block arguments become moves on the edge.
 pub(crate) fn lower<'a>(
     tables: &'a Tables,
     ordinal: u32,
@@ -107,9 +108,11 @@ struct Lowering<'a> {
     texts: Vec<Box<str>>,
 }
 
-/// Lookahead in instructions when searching the next access of a register, so that long blocks do not take quadratic time.
+/// Lookahead in instructions when searching the next access of a register, so that long blocks do not take
+/// quadratic time.
 const REACH: usize = 32;
-/// Until all blocks are lowered, jump targets are offsets of blocks, or indexes of instructions with this bit.
+/// Until all blocks are lowered, jump targets are offsets of blocks, or indexes of instructions with this
+/// bit.
 const RESOLVED: u32 = 1 << 31;
 /// The target of a branch that is being lowered.
 const UNKNOWN: u32 = u32::MAX;
@@ -174,7 +177,8 @@ impl<'a> Lowering<'a> {
         };
         self.block = block;
         for index in 0..self.block.len() {
-            // Moved out, so that lowering can borrow the rest mutably; nothing reads lowered instructions again.
+            // Moved out, so that lowering can borrow the rest mutably; nothing reads lowered instructions
+            // again.
             let instruction = self.block[index].clone();
             self.at = (index + 1 < self.block.len()).then_some(index);
             self.offset = instruction.offset as u32;
@@ -196,7 +200,8 @@ impl<'a> Lowering<'a> {
         self.first_offsets.push(first);
     }
 
-    /// Appends an instruction, fused with its predecessors if possible. In a terminator every register counts as live.
+    /// Appends an instruction, fused with its predecessors if possible. In a terminator every register counts
+    /// as live.
     fn emit(&mut self, insn: Insn) {
         self.emit_with(insn, None);
     }
@@ -230,8 +235,8 @@ impl<'a> Lowering<'a> {
         self.push_with(insn, first);
     }
 
-    /// Whether a 32-bit register is dead after the instruction being lowered: written before it is read. Unknown, so
-    /// false, in a terminator, whose moves are lowered one by one.
+    /// Whether a 32-bit register is dead after the instruction being lowered: written before it is read.
+    /// Unknown, so false, in a terminator, whose moves are lowered one by one.
     fn is_dead_after(&self, register: u16) -> bool {
         let Some(at) = self.at else { return false };
         for instruction in self.block.iter().skip(at + 1).take(REACH) {
@@ -275,7 +280,8 @@ impl<'a> Lowering<'a> {
         self.push_with(insn, first);
     }
 
-    /// Prevents fusion of the next instruction with its predecessors: it is a jump target, or they are complete.
+    /// Prevents fusion of the next instruction with its predecessors: it is a jump target, or they are
+    /// complete.
     fn barrier(&mut self) {
         self.fusible = if self.optimizes { self.insns.len() } else { usize::MAX };
     }

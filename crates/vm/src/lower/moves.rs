@@ -31,9 +31,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether a move is of the lower half of a register pair, and `next` that of the upper half. Two separate
-    /// registers can look like a pair; those are better moved one by one, because a load that spans two recent stores
-    /// defeats the processor's store-to-load forwarding.
+    /// Whether a move is of the lower half of a register pair, and `next` that of the upper half. Two
+    /// separate registers can look like a pair; those are better moved one by one, because a load that spans
+    /// two recent stores defeats the processor's store-to-load forwarding.
     fn is_pair(&self, (source, target): (u16, u16), next: (u16, u16)) -> bool {
         source % 2 == 0
             && target % 2 == 0
@@ -59,8 +59,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Fuses the last two instructions, given the registers that are dead after the edge to `target`, on which only
-    /// `step` remains to be executed.
+    /// Fuses the last two instructions, given the registers that are dead after the edge to `target`, on
+    /// which only `step` remains to be executed.
     pub(super) fn fuse_on_edge(&mut self, target: u32, step: Option<Insn>) {
         let Some([.., first, second]) = self.insns.get(self.fusible..) else { return };
         let stepped = step.and_then(Insn::accessed).unwrap_or_default();

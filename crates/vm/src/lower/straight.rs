@@ -89,8 +89,8 @@ impl Lowering<'_> {
         self.emit(insn([0, 1, 2].map(|index| from.register(index))));
     }
 
-    /// Reads a reference from a list. That of a buffer is for the dispatch loop: functions of executables start by
-    /// reading their bindings.
+    /// Reads a reference from a list. That of a buffer is for the dispatch loop: functions of executables
+    /// start by reading their bindings.
     pub(super) fn list_get_ref(&mut self, from: &Instruction<'_>) {
         let [list, index, result] = [0, 1, 3].map(|field| from.register(field));
         let type_id = from.ordinal(2) as u16;

@@ -5,8 +5,9 @@ use crate::operation::{Field, Op};
 use crate::verify::{REF_BIT, REF_MASK, argument_registers};
 use crate::{Convention, ValueKind};
 
-/// The registers of references, as bits from the lowest, that a verified function is passed and then discards or overwrites
-/// before it uses them, and before it branches. Callers need not pass these. Registers beyond the 64th count as used.
+/// The registers of references, as bits from the lowest, that a verified function is passed and then discards
+/// or overwrites before it uses them, and before it branches. Callers need not pass these. Registers beyond
+/// the 64th count as used.
 pub(super) fn unused_ref_arguments(convention: &Convention, bytecode: &[u8]) -> u64 {
     let references = argument_registers(convention).filter(|(kind, _)| *kind == ValueKind::Ref);
     let mut undecided = references.fold(0, |all, (_, register)| all | bit(register | REF_BIT));

@@ -1,5 +1,5 @@
-//! Patterns on buffer elements. Either part may fail; the error identifies which, so that the call stack shows the
-//! instruction that failed.
+//! Patterns on buffer elements. Either part may fail; the error identifies which, so that the call stack
+//! shows the instruction that failed.
 
 use rehal_base::Error;
 
@@ -33,8 +33,8 @@ fn last(error: Error) -> Failed {
 
 /// Index arithmetic on up to four registers.
 pub(crate) trait Index {
-    /// Its input registers, padded with zeros, and the result registers of its steps, the index last. `None` if a step
-    /// overwrites a register before it is read.
+    /// Its input registers, padded with zeros, and the result registers of its steps, the index last. `None`
+    /// if a step overwrites a register before it is read.
     fn of(operands: &Operands) -> Option<([u16; 4], [u16; 2])>;
 
     /// The index.
@@ -143,8 +143,8 @@ impl<I: Index> StoreAt<I> {
 
 /// A computation on an element and up to two registers.
 pub(crate) trait Fold {
-    /// The registers of the computation except the element's, and its result; `None` if register `element` is not the
-    /// operand that the pattern requires.
+    /// The registers of the computation except the element's, and its result; `None` if register `element` is
+    /// not the operand that the pattern requires.
     fn operands(second: &Part, element: u16) -> Option<([u16; 2], u16)>;
 
     /// The bits of the result.
@@ -198,8 +198,8 @@ folds! {
             functions::FMAF32(f32::get(window, of[0]), f32::get(window, of[1]), f32::from_bits(bits)).to_bits();
 }
 
-/// Operands: buffer and index of an element, the other operands of a computation on it, its result. The element's
-/// register is dead.
+/// Operands: buffer and index of an element, the other operands of a computation on it, its result. The
+/// element's register is dead.
 pub(crate) struct LoadAndFold<F>(std::marker::PhantomData<F>);
 
 impl<F: Fold> Pattern for LoadAndFold<F> {
@@ -349,7 +349,8 @@ impl TwoStores {
     }
 }
 
-/// Operands: those of a remainder, then limit, step and result of a [`Wrap`](super::Wrap) of it. The remainder is dead.
+/// Operands: those of a remainder, then limit, step and result of a [`Wrap`](super::Wrap) of it. The
+/// remainder is dead.
 pub(crate) struct Remainder;
 
 impl Pattern for Remainder {

@@ -5,8 +5,8 @@ use crate::registers::{Number, Window};
 
 use super::{IsDead, Part, Pattern, straight};
 
-/// The two values and the result of a selection by `flag`; `None` if it is by another register, selects the flag itself, or
-/// leaves it live.
+/// The two values and the result of a selection by `flag`; `None` if it is by another register, selects the
+/// flag itself, or leaves it live.
 fn selected(second: &Part, flag: u16, is_dead: IsDead<'_>) -> Option<[u16; 3]> {
     let [condition, yes, no, result, ..] = second.operands.registers;
     let is_by_flag = condition == flag && yes != flag && no != flag;

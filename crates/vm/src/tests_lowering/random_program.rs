@@ -10,7 +10,8 @@ use crate::verify::REF_BIT;
 
 use super::assembly::{Assembled, Assembly};
 
-/// Three numbers of each width as arguments and as results: in registers 0 to 2, and 4, 6 and 8. Then two buffers.
+/// Three numbers of each width as arguments and as results: in registers 0 to 2, and 4, 6 and 8. Then two
+/// buffers.
 pub(super) const CONVENTION: &str = "0iiiIIIrr_iiiIII";
 /// The convention of the callee: registers 0, 1 and 2.
 pub(super) const CALLEE_CONVENTION: &str = "0iiI_Iii";
@@ -462,7 +463,8 @@ fn small_indices(
     }
 }
 
-/// A number made non-negative by adding a step to it, as remainders are. One of the registers may be any other.
+/// A number made non-negative by adding a step to it, as remainders are. One of the registers may be any
+/// other.
 fn wrap(random: &mut Random, assembly: &mut Assembly, is_remainder: bool) -> Option<(u16, bool)> {
     let scratch = |random: &mut Random| if random.below(2) == 0 { WIDE_SCRATCH } else { random.wide() };
     let (number, value, limit, step) = (random.wide(), scratch(random), random.wide(), random.wide());

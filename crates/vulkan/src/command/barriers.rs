@@ -21,8 +21,8 @@ impl Barrier {
         }
     }
 
-    /// The barrier for the arguments of the HAL's. Without memory barriers, it makes visible what the stages may have written,
-    /// as on a CPU.
+    /// The barrier for the arguments of the HAL's. Without memory barriers, it makes visible what the stages
+    /// may have written, as on a CPU.
     pub(crate) fn of<'a>(
         source_stages: ExecutionStage,
         target_stages: ExecutionStage,
@@ -46,7 +46,8 @@ impl Barrier {
     }
 }
 
-/// The stages of Vulkan. Stages that no work is in, such as the end of a command, wait for all of it, or make all of it wait.
+/// The stages of Vulkan. Stages that no work is in, such as the end of a command, wait for all of it, or make
+/// all of it wait.
 fn stages(stages: ExecutionStage, is_source: bool) -> Stages {
     let mut found = Stages::empty();
     if stages.contains(ExecutionStage::DISPATCH) {

@@ -20,8 +20,8 @@ use crate::queue::{Core, Uses};
 
 /// A command buffer: its commands as the program recorded them, and as Vulkan executes them.
 ///
-/// Commands are baked for Vulkan when they are first submitted, since the buffers that they name may not be allocated before,
-/// and again for each binding table with other memory.
+/// Commands are baked for Vulkan when they are first submitted, since the buffers that they name may not be
+/// allocated before, and again for each binding table with other memory.
 pub(crate) struct VulkanCommands {
     gpu: Arc<Gpu>,
     is_one_shot: bool,
@@ -128,7 +128,8 @@ impl VulkanCommands {
         self.description.get_or_init(|| self.describe(None))
     }
 
-    /// Its dispatches, for messages: the one that follows as many as are complete, if that is known, or some of them.
+    /// Its dispatches, for messages: the one that follows as many as are complete, if that is known, or some
+    /// of them.
     pub(super) fn describe(&self, completed: Option<usize>) -> String {
         let Some(recording) = self.ready.get() else { return "a command buffer".into() };
         let dispatches = || {

@@ -29,7 +29,8 @@ impl Instance {
         Self { recorder, key, lent }
     }
 
-    /// Whether memory of the commands was freed: they are never submitted again, since blocks never have the same id.
+    /// Whether memory of the commands was freed: they are never submitted again, since blocks never have the
+    /// same id.
     fn is_dead(&self) -> bool {
         self.lent.iter().any(|block| block.strong_count() == 0)
     }
@@ -53,7 +54,8 @@ pub(super) struct Instances(Vec<Arc<Instance>>);
 const LIMIT: usize = 8;
 
 impl Instances {
-    /// The commands for a binding table, if they are kept; if `is_exclusive`, only those that no work in flight uses.
+    /// The commands for a binding table, if they are kept; if `is_exclusive`, only those that no work in
+    /// flight uses.
     pub(super) fn find(&mut self, key: &Key, is_exclusive: bool) -> Option<Arc<Instance>> {
         let is_usable = |it: &Arc<Instance>| it.key == *key && (!is_exclusive || is_idle(it));
         let index = self.0.iter().rposition(is_usable)?;

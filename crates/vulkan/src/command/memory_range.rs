@@ -19,7 +19,8 @@ pub(crate) struct MemoryRange {
 pub(crate) type Table = SmallVec<[Option<MemoryRange>; 8]>;
 
 impl MemoryRange {
-    /// A range of a buffer. Fails if the buffer has no memory that the device with `memory` can use, or the range exceeds it.
+    /// A range of a buffer. Fails if the buffer has no memory that the device with `memory` can use, or the
+    /// range exceeds it.
     pub(crate) fn of(memory: &Memory, buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
         let range = buffer.resolve(offset, length)?;
         Ok(Self { allocation: allocation_for(memory, buffer)?, range })
@@ -123,7 +124,8 @@ impl MemoryRange {
     }
 }
 
-/// The memory of a buffer on the device with `memory`: its own, or an import of memory that another device shares with the host.
+/// The memory of a buffer on the device with `memory`: its own, or an import of memory that another device
+/// shares with the host.
 fn allocation_for(memory: &Memory, buffer: &Buffer) -> Result<Arc<Allocation>> {
     let gpu = memory.gpu();
     if let Ok(mine) = VulkanBuffer::of(buffer) {

@@ -11,7 +11,8 @@ use super::barriers::Barrier;
 use super::{MemoryRange, Recorder, RecorderPool};
 use crate::executable::VulkanExecutable;
 
-/// Records an operation that the device executes. Fails if its arguments, which the binding table completes, are wrong.
+/// Records an operation that the device executes. Fails if its arguments, which the binding table completes,
+/// are wrong.
 pub(crate) fn record_operation(
     recorder: &mut Recorder,
     recorders: &RecorderPool,
@@ -105,8 +106,8 @@ pub(super) fn record_command(
             recorder.barrier(&Barrier::of(*source_stages, *target_stages, scopes));
             Ok(())
         }
-        // The signal of an event precedes the waits for it in the order of commands, and a barrier orders all that does. Events of
-        // Vulkan would have to be reset between submissions that may execute at once.
+        // The signal of an event precedes the waits for it in the order of commands, and a barrier orders all
+        // that does. Events of Vulkan would have to be reset between submissions that may execute at once.
         Command::WaitEvents { source_stages, target_stages, memory_barriers, buffer_barriers, .. } => {
             let memory = memory_barriers.of(&store.lists.memory_barriers);
             let buffers = buffer_barriers.of(&store.lists.buffer_barriers);
@@ -131,8 +132,8 @@ pub(super) fn record_command(
     }
 }
 
-/// What a submission does, for messages: its operation, and the functions that it dispatches; if it is known how many dispatches
-/// are complete, the one that is not.
+/// What a submission does, for messages: its operation, and the functions that it dispatches; if it is known
+/// how many dispatches are complete, the one that is not.
 pub(crate) fn describe(kept: &KeptSubmission, completed: Option<usize>) -> String {
     let store = kept.store();
     match kept.op() {

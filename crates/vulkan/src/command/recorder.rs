@@ -62,7 +62,8 @@ impl TimestampPool {
             let count = count.next_power_of_two().max(64);
             let info =
                 vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(count);
-            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was reset.
+            // SAFETY: the commands that used the old pool, if any, are complete, since the recorder was
+            // reset.
             unsafe { functions.destroy_query_pool(self.pool, None) };
             (self.pool, self.capacity) = (vk::QueryPool::null(), 0);
             // SAFETY: the structure lives until the call returns.
@@ -70,9 +71,11 @@ impl TimestampPool {
                 .map_err(|error| failure("creating a query pool", error))?;
             self.capacity = count;
         }
-        // Queues for transfers have no command for it: `Gpu::timestamp_mask` is 0 for them if the host does not do it.
+        // Queues for transfers have no command for it: `Gpu::timestamp_mask` is 0 for them if the host does
+        // not do it.
         if gpu.resets_queries() {
-            // SAFETY: the feature is enabled; the commands that used the queries, if any, are complete, and these are submitted once.
+            // SAFETY: the feature is enabled; the commands that used the queries, if any, are complete, and
+            // these are submitted once.
             unsafe { functions.reset_query_pool(self.pool, 0, self.capacity) };
         } else {
             // SAFETY: recording has begun, for a queue with graphics or compute.
@@ -238,7 +241,8 @@ impl Recorder {
         });
         self.bound = vk::Pipeline::null();
         self.marked = 0;
-        // SAFETY: the command buffer is new or was reset, and its pool is this thread's while `self` is borrowed.
+        // SAFETY: the command buffer is new or was reset, and its pool is this thread's while `self` is
+        // borrowed.
         unsafe { self.gpu.functions().begin_command_buffer(self.commands, &info) }
             .map_err(|error| failure("recording commands", error))
     }
@@ -253,15 +257,16 @@ impl Recorder {
             .map_err(|error| failure("recording commands", error))
     }
 
-    /// Forgets the commands, which the device does not execute any more, and what they used. Keeps what the next are likely to need, not
-    /// what the largest needed.
+    /// Forgets the commands, which the device does not execute any more, and what they used. Keeps what the
+    /// next are likely to need, not what the largest needed.
     pub(crate) fn reset(&mut self) -> Result<()> {
         let functions = self.gpu.functions();
         let flags = match std::mem::take(&mut self.recorded) > KEPT_COMMANDS {
             true => vk::CommandPoolResetFlags::RELEASE_RESOURCES,
             false => vk::CommandPoolResetFlags::empty(),
         };
-        // SAFETY: the caller owns the recorder, and work in flight owns the recorder of its commands: there is none.
+        // SAFETY: the caller owns the recorder, and work in flight owns the recorder of its commands: there
+        // is none.
         unsafe {
             functions
                 .reset_command_pool(self.pool, flags)
@@ -307,8 +312,8 @@ impl Recorder {
         self.keep(range)
     }
 
-    /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks with one allocation,
-    /// which are freed with their buffer. Returns them.
+    /// Leaves it to the submissions of the commands to keep large memory of their binding table alive: blocks
+    /// with one allocation, which are freed with their buffer. Returns them.
     pub(crate) fn lend(&mut self, table: &[Option<MemoryRange>]) -> Vec<Weak<Block>> {
         let ranges = table.iter().flatten().map(MemoryRange::allocation);
         let large: Vec<_> = ranges.filter(|it| it.has_own_block()).map(|it| it.block()).collect();
@@ -361,7 +366,8 @@ impl Recorder {
         let at = |offset: u64| pattern[((offset - start) % pattern.len() as u64) as usize];
         if first < last {
             let word = u32::from_le_bytes(std::array::from_fn(|index| at(first + index as u64)));
-            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
+            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self`
+            // keeps.
             unsafe { self.gpu.functions().cmd_fill_buffer(self.commands, buffer, first, last - first, word) };
         }
         // Vulkan fills words; the bytes around them are copied.
@@ -396,7 +402,8 @@ impl Recorder {
         if is_inline && target.offset().is_multiple_of(4) {
             self.keep_written(target)?;
             let buffer = target.allocation().block().buffer();
-            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self` keeps.
+            // SAFETY: recording has begun; the range is aligned to words and within the buffer, which `self`
+            // keeps.
             unsafe {
                 self.gpu.functions().cmd_update_buffer(self.commands, buffer, target.offset(), bytes);
             }
@@ -425,8 +432,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Copies a range to another of the same length, which begins `distance` bytes above it and shares bytes with it: the target gets
-    /// the bytes that the source has before. Vulkan copies only ranges that share none.
+    /// Copies a range to another of the same length, which begins `distance` bytes above it and shares bytes
+    /// with it: the target gets the bytes that the source has before. Vulkan copies only ranges that share
+    /// none.
     pub(crate) fn copy_overlapping(
         &mut self,
         recorders: &RecorderPool,
@@ -518,7 +526,8 @@ impl Recorder {
         self.timestamps.read(&self.gpu)
     }
 
-    /// Begins with at most `count` marks, none of them set, if the device has events. One submission at a time uses the commands.
+    /// Begins with at most `count` marks, none of them set, if the device has events. One submission at a
+    /// time uses the commands.
     pub(crate) fn begin_marks(&mut self, count: usize) -> Result<()> {
         self.marked = 0;
         if !self.gpu.has_events() {
@@ -534,8 +543,9 @@ impl Recorder {
         self.reset_marks()
     }
 
-    /// Unsets the marks, before commands that no work in flight uses are submitted. The host does it: a reset by the commands is not
-    /// ordered before the events that they set, unless barriers order it after what is executing, too.
+    /// Unsets the marks, before commands that no work in flight uses are submitted. The host does it: a reset
+    /// by the commands is not ordered before the events that they set, unless barriers order it after what is
+    /// executing, too.
     pub(crate) fn reset_marks(&self) -> Result<()> {
         for event in &self.marks {
             // SAFETY: the event lives as long as the recorder, and no work in flight uses it.
@@ -545,8 +555,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Marks that what is before it is complete, for a host that looks while the commands execute. Events order nothing, and the
-    /// host reads them without waiting, which some drivers do for queries.
+    /// Marks that what is before it is complete, for a host that looks while the commands execute. Events
+    /// order nothing, and the host reads them without waiting, which some drivers do for queries.
     pub(crate) fn mark(&mut self) {
         if let Some(event) = self.marks.get(self.marked) {
             let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
@@ -676,7 +686,8 @@ impl Recorder {
         let (functions, layout, point) =
             (self.gpu.functions(), pipeline.layout(), vk::PipelineBindPoint::COMPUTE);
         if let (Some(push), Some(set)) = (self.gpu.push_descriptors(), pushed) {
-            // SAFETY: recording has begun; the writes name slots of the pipeline's layout and buffers that `self` keeps.
+            // SAFETY: recording has begun; the writes name slots of the pipeline's layout and buffers that
+            // `self` keeps.
             unsafe { push.cmd_push_descriptor_set(self.commands, point, layout, set, &writes) };
             return Ok(());
         }
@@ -752,7 +763,8 @@ impl Recorder {
         }
         self.keep(count)?;
         let buffer = count.allocation().block().buffer();
-        // SAFETY: recording has begun; a pipeline with all it needs is bound; the words are in the buffer, which `self` keeps.
+        // SAFETY: recording has begun; a pipeline with all it needs is bound; the words are in the buffer,
+        // which `self` keeps.
         unsafe { self.gpu.functions().cmd_dispatch_indirect(self.commands, buffer, count.offset()) };
         Ok(())
     }

@@ -87,8 +87,8 @@ impl RecorderPool {
         &self.memory
     }
 
-    /// Memory for transfers to `receiver`, which host and device see unless only commands do. If there is not enough, it waits for what queues have
-    /// deallocated, so callers hold no lock that a callback may need.
+    /// Memory for transfers to `receiver`, which host and device see unless only commands do. If there is not
+    /// enough, it waits for what queues have deallocated, so callers hold no lock that a callback may need.
     pub(crate) fn allocate_staging(&self, length: u64, receiver: Receiver) -> Result<Allocation> {
         let kinds = match receiver {
             Receiver::Device => &self.for_device,

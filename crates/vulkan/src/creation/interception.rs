@@ -20,8 +20,8 @@ static ERROR: AtomicI32 = AtomicI32::new(0);
 /// Whether it has failed.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// The machine's loader. What is made with it is under the control of this module, whose state is the process's: one test at a time
-/// has it.
+/// The machine's loader. What is made with it is under the control of this module, whose state is the
+/// process's: one test at a time has it.
 pub(super) fn entry() -> ash::Entry {
     LOADER.get_or_init(|| crate::loader::load(&[]).unwrap());
     // SAFETY: the function below is one of a loader, since it passes on what the machine's loader returns.
@@ -33,8 +33,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|function| function.name.to_str().unwrap())
 }
 
-/// Makes a call of the function at a position in [`names`] fail from now on, after `calls` that succeed, or that and all later ones of
-/// all functions.
+/// Makes a call of the function at a position in [`names`] fail from now on, after `calls` that succeed, or
+/// that and all later ones of all functions.
 pub(super) fn fail(function: usize, calls: usize, is_lasting: bool, error: vk::Result) {
     HAS_FAILED.store(false, Ordering::SeqCst);
     LEFT.store(calls, Ordering::SeqCst);
@@ -98,7 +98,8 @@ macro_rules! functions {
                 if let Err(error) = count(Position::$name as usize) {
                     return error;
                 }
-                // SAFETY: it is the address of the function with this name, which has this type; the caller keeps its rules.
+                // SAFETY: it is the address of the function with this name, which has this type; the caller
+                // keeps its rules.
                 unsafe {
                     let function: vk::$type = transmute(FUNCTIONS[Position::$name as usize].address());
                     function($($argument),*)

@@ -1,5 +1,5 @@
-//! Tests in which each call that creates something fails in turn: nothing leaks, nothing crashes, every error is reported, and the
-//! device continues to work.
+//! Tests in which each call that creates something fails in turn: nothing leaks, nothing crashes, every error
+//! is reported, and the device continues to work.
 #![allow(unsafe_code, reason = "intercepts the loader, and prepares the tests' kernels")]
 
 mod interception;
@@ -200,8 +200,8 @@ struct Failure {
     tolerated: &'static [&'static str],
 }
 
-/// Functions whose failures are never reported: pipelines are created without a cache, clocks are read by a queue, and commands are
-/// recorded into a new pool.
+/// Functions whose failures are never reported: pipelines are created without a cache, clocks are read by a
+/// queue, and commands are recorded into a new pool.
 const TOLERATED: [&str; 3] =
     ["vkCreatePipelineCache", "vkGetPhysicalDeviceCalibrateableTimeDomainsEXT", "vkResetCommandPool"];
 
@@ -227,7 +227,8 @@ const FAILURES: [Failure; 3] = [
     },
 ];
 
-/// Uses a device, of which a call of a function fails after `calls` that succeed; if it does not lose the device, all is done again.
+/// Uses a device, of which a call of a function fails after `calls` that succeed; if it does not lose the
+/// device, all is done again.
 fn run(scenario: &Scenario, function: usize, calls: usize, failure: Failure) -> Outcome {
     let messages = Arc::<Mutex<Vec<String>>>::default();
     let kept = messages.clone();
@@ -263,7 +264,8 @@ fn run(scenario: &Scenario, function: usize, calls: usize, failure: Failure) -> 
     Outcome { error, has_failed, messages, is_alive: weak.strong_count() != 0 }
 }
 
-/// Makes each call of a scenario fail in turn, in every way. The calls have to include all of these functions.
+/// Makes each call of a scenario fail in turn, in every way. The calls have to include all of these
+/// functions.
 fn fail_in_turn(scenario: &Scenario, functions: &[&str]) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock();

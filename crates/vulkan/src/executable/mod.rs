@@ -1,4 +1,5 @@
-//! Executables: the formats of the pinned release, SPIR-V and what reflection says about it, and pipelines of a device.
+//! Executables: the formats of the pinned release, SPIR-V and what reflection says about it, and pipelines of
+//! a device.
 //!
 //! `format/` reads the formats without a device. `prepared.rs` checks limits and features by name, since
 //! drivers check none, and makes pipelines and the layouts that a pipeline uses. Bindings are descriptors,

@@ -104,8 +104,8 @@ impl Pipeline {
         self.descriptors().iter().filter(|slot| slot.kind == kind).count() as u32
     }
 
-    /// Says that the results are likely wrong, or fails, as the device's options say, if the code is made for other subgroups than the
-    /// device has.
+    /// Says that the results are likely wrong, or fails, as the device's options say, if the code is made for
+    /// other subgroups than the device has.
     pub(crate) fn check_subgroups(&self, gpu: &Gpu) -> Result<()> {
         let Some(sizes) = &self.mismatch else { return Ok(()) };
         let message = format!(
@@ -129,8 +129,8 @@ impl Pipeline {
     }
 }
 
-/// The bytes of a descriptor for `length` bytes: kernels access whole words, which allocations have, and a range of nothing is not
-/// allowed.
+/// The bytes of a descriptor for `length` bytes: kernels access whole words, which allocations have, and a
+/// range of nothing is not allowed.
 pub(crate) fn descriptor_range(length: u64) -> u64 {
     length.max(4).next_multiple_of(4)
 }

@@ -28,7 +28,8 @@ pub(crate) struct VulkanExecutable {
     parts: Parts,
 }
 
-/// The objects of Vulkan; dropping them destroys them. Modules and set layouts are those that pipelines use, by ordinal.
+/// The objects of Vulkan; dropping them destroys them. Modules and set layouts are those that pipelines use,
+/// by ordinal.
 struct Parts {
     gpu: Arc<Gpu>,
     modules: BTreeMap<usize, vk::ShaderModule>,
@@ -252,8 +253,8 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// The subgroup size that a pipeline requires: that of the executable, or one that its code works with. If the device has none of
-/// those, also what the code works with.
+/// The subgroup size that a pipeline requires: that of the executable, or one that its code works with. If
+/// the device has none of those, also what the code works with.
 fn subgroup_size(
     gpu: &Gpu,
     image: &Image,
@@ -276,7 +277,8 @@ fn subgroup_size(
     }
 }
 
-/// Of the `choices` of a device, whose own size is `own`, one that code for `sizes` works with and that is not below `least`.
+/// Of the `choices` of a device, whose own size is `own`, one that code for `sizes` works with and that is
+/// not below `least`.
 fn choose_size(
     sizes: &SubgroupSizes,
     own: u32,
@@ -289,7 +291,8 @@ fn choose_size(
     all.filter(|size| choices.contains(size) && *size >= least).find(|size| sizes.contains(*size))
 }
 
-/// Whether the descriptors of all pipelines are pushed: each has one set with descriptors at most, and not too many.
+/// Whether the descriptors of all pipelines are pushed: each has one set with descriptors at most, and not
+/// too many.
 fn pushes_descriptors(gpu: &Gpu, image: &Image, used: &BTreeSet<usize>) -> bool {
     gpu.push_descriptors().is_some()
         && used.iter().all(|layout| {
@@ -344,8 +347,8 @@ impl Parts {
         let used: BTreeSet<_> = image.pipelines.iter().map(|pipeline| pipeline.shader).collect();
         for ordinal in used {
             let info = vk::ShaderModuleCreateInfo::default().code(image.shaders[ordinal].words());
-            // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has checked. The device
-            // has its features: those of shaders of pipelines were checked.
+            // SAFETY: the caller of `prepare_executable` vouches for the code, whose structure the reader has
+            // checked. The device has its features: those of shaders of pipelines were checked.
             let module = unsafe { self.gpu.functions().create_shader_module(&info, None) }
                 .map_err(|error| refusal("creating a shader module", error))?;
             self.modules.insert(ordinal, module);
@@ -376,13 +379,15 @@ impl Parts {
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings).flags(flags);
             let functions = self.gpu.functions();
             let mut support = vk::DescriptorSetLayoutSupport::default();
-            // SAFETY: the bindings live until the call returns; the flag's extension is enabled if it is used.
+            // SAFETY: the bindings live until the call returns; the flag's extension is enabled if it is
+            // used.
             unsafe { functions.get_descriptor_set_layout_support(&info, &mut support) };
             if support.supported == vk::FALSE {
                 let found = format!("a set of {} descriptors", layout.descriptor_count());
                 exceeds("maxPerSetDescriptors", &self.gpu.physical().max_per_set_descriptors, found)?;
             }
-            // SAFETY: as above. The reader has limited the numbers of bindings, and `check_limits` the descriptors.
+            // SAFETY: as above. The reader has limited the numbers of bindings, and `check_limits` the
+            // descriptors.
             let layout = unsafe { functions.create_descriptor_set_layout(&info, None) }
                 .map_err(|error| failure("creating a descriptor set layout", error))?;
             self.set_layouts.insert(*ordinal, layout);
@@ -407,7 +412,8 @@ impl Parts {
             let ranges = if bytes == 0 { &ranges[..0] } else { &ranges[..] };
             let info =
                 vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(ranges);
-            // SAFETY: the lists live until the call returns; `check_limits` has checked them, since pipelines use the layout.
+            // SAFETY: the lists live until the call returns; `check_limits` has checked them, since pipelines
+            // use the layout.
             let handle = unsafe { self.gpu.functions().create_pipeline_layout(&info, None) }
                 .map_err(|error| failure("creating a pipeline layout", error))?;
             self.layouts.push(handle);
@@ -451,8 +457,9 @@ impl Parts {
             stage = stage.push_next(&mut size);
         }
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.handle)];
-        // SAFETY: the structures live until the call returns. The caller of `prepare_executable` vouches for the code; the reader has
-        // checked that the entry point exists and that the layout has what it binds, and the device has its features.
+        // SAFETY: the structures live until the call returns. The caller of `prepare_executable` vouches for
+        // the code; the reader has checked that the entry point exists and that the layout has what it binds,
+        // and the device has its features.
         let created =
             unsafe { self.gpu.functions().create_compute_pipelines(self.gpu.pipeline_cache(), &info, None) };
         let handles = match created {

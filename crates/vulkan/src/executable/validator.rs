@@ -11,8 +11,8 @@ const VALIDATOR: &str = "spirv-val";
 /// The rules of the latest version that the driver needs, which include those of earlier versions of SPIR-V.
 const TARGET: &str = "vulkan1.3";
 
-/// Validates all modules of an executable. Fails with `INVALID_ARGUMENT` and the validator's message if one is invalid, and with
-/// `UNAVAILABLE` if `spirv-val` cannot be run.
+/// Validates all modules of an executable. Fails with `INVALID_ARGUMENT` and the validator's message if one
+/// is invalid, and with `UNAVAILABLE` if `spirv-val` cannot be run.
 pub fn validate(image: &Image) -> Result<()> {
     for (ordinal, shader) in image.shaders.iter().enumerate() {
         let words: Vec<u8> = shader.words().iter().flat_map(|word| word.to_le_bytes()).collect();

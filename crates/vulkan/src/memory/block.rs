@@ -13,7 +13,8 @@ use super::ranges::{Alignment, Ranges};
 use crate::error::failure;
 use crate::gpu::Gpu;
 
-/// Memory of the device with one Vulkan buffer over all of it. It is mapped for its lifetime where the host can.
+/// Memory of the device with one Vulkan buffer over all of it. It is mapped for its lifetime where the host
+/// can.
 pub(crate) struct Block {
     gpu: Arc<Gpu>,
     /// Unique in the process and never reused, as handles are.
@@ -33,7 +34,8 @@ pub(crate) struct Block {
     imported: Option<(Arc<HostMemory>, u64)>,
 }
 
-// SAFETY: the pointer is not dereferenced here; the memory that it points to is accessed only through `HostMemory`.
+// SAFETY: the pointer is not dereferenced here; the memory that it points to is accessed only through
+// `HostMemory`.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -163,7 +165,8 @@ impl Block {
         (!self.mapped.is_null()).then(|| self.mapped.addr() as u64 + offset)
     }
 
-    /// A range for the host, which keeps `keeper`, and thereby the block, alive. `None` if the host cannot map it.
+    /// A range for the host, which keeps `keeper`, and thereby the block, alive. `None` if the host cannot
+    /// map it.
     pub(crate) fn map(
         self: &Arc<Self>,
         range: Range,
@@ -173,15 +176,16 @@ impl Block {
             return None;
         }
         if let Some((memory, start)) = &self.imported {
-            // The program's access to it stays what it is: constant memory is not written through the mapping either.
+            // The program's access to it stays what it is: constant memory is not written through the mapping
+            // either.
             let offset = range.offset.checked_sub(*start)?;
             return HostMemory::part(memory, Range { offset, length: range.length }).ok();
         }
         // SAFETY: the range is in the block, which is mapped as a whole.
         let pointer = NonNull::new(unsafe { self.mapped.add(range.offset as usize) })?;
         let keeper = Box::new((self.clone(), keeper));
-        // SAFETY: the keeper owns the block, which is mapped until it is dropped. The memory is the system's, which has
-        // initialized it; devices write it. Nothing here has references to it.
+        // SAFETY: the keeper owns the block, which is mapped until it is dropped. The memory is the system's,
+        // which has initialized it; devices write it. Nothing here has references to it.
         Some(unsafe { HostMemory::foreign(pointer, range.length as usize, true, keeper) })
     }
 
@@ -211,8 +215,9 @@ impl Block {
         }
     }
 
-    /// Makes the device's writes around a range visible to the host that is about to write all of it: flushing it writes whole
-    /// atoms, and what is in them beside the range must be what the device has written.
+    /// Makes the device's writes around a range visible to the host that is about to write all of it:
+    /// flushing it writes whole atoms, and what is in them beside the range must be what the device has
+    /// written.
     pub(crate) fn invalidate_edges(&self, range: Range) -> Result<()> {
         edges(range, self.atom()).into_iter().flatten().try_for_each(|edge| self.invalidate(edge))
     }
@@ -228,8 +233,8 @@ impl Block {
         self.gpu.limits().non_coherent_atom_size.max(1)
     }
 
-    /// A range that has to be flushed or invalidated, in whole atoms. Allocations are aligned to them, so none of another is
-    /// touched.
+    /// A range that has to be flushed or invalidated, in whole atoms. Allocations are aligned to them, so
+    /// none of another is touched.
     fn mapped_range(&self, range: Range) -> Option<vk::MappedMemoryRange<'static>> {
         if !self.kind.needs_flushes() || range.length == 0 {
             return None;
@@ -240,8 +245,8 @@ impl Block {
     }
 }
 
-/// Offsets in a block at the address `base` are aligned to `least`, as the device needs; addresses to `alignment`, as the program
-/// asks, too, if that address allows both. Both are powers of two.
+/// Offsets in a block at the address `base` are aligned to `least`, as the device needs; addresses to
+/// `alignment`, as the program asks, too, if that address allows both. Both are powers of two.
 fn aligned_to(alignment: u64, least: u64, base: u64) -> Alignment {
     let phase = base & (alignment - 1);
     let phase = if phase.is_multiple_of(least) { phase } else { 0 };
@@ -313,8 +318,8 @@ impl Cache {
         let start = NonNull::new(mapped).ok_or_else(|| Error::failed_precondition("memory is not mapped"))?;
         let host = HostMemory::allocate_aligned(length, 4096)?;
         host.fill(0, length, &[STALE])?;
-        // SAFETY: the memory is mapped as a whole, and the block that owns the cache frees it last. The device writes it; nothing
-        // here has references to it.
+        // SAFETY: the memory is mapped as a whole, and the block that owns the cache frees it last. The
+        // device writes it; nothing here has references to it.
         let device = unsafe { HostMemory::foreign(start, length as usize, true, Box::new(())) };
         Ok(Self { host, device })
     }
@@ -416,7 +421,8 @@ impl Parts {
         if is_imported {
             info = info.push_next(&mut external);
         }
-        // SAFETY: the structures live until the call returns, and the extension of the chain is enabled if it is used.
+        // SAFETY: the structures live until the call returns, and the extension of the chain is enabled if it
+        // is used.
         self.buffer = unsafe { self.gpu.functions().create_buffer(&info, None) }
             .map_err(|error| failure(&format!("creating a buffer of {} bytes", self.length), error))?;
         Ok(())
@@ -437,8 +443,8 @@ impl Parts {
             self.imported = Some((memory, pages));
             info = info.push_next(&mut import);
         }
-        // SAFETY: the chain's structures live until the call returns. Imported memory is owned by `self`, and then by the block,
-        // which frees the device's memory first.
+        // SAFETY: the chain's structures live until the call returns. Imported memory is owned by `self`, and
+        // then by the block, which frees the device's memory first.
         self.memory = unsafe { self.gpu.functions().allocate_memory(&info, None) }
             .map_err(|error| failure(&format!("allocating {} bytes", self.length), error))?;
         Ok(())

@@ -36,8 +36,8 @@ impl Kind {
 /// Memory types, the best first; at least one.
 pub(crate) type Kinds = SmallVec<[Kind; 4]>;
 
-/// The memory types for buffers with these parameters, of those in `mask`: the best first, and behind it those that are used when it is
-/// exhausted. Fails if none is suitable for `size` bytes.
+/// The memory types for buffers with these parameters, of those in `mask`: the best first, and behind it
+/// those that are used when it is exhausted. Fails if none is suitable for `size` bytes.
 pub(crate) fn choose(
     memory: &vk::PhysicalDeviceMemoryProperties,
     params: &BufferParams,
@@ -65,7 +65,8 @@ pub(crate) fn choose(
         return Err(Error::invalid_argument(format!("the device has no memory of type {wanted:?}")));
     };
     found.retain(|kind| replaces(*kind, best, params));
-    // What is larger than a heap, such as a window of 256 MiB, is not in it. If it is larger than all, the first says so.
+    // What is larger than a heap, such as a window of 256 MiB, is not in it. If it is larger than all, the
+    // first says so.
     let heap =
         |kind: &Kind| memory.memory_heaps_as_slice().get(kind.heap as usize).map_or(0, |heap| heap.size);
     if found.iter().any(|kind| heap(kind) >= size) {
@@ -74,8 +75,9 @@ pub(crate) fn choose(
     Ok(found)
 }
 
-/// Whether buffers with these parameters may be in memory of `kind` where that of `best` is exhausted. Memory of the host is slow for
-/// the device: it is used only where the host is to see the buffer. And who asks for coherent memory may not flush any.
+/// Whether buffers with these parameters may be in memory of `kind` where that of `best` is exhausted. Memory
+/// of the host is slow for the device: it is used only where the host is to see the buffer. And who asks for
+/// coherent memory may not flush any.
 fn replaces(kind: Kind, best: Kind, params: &BufferParams) -> bool {
     let mut kept = Flags::empty();
     if !params.memory_type.contains(MemoryType::HOST_VISIBLE) {
@@ -92,8 +94,8 @@ fn is_optional(params: &BufferParams) -> bool {
     params.memory_type.contains(MemoryType::OPTIMAL) || params.usage.contains(BufferUsage::MAPPING_OPTIONAL)
 }
 
-/// Whether writes must be visible without flushes. Who asks for it may neither flush nor invalidate, and programs ask for persistent
-/// mappings of what other devices use, too, which know nothing of flushes.
+/// Whether writes must be visible without flushes. Who asks for it may neither flush nor invalidate, and
+/// programs ask for persistent mappings of what other devices use, too, which know nothing of flushes.
 fn must_be_coherent(params: &BufferParams) -> bool {
     is_shared(params) || (params.memory_type.contains(MemoryType::HOST_COHERENT) && !is_optional(params))
 }
@@ -126,8 +128,8 @@ fn score(kind: Kind, params: &BufferParams) -> i32 {
     score + if has(Flags::HOST_COHERENT) { 1 } else { 0 }
 }
 
-/// Fails if memory of the host, which is of `kind`, is not where `params` want a buffer: kernels would read it over the bus again and
-/// again. A program that only tries to import its bytes then copies them.
+/// Fails if memory of the host, which is of `kind`, is not where `params` want a buffer: kernels would read
+/// it over the bus again and again. A program that only tries to import its bytes then copies them.
 pub(super) fn require_place(kind: Kind, params: &BufferParams) -> Result<()> {
     let wants_device =
         params.memory_type.intersects(DEVICE_LOCAL) && !params.memory_type.contains(MemoryType::OPTIMAL);
@@ -140,13 +142,14 @@ pub(super) fn require_place(kind: Kind, params: &BufferParams) -> Result<()> {
     .advise("request memory that is not local to the device, or allocate a buffer and copy"))
 }
 
-/// What a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host cannot map memory that was
-/// requested for the device alone.
+/// What a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host cannot map memory
+/// that was requested for the device alone.
 pub(crate) fn grant(kind: Kind, params: BufferParams, maps_device_memory: bool) -> BufferParams {
     let has = |flag| kind.flags.contains(flag);
     let is_hidden = !maps_device_memory && !params.memory_type.intersects(MemoryType::HOST_VISIBLE);
     let mut granted = params.memory_type - MemoryType::OPTIMAL;
-    // Where host and device share their memory, what was requested as local to the host is not the device's too.
+    // Where host and device share their memory, what was requested as local to the host is not the device's
+    // too.
     let is_device_local = !granted.contains(MemoryType::HOST_LOCAL) || granted.contains(DEVICE_LOCAL);
     granted.set(DEVICE_LOCAL, has(Flags::DEVICE_LOCAL) && is_device_local);
     granted.set(MemoryType::HOST_VISIBLE, has(Flags::HOST_VISIBLE) && !is_hidden);

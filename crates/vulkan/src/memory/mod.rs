@@ -1,7 +1,8 @@
 //! Memory of a device: blocks that are allocated from Vulkan, and ranges of them for buffers.
 //!
-//! Each block is one `VkDeviceMemory` and one `VkBuffer` over it. A buffer of the program is a range of a block, so that the
-//! number of Vulkan's allocations stays small, and allocating a buffer calls Vulkan only if all blocks are full.
+//! Each block is one `VkDeviceMemory` and one `VkBuffer` over it. A buffer of the program is a range of a
+//! block, so that the number of Vulkan's allocations stays small, and allocating a buffer calls Vulkan only
+//! if all blocks are full.
 //!
 //! A block is mapped as long as it exists, if the host can map it. `kinds.rs` chooses the memory types: the
 //! best, and those that follow if it is exhausted. Memory of the host follows only if the host is to see the
@@ -76,8 +77,8 @@ impl Memory {
         Ok(self.kinds(params, size)?[0])
     }
 
-    /// Whether buffers with these parameters are made of pages of the host, so that other Vulkan devices can import them: GPUs do not
-    /// import what is a mapping of another's memory.
+    /// Whether buffers with these parameters are made of pages of the host, so that other Vulkan devices can
+    /// import them: GPUs do not import what is a mapping of another's memory.
     pub(crate) fn shares(&self, params: &BufferParams) -> bool {
         is_shared(params) && self.gpu.can_import() && self.gpu.has_siblings()
     }
@@ -91,7 +92,8 @@ impl Memory {
         self.import(HostMemory::allocate_aligned(padded, alignment.max(page))?)
     }
 
-    /// Allocates `length` bytes; `alignment` is 0 or a power of two. Fails with `RESOURCE_EXHAUSTED` if there are not as many.
+    /// Allocates `length` bytes; `alignment` is 0 or a power of two. Fails with `RESOURCE_EXHAUSTED` if there
+    /// are not as many.
     pub(crate) fn allocate(self: &Arc<Self>, kind: Kind, length: u64, alignment: u64) -> Result<Allocation> {
         let atom = if kind.needs_flushes() { self.gpu.limits().non_coherent_atom_size.max(1) } else { 1 };
         let alignment = alignment.max(self.gpu.memory_alignment()).max(atom.next_power_of_two());
@@ -141,7 +143,8 @@ impl Memory {
         Ok(Allocation { block, range: Range { offset, length }, memory })
     }
 
-    /// A block over memory of the program. Fails before the device is given the pages if they are not where `params` want a buffer.
+    /// A block over memory of the program. Fails before the device is given the pages if they are not where
+    /// `params` want a buffer.
     pub(crate) fn import_as(&self, params: &BufferParams, memory: HostMemory) -> Result<Allocation> {
         let pages = self.gpu.pages_of(&memory)?;
         let types = self.gpu.importable_types(&pages)? & self.types;

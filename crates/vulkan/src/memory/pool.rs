@@ -13,8 +13,8 @@ const KEPT_BYTES: u64 = 256 << 20;
 
 /// Memory that queues have deallocated, and from when on others may use it.
 ///
-/// A queue's alloca may reuse what an earlier dealloca has freed as soon as it follows it in queue order: the host does not wait
-/// for the work in between.
+/// A queue's alloca may reuse what an earlier dealloca has freed as soon as it follows it in queue order: the
+/// host does not wait for the work in between.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<Free>,
@@ -46,7 +46,8 @@ impl Pool {
         self.allocate_new(core, &memory.kinds(params, length)?, length, params.min_alignment)
     }
 
-    /// Memory for a buffer of `length` bytes whose alloca follows `after`; `params` are those that were granted.
+    /// Memory for a buffer of `length` bytes whose alloca follows `after`; `params` are those that were
+    /// granted.
     pub(crate) fn alloca(
         &self,
         core: &Core,
@@ -63,8 +64,9 @@ impl Pool {
         }
     }
 
-    /// Memory of the device, of the first of `kinds` that has as much. If none has, what queues have deallocated is released, at last
-    /// by waiting until the device does not use it any more. Fails with the error of the first.
+    /// Memory of the device, of the first of `kinds` that has as much. If none has, what queues have
+    /// deallocated is released, at last by waiting until the device does not use it any more. Fails with the
+    /// error of the first.
     pub(crate) fn allocate_new(
         &self,
         core: &Core,
@@ -84,8 +86,8 @@ impl Pool {
         outcome
     }
 
-    /// Waits until the device does not use any of it, and releases it; returns whether there was any. All work that uses it is
-    /// issued, so that it completes without the host.
+    /// Waits until the device does not use any of it, and releases it; returns whether there was any. All
+    /// work that uses it is issued, so that it completes without the host.
     fn reclaim(&self, core: &Core) -> bool {
         let mut until = Frontier::default();
         for freed in &self.free.lock().entries {
@@ -145,7 +147,8 @@ impl Pool {
         }
     }
 
-    /// Releases memory that nothing uses any more until at most `keep` bytes are left; returns whether there was any.
+    /// Releases memory that nothing uses any more until at most `keep` bytes are left; returns whether there
+    /// was any.
     pub(crate) fn release(&self, completed: &Frontier, keep: u64) -> bool {
         let mut released = Vec::new();
         let mut free = self.free.lock();

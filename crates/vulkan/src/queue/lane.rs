@@ -40,7 +40,8 @@ impl Lane {
             .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         let (barrier, tail) = (Recorder::of_barrier(gpu, family)?, Recorder::of_tail(gpu, family)?);
-        // SAFETY: the structures live until the call returns; every device that is created has timeline semaphores.
+        // SAFETY: the structures live until the call returns; every device that is created has timeline
+        // semaphores.
         let progress = unsafe { gpu.functions().create_semaphore(&info, None) }
             .map_err(|error| failure("creating a timeline semaphore", error))?;
         Ok(Self { gpu: gpu.clone(), queue: gpu.queue(family), progress, barrier, tail })
@@ -49,8 +50,9 @@ impl Lane {
     /// Waits until nothing uses the lane, unless it is stuck.
     pub(super) fn finish(&self, gpu: &Gpu) {
         if !gpu.is_stuck() {
-            // SAFETY: no other thread uses the queue: this is called when its last owner is dropped. All that was submitted was
-            // complete when the device was dropped, or the device is lost, or stuck: this waits for the driver's own work.
+            // SAFETY: no other thread uses the queue: this is called when its last owner is dropped. All that
+            // was submitted was complete when the device was dropped, or the device is lost, or stuck: this
+            // waits for the driver's own work.
             let _ = unsafe { gpu.functions().queue_wait_idle(self.queue) };
         }
     }
@@ -86,8 +88,9 @@ impl Core {
         Ok(state.tracks.add(lane, commands, barrier, after, &self.completed()))
     }
 
-    /// Submits what is collected for a lane. If that fails, the device is lost for the program, although what was submitted before
-    /// may still execute: see [`Core::lose`], which the caller calls when the lock is released.
+    /// Submits what is collected for a lane. If that fails, the device is lost for the program, although what
+    /// was submitted before may still execute: see [`Core::lose`], which the caller calls when the lock is
+    /// released.
     pub(super) fn flush_lane(&self, state: &mut State, lane: usize) -> Result<()> {
         let handles = &self.lanes[lane];
         let Some(batch) = state.tracks.close(lane, handles.tail.commands(), &self.completed()) else {
@@ -142,8 +145,9 @@ impl Core {
             .wait_dst_stage_mask(&stages[..count])
             .signal_semaphores(&signal_semaphores)
             .push_next(&mut timeline);
-        // SAFETY: the lock of the state is held, so that no other thread uses the queue. The commands are executable, and they and
-        // what they use are owned by entries until the progress reaches their position. Positions increase.
+        // SAFETY: the lock of the state is held, so that no other thread uses the queue. The commands are
+        // executable, and they and what they use are owned by entries until the progress reaches their
+        // position. Positions increase.
         unsafe { self.gpu.functions().queue_submit(handles.queue, &[info], vk::Fence::null()) }
     }
 
@@ -169,7 +173,8 @@ impl Core {
         Blocker { core: self.clone(), semaphore }
     }
 
-    /// As [`Core::block_queue`], but of one lane whichever queue it has: work is in flight that only the host completes.
+    /// As [`Core::block_queue`], but of one lane whichever queue it has: work is in flight that only the host
+    /// completes.
     #[cfg(test)]
     pub(super) fn block_lane(self: &Arc<Self>, lane: usize) -> LaneBlocker {
         let (mut state, none) = (self.state.lock(), vk::CommandBuffer::null());
@@ -178,8 +183,8 @@ impl Core {
         LaneBlocker { core: self.clone(), lane, position }
     }
 
-    /// Reads the progress of all lanes. Fails with `ERROR_DEVICE_LOST` also if it is beyond what was submitted, as drivers may report
-    /// for a device that is gone.
+    /// Reads the progress of all lanes. Fails with `ERROR_DEVICE_LOST` also if it is beyond what was
+    /// submitted, as drivers may report for a device that is gone.
     pub(super) fn poll(&self) -> Result<(), vk::Result> {
         self.faults.check(Call::Poll)?;
         let _turn = self.gpu.physical().instance.is_validated().then(|| self.turnstile.lock());
@@ -199,8 +204,9 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until the work of a frontier is complete, for at most `timeout`. Returns whether it is: also if the device is lost,
-    /// since its work has then failed, although it may still execute (see [`Core::quiesce`]).
+    /// Waits until the work of a frontier is complete, for at most `timeout`. Returns whether it is: also if
+    /// the device is lost, since its work has then failed, although it may still execute (see
+    /// [`Core::quiesce`]).
     pub(crate) fn wait(&self, work: &Frontier, timeout: Option<Duration>) -> bool {
         if work.is_included_in(&self.completed()) {
             return true;
@@ -223,9 +229,9 @@ impl Core {
         }
     }
 
-    /// Waits until the device executes nothing of what was submitted, after it was lost. A call that fails, because memory is
-    /// exhausted for instance, does not end the work of earlier ones. If the work does not end before the watchdog's time, or
-    /// whether it does cannot be known, the device is stuck.
+    /// Waits until the device executes nothing of what was submitted, after it was lost. A call that fails,
+    /// because memory is exhausted for instance, does not end the work of earlier ones. If the work does not
+    /// end before the watchdog's time, or whether it does cannot be known, the device is stuck.
     pub(crate) fn quiesce(&self) {
         let submitted = self.state.lock().tracks.submitted();
         let start = Instant::now();
@@ -273,8 +279,8 @@ impl Core {
         self.flush()
     }
 
-    /// As [`Core::wait_on_device`], for the validation layer: some of its releases report an error of their own if several threads
-    /// wait in `vkWaitSemaphores`.
+    /// As [`Core::wait_on_device`], for the validation layer: some of its releases report an error of their
+    /// own if several threads wait in `vkWaitSemaphores`.
     fn wait_by_polling(
         &self,
         work: &Frontier,
@@ -368,7 +374,8 @@ impl Drop for Blocker {
         // SAFETY: nothing else signals the semaphore.
         unsafe { functions.signal_semaphore(&info) }.unwrap();
         let _state = self.core.state.lock();
-        // SAFETY: the lock is held, so that no other thread uses the queue. Nothing uses the semaphore after the wait.
+        // SAFETY: the lock is held, so that no other thread uses the queue. Nothing uses the semaphore after
+        // the wait.
         unsafe {
             functions.queue_wait_idle(self.core.lanes[0].queue).unwrap();
             functions.destroy_semaphore(self.semaphore, None);

@@ -1,12 +1,13 @@
 //! Queues: how work reaches the device, and how it is known to be complete.
 //!
-//! A *lane* is a queue of Vulkan with one timeline semaphore, its progress. Work that is issued to a lane has a *position*, and
-//! the progress is the position of the last work that is complete. A [`Frontier`] is a position on each lane: what a submission
-//! needs, or what signals a semaphore. So submissions of one device never wait for the host: what they need is issued before
-//! them, and a dependency is a barrier on the same lane or a wait for the progress of another.
+//! A *lane* is a queue of Vulkan with one timeline semaphore, its progress. Work that is issued to a lane has
+//! a *position*, and the progress is the position of the last work that is complete. A [`Frontier`] is a
+//! position on each lane: what a submission needs, or what signals a semaphore. So submissions of one device
+//! never wait for the host: what they need is issued before them, and a dependency is a barrier on the same
+//! lane or a wait for the progress of another.
 //!
-//! Work that is issued while the lane is busy is collected, and submitted to Vulkan as one batch once a thread waits for it,
-//! the lane becomes idle, or enough has been collected.
+//! Work that is issued while the lane is busy is collected, and submitted to Vulkan as one batch once a
+//! thread waits for it, the lane becomes idle, or enough has been collected.
 //!
 //! The truth of a semaphore of the HAL is a `Timeline` of the host, which also knows the work that will
 //! signal it (`VulkanSemaphore::schedule`). Operations that only order, such as barriers and allocas, issue
@@ -96,7 +97,8 @@ pub(crate) struct Core {
     /// Receives a clock sample that was late: none is issued behind it.
     late_sample: Mutex<Option<Receiver<Result<u64>>>>,
     faults: Faults,
-    /// Held while a thread reads the progress, if the validation layer checks calls: see `Core::wait_by_polling`.
+    /// Held while a thread reads the progress, if the validation layer checks calls: see
+    /// `Core::wait_by_polling`.
     turnstile: Mutex<()>,
 }
 
@@ -107,7 +109,8 @@ struct State {
     entries: VecDeque<Entry>,
     /// How many of them have commands.
     executing: usize,
-    /// Submissions that are issued when fewer have commands that are not complete, and the work that they wait for.
+    /// Submissions that are issued when fewer have commands that are not complete, and the work that they
+    /// wait for.
     backlog: VecDeque<(Box<KeptSubmission>, Frontier)>,
     /// Whether a thread is issuing some of those: one at a time, so that they stay in order.
     is_issuing: bool,
@@ -126,8 +129,8 @@ impl State {
         self.entries.is_empty() && self.backlog.is_empty() && !self.is_issuing
     }
 
-    /// Adds a submission behind those that need no more than it does. So those of a single lane are in the order in which they
-    /// are complete, and what a submission waits for is before it.
+    /// Adds a submission behind those that need no more than it does. So those of a single lane are in the
+    /// order in which they are complete, and what a submission waits for is before it.
     fn insert(&mut self, entry: Entry) {
         let is_before = |it: &Entry| it.needs.is_included_in(&entry.needs);
         let index = self.entries.iter().rposition(is_before).map_or(0, |index| index + 1);
@@ -200,7 +203,8 @@ pub(crate) struct Work {
 pub(crate) enum Origin {
     /// The program, directly or when a wait was reached.
     Program,
-    /// The submissions that were kept until others were complete: a device completes them before it is released.
+    /// The submissions that were kept until others were complete: a device completes them before it is
+    /// released.
     Backlog,
 }
 
@@ -220,8 +224,8 @@ const BATCHES_IN_FLIGHT: usize = 2;
 const SPARE_LIMIT: usize = 64;
 /// Limit on the bytes of each: data of updates may be large.
 const SPARE_BYTES: usize = 64 << 10;
-/// Limit on the submissions that have commands, each of which may have a command pool: further ones are kept by the host until
-/// half of them are complete.
+/// Limit on the submissions that have commands, each of which may have a command pool: further ones are kept
+/// by the host until half of them are complete.
 const OUTSTANDING_LIMIT: usize = 1024;
 
 impl Core {
@@ -342,8 +346,8 @@ impl Core {
         }
     }
 
-    /// Issues a submission, which has no commands, or those of `work`, after the work of `after`. Its signals are settled when
-    /// all of that is complete. Returns what signals them.
+    /// Issues a submission, which has no commands, or those of `work`, after the work of `after`. Its signals
+    /// are settled when all of that is complete. Returns what signals them.
     ///
     /// If it fails, so do the signals.
     pub(crate) fn issue(
@@ -410,8 +414,9 @@ impl Core {
         Ok(needs)
     }
 
-    /// Keeps a submission with commands that is to be issued after the work of `after`, if too many are outstanding. The thread
-    /// that submits it does not wait: what executes may itself wait for that thread. Returns it if it can be issued.
+    /// Keeps a submission with commands that is to be issued after the work of `after`, if too many are
+    /// outstanding. The thread that submits it does not wait: what executes may itself wait for that thread.
+    /// Returns it if it can be issued.
     pub(crate) fn defer(&self, kept: Box<KeptSubmission>, after: Frontier) -> Option<Box<KeptSubmission>> {
         let mut state = self.state.lock();
         let is_full = state.executing >= OUTSTANDING_LIMIT || !state.backlog.is_empty() || state.is_issuing;
@@ -431,7 +436,8 @@ impl Core {
         !state.backlog.is_empty() || state.is_issuing
     }
 
-    /// Issues submissions that were kept, if enough of the earlier ones are complete, unless another thread does.
+    /// Issues submissions that were kept, if enough of the earlier ones are complete, unless another thread
+    /// does.
     pub(crate) fn issue_backlog(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.is_issuing || state.backlog.is_empty() || state.executing > OUTSTANDING_LIMIT / 2 {
@@ -463,8 +469,8 @@ impl Core {
         error
     }
 
-    /// Notes in the semaphores that a submission signals what signals them. Returns whether a callback or another device waits for them, which does
-    /// not watch the device.
+    /// Notes in the semaphores that a submission signals what signals them. Returns whether a callback or
+    /// another device waits for them, which does not watch the device.
     fn schedule(&self, kept: &KeptSubmission, needs: Frontier) -> bool {
         let store = kept.store();
         let signals = kept.submission().signals.of(&store.lists.timepoints);
@@ -506,7 +512,8 @@ impl Core {
         flushed
     }
 
-    /// The device is lost: fails everything that is outstanding, when nothing of it executes any more, and every semaphore.
+    /// The device is lost: fails everything that is outstanding, when nothing of it executes any more, and
+    /// every semaphore.
     pub(crate) fn lose(&self, error: Error) {
         let error = self.gpu.lose(error).clone();
         defer_callbacks(|| {

@@ -12,8 +12,8 @@ use super::{Core, Frontier, State};
 /// How long work is left to the threads that wait for it, before this thread watches it.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// The threads of a device: one that watches it for those that do not, which are callbacks, other devices, and work that no
-/// thread waits for; and a watchdog, if work has a timeout.
+/// The threads of a device: one that watches it for those that do not, which are callbacks, other devices,
+/// and work that no thread waits for; and a watchdog, if work has a timeout.
 pub(crate) struct Progress {
     core: Arc<Core>,
     threads: [Option<JoinHandle<()>>; 2],
@@ -52,8 +52,8 @@ impl Drop for Progress {
         // In this order: the watchdog fails work that the other waits for.
         for thread in self.threads.iter_mut().filter_map(Option::take) {
             self.core.closed.notify_all();
-            // The last handle of the device may be dropped by a callback that one of these threads runs. It ends by itself then,
-            // and the watchdog after the one that settles the work that it watches.
+            // The last handle of the device may be dropped by a callback that one of these threads runs. It
+            // ends by itself then, and the watchdog after the one that settles the work that it watches.
             if thread.thread().id() == thread::current().id() {
                 return;
             }
@@ -98,7 +98,8 @@ impl Core {
         }
     }
 
-    /// Waits for the next work to complete, and settles it. Returns also when a lane without work gets some: that is watched, too.
+    /// Waits for the next work to complete, and settles it. Returns also when a lane without work gets some:
+    /// that is watched, too.
     fn advance(&self) {
         if self.flush().is_err() {
             return;
@@ -118,7 +119,8 @@ impl Core {
         }
     }
 
-    /// The watchdog. Other threads that wait for the device may be blocked by callbacks, or by work of another lane.
+    /// The watchdog. Other threads that wait for the device may be blocked by callbacks, or by work of
+    /// another lane.
     pub(super) fn guard(&self, timeout: Duration) {
         let look = WATCH.min(timeout / 4);
         loop {

@@ -10,8 +10,9 @@ use super::{Core, Entry, Uses};
 
 /// Submissions whose work is complete, and who settles their signals.
 ///
-/// Signals have to be settled in order, since payloads increase; so one thread at a time does it. It runs callbacks when its turn
-/// is over: one that blocks does not prevent other threads from settling what they wait for.
+/// Signals have to be settled in order, since payloads increase; so one thread at a time does it. It runs
+/// callbacks when its turn is over: one that blocks does not prevent other threads from settling what they
+/// wait for.
 #[derive(Default)]
 pub(super) struct Settling {
     ready: VecDeque<(Entry, Result<()>)>,
@@ -72,7 +73,8 @@ impl Core {
         let me = thread::current().id();
         defer_callbacks(|| {
             let mut settling = self.settling.lock();
-            // Nested in its own turn, a thread that is exiting runs callbacks, or something that work used calls the device.
+            // Nested in its own turn, a thread that is exiting runs callbacks, or something that work used
+            // calls the device.
             let is_nested = settling.owner == Some(me);
             if settling.owner.is_some_and(|owner| owner != me) {
                 return;

@@ -26,7 +26,8 @@ struct Track {
     open_count: usize,
     /// What they wait for on other lanes; its work is submitted.
     waits: Frontier,
-    /// The batches that are not known to be complete: their last positions, and what they wait for on other lanes.
+    /// The batches that are not known to be complete: their last positions, and what they wait for on other
+    /// lanes.
     in_flight: VecDeque<(u64, Frontier)>,
     /// When the first batch in flight could begin, as far as is known.
     since: Option<Instant>,
@@ -42,14 +43,14 @@ pub(super) struct Batch<'a> {
 }
 
 impl Tracks {
-    /// Another lane with work that has to be submitted before work that needs `after` is added to `lane`. So a batch waits only
-    /// for what is submitted, and no two batches wait for one another.
+    /// Another lane with work that has to be submitted before work that needs `after` is added to `lane`. So
+    /// a batch waits only for what is submitted, and no two batches wait for one another.
     pub(super) fn unsubmitted(&self, lane: usize, after: &Frontier) -> Option<usize> {
         (0..LANES).find(|other| *other != lane && after.on(*other) > self.lanes[*other].submitted)
     }
 
-    /// Adds commands to the batch of a lane, after the work of `after`, behind `barrier` if that includes work of the lane that
-    /// nothing orders yet. Returns their position.
+    /// Adds commands to the batch of a lane, after the work of `after`, behind `barrier` if that includes
+    /// work of the lane that nothing orders yet. Returns their position.
     pub(super) fn add(
         &mut self,
         lane: usize,
@@ -72,8 +73,8 @@ impl Tracks {
         track.last
     }
 
-    /// The batch of a lane, with `tail` at its end; `None` if nothing is collected. What the host has seen complete is visible to
-    /// it, too: such waits are over.
+    /// The batch of a lane, with `tail` at its end; `None` if nothing is collected. What the host has seen
+    /// complete is visible to it, too: such waits are over.
     pub(super) fn close(
         &mut self,
         lane: usize,
@@ -124,7 +125,8 @@ impl Tracks {
         self.completed.join(completed);
     }
 
-    /// The first batch of a lane that may have been executing for `timeout`. A batch that waits for another lane does not execute.
+    /// The first batch of a lane that may have been executing for `timeout`. A batch that waits for another
+    /// lane does not execute.
     pub(super) fn late(&self, timeout: Duration, now: Instant) -> Option<Frontier> {
         self.lanes.iter().enumerate().find_map(|(lane, track)| {
             let (last, waits) = track.in_flight.front()?;
@@ -242,7 +244,8 @@ mod tests {
         assert_eq!(submit(&mut tracks, 1, NONE, now), (vec![2], at(1, 0)));
         add(&mut tracks, 0, 4, at(1, 1), NONE);
         assert_eq!(submit(&mut tracks, 0, NONE, now), (vec![3, 100, 4], at(0, 1)));
-        // What is complete is not waited for when the work is added; at submission, the host's view is passed on.
+        // What is complete is not waited for when the work is added; at submission, the host's view is passed
+        // on.
         add(&mut tracks, 1, 5, at(1, 0), at(1, 1));
         assert_eq!(submit(&mut tracks, 1, at(1, 1), now), (vec![5], at(1, 1)));
         assert_eq!((tracks.next(), tracks.submitted()), (at(1, 1), at(3, 2)));

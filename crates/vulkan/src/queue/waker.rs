@@ -9,7 +9,8 @@ use rehal_base::Result;
 use crate::error::failure;
 use crate::gpu::Gpu;
 
-/// Ends a wait for the device from the host: a timeline semaphore that only the host signals, among those that are waited for.
+/// Ends a wait for the device from the host: a timeline semaphore that only the host signals, among those
+/// that are waited for.
 pub(super) struct Waker {
     gpu: Arc<Gpu>,
     semaphore: vk::Semaphore,
@@ -23,7 +24,8 @@ impl Waker {
             .semaphore_type(vk::SemaphoreType::TIMELINE)
             .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: the structures live until the call returns; every device that is created has timeline semaphores.
+        // SAFETY: the structures live until the call returns; every device that is created has timeline
+        // semaphores.
         let semaphore = unsafe { gpu.functions().create_semaphore(&info, None) }
             .map_err(|error| failure("creating a timeline semaphore", error))?;
         Ok(Self { gpu: gpu.clone(), semaphore, value: AtomicU64::new(0) })

@@ -55,7 +55,8 @@ impl Module {
         self.op_text(Op::ModuleProcessed, &[], text)
     }
 
-    /// Types: 1 void, 2 function, 3 u32, 4 runtime array, 5 block of it, 6 pointer to it, 7 pointer to an element, 8 constant 0.
+    /// Types: 1 void, 2 function, 3 u32, 4 runtime array, 5 block of it, 6 pointer to it, 7 pointer to an
+    /// element, 8 constant 0.
     pub fn types(self) -> Self {
         self.op(Op::Decorate, &[4, Decoration::ArrayStride as u32, 4])
             .op(Op::MemberDecorate, &[5, 0, Decoration::Offset as u32, 0])

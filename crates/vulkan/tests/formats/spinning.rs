@@ -4,11 +4,11 @@ use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
 
 use crate::assembler::Module;
 
-/// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535 iterations, some
-/// milliseconds, so that the number of workgroups determines how long it takes.
+/// A kernel that waits until the first word of its buffer is not 0. llvmpipe ends loops after 65,535
+/// iterations, some milliseconds, so that the number of workgroups determines how long it takes.
 ///
-/// A workgroup is a whole vector of llvmpipe, of 8 invocations: it does not end a loop before all lanes of the vector leave it, and
-/// those without an invocation read 0 whatever the word is.
+/// A workgroup is a whole vector of llvmpipe, of 8 invocations: it does not end a loop before all lanes of
+/// the vector leave it, and those without an invocation read 0 whatever the word is.
 pub fn spinning() -> Module {
     let types = Module::for_descriptors()
         .op_text(Op::EntryPoint, &[ExecutionModel::GLCompute as u32, 100], "spin")

@@ -24,7 +24,8 @@ const VOID: u32 = 22;
 /// Ids of constants: that of `n` is `CONSTANT + n`.
 const CONSTANT: u32 = 100;
 
-/// An entry point with workgroups of this size, whose body `write` adds to. `X` is the first component of an invocation's id.
+/// An entry point with workgroups of this size, whose body `write` adds to. `X` is the first component of an
+/// invocation's id.
 fn kernel(size: [u32; 3], write: impl FnOnce(Module) -> Module) -> Shader {
     let [x, y, z] = size;
     let mut module = Module::new()

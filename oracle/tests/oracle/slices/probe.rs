@@ -1,6 +1,6 @@
-//! What the reference computes for slices. Its replay does not report host reads, so it replays a capture of all of them, one after
-//! another, that writes what the host reads to a file. On Vulkan the reference does not write files: there it replays the slices,
-//! and its bytes remain unseen.
+//! What the reference computes for slices. Its replay does not report host reads, so it replays a capture of
+//! all of them, one after another, that writes what the host reads to a file. On Vulkan the reference does
+//! not write files: there it replays the slices, and its bytes remain unseen.
 
 use super::{devices, failed, on_devices};
 use crate::ensure;

@@ -1,5 +1,5 @@
-//! Programs that are compiled here by the pinned release, and those of the corpus: both tools compute the same bytes on the same
-//! driver, and replay each other's recordings.
+//! Programs that are compiled here by the pinned release, and those of the corpus: both tools compute the
+//! same bytes on the same driver, and replay each other's recordings.
 
 use super::record_by_reference;
 use crate::replays::run_with_reads;

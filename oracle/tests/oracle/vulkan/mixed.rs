@@ -1,5 +1,6 @@
-//! Groups of a Vulkan device and another one: a program that runs on both, recorded and replayed. Of mixed groups, the reference
-//! runs it only with Vulkan first and `local-sync`: elsewhere, its drivers refuse the buffers of each other.
+//! Groups of a Vulkan device and another one: a program that runs on both, recorded and replayed. Of mixed
+//! groups, the reference runs it only with Vulkan first and `local-sync`: elsewhere, its drivers refuse the
+//! buffers of each other.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};

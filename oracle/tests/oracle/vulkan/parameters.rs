@@ -1,12 +1,13 @@
-//! Parameters in the URIs of Vulkan devices: what both accept, what both refuse, and that they override flags.
+//! Parameters in the URIs of Vulkan devices: what both accept, what both refuse, and that they override
+//! flags.
 
 use crate::replays::refuses_well;
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::Trial;
 use std::path::Path;
 
-/// Parameters that both tools accept, or both refuse. Our driver lacks the reference's cache of command buffers and does not check
-/// its limits.
+/// Parameters that both tools accept, or both refuse. Our driver lacks the reference's cache of command
+/// buffers and does not check its limits.
 const ALIKE: [&str; 21] = [
     "dispatch_abi=all",
     "dispatch_abi=bda",

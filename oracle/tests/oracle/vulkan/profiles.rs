@@ -1,5 +1,5 @@
-//! Profiles of programs and replays on Vulkan: the reference's reader prints of ours what our reader prints, and they have the
-//! chunks and counts of the reference's own.
+//! Profiles of programs and replays on Vulkan: the reference's reader prints of ours what our reader prints,
+//! and they have the chunks and counts of the reference's own.
 
 use super::{find, program};
 use crate::profiles::{command_lines, compare};
@@ -65,7 +65,8 @@ fn profiled(program: &Path, line: &[String], mode: &str, path: &Path) -> Result<
     Ok(tool::run(program, &[line, &flags].concat(), &fixture(""))?)
 }
 
-/// The counts of a kind (`chunks`, `metadata_records`, `event_records`) that the reference's reader prints of a profile.
+/// The counts of a kind (`chunks`, `metadata_records`, `event_records`) that the reference's reader prints of
+/// a profile.
 fn counts(path: &Path, kind: &str) -> Result<BTreeMap<String, u64>, Failed> {
     let reader = Pair::find("iree-profile")?.theirs;
     let summary = tool::run(&reader, &["summary".to_owned(), path.display().to_string()], &fixture(""))?;
@@ -116,7 +117,8 @@ fn same_profile(tool: &str, mode: &str) -> Outcome {
 /// A dispatch by the values of its row that do not vary from run to run.
 type Dispatched = Vec<(String, String)>;
 
-/// The dispatches of a profile: functions, counts of workgroups, and whether there are times, and of which clock.
+/// The dispatches of a profile: functions, counts of workgroups, and whether there are times, and of which
+/// clock.
 fn dispatches(path: &Path) -> Result<Vec<Dispatched>, Failed> {
     let reader = Pair::find("iree-profile")?.theirs;
     let line = ["dispatch", "--format=jsonl", "--dispatch_events", &path.display().to_string()];
@@ -176,8 +178,8 @@ fn statistics(tool: &str) -> Outcome {
     Ok(())
 }
 
-/// The rows of printed statistics with what depends on the program alone: kinds, names and counts, and the bytes that queues
-/// allocate. Queues, commands per execution and the bytes inside of pools are the driver's.
+/// The rows of printed statistics with what depends on the program alone: kinds, names and counts, and the
+/// bytes that queues allocate. Queues, commands per execution and the bytes inside of pools are the driver's.
 fn counted(ended: &tool::Ended) -> Vec<String> {
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     let lines = text.lines().skip_while(|line| *line != "IREE HAL device statistics:");

@@ -1,5 +1,5 @@
-//! Replacements of executables on Vulkan, as SPIR-V and as compiled executables: what runs in place of the captured one, and what
-//! is refused before anything runs.
+//! Replacements of executables on Vulkan, as SPIR-V and as compiled executables: what runs in place of the
+//! captured one, and what is refused before anything runs.
 
 use super::{compile_executable, find};
 use crate::replays::{refuses_well, run_with_reads};
@@ -9,7 +9,8 @@ use oracle::tool::{self, Ended};
 use std::fs;
 use std::path::Path;
 
-/// The number of a capability in SPIR-V, and what a device without it is said to lack. The software driver has none of them.
+/// The number of a capability in SPIR-V, and what a device without it is said to lack. The software driver
+/// has none of them.
 const LACKING: [(&str, u32, &str); 3] = [
     ("cooperative_matrix", 6022, "cooperativeMatrix"),
     ("float64_atomics", 6034, "shaderBufferFloat64AtomicAdd"),
@@ -82,7 +83,8 @@ fn arguments(with: &Path) -> Result<Vec<String>, Failed> {
     ])
 }
 
-/// A replacement with the same signature runs in place of the captured executable: the first result is 100 times the sum.
+/// A replacement with the same signature runs in place of the captured executable: the first result is 100
+/// times the sum.
 fn substitutes(with: &Path) -> Outcome {
     let capture = find("add4.add")?;
     let (ours, reads) = run_with_reads(&Pair::find("iree-run-replay")?, &capture, arguments(with)?)?;

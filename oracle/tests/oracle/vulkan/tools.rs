@@ -217,7 +217,8 @@ fn on_cpu() -> Outcome {
     )
 }
 
-/// Results share an allocation. What a program reads of it between them, which nothing wrote, is the same in a replay.
+/// Results share an allocation. What a program reads of it between them, which nothing wrote, is the same in
+/// a replay.
 fn padding(ledgers: &[&str]) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let capture = scratch.path().join("pad.ireereplay");
@@ -243,7 +244,8 @@ fn padding(ledgers: &[&str]) -> Outcome {
     ensure(first.succeeded() && first.stdout == second.stdout, || "host reads differ".into())
 }
 
-/// Code for subgroups of 32. Where the device has others, tools that run it say so, and those that judge its results fail.
+/// Code for subgroups of 32. Where the device has others, tools that run it say so, and those that judge its
+/// results fail.
 fn subgroups() -> Outcome {
     let scratch = tempfile::tempdir()?;
     let recorded = scratch.path().join("subgroups.ireereplay");

@@ -8,8 +8,8 @@
 //!
 //! `portable.rs` implements that specification directly; Miri and the thread sanitizer check it. `x86_64.rs`
 //! implements it in inline assembly, with wide moves and with the C library's `memmove` and `memset`. A block
-//! of assembly must behave as some Rust code could (the Rust reference, "Rules for inline assembly"): each wide
-//! move is one of the outcomes that the byte accesses allow.
+//! of assembly must behave as some Rust code could (the Rust reference, "Rules for inline assembly"): each
+//! wide move is one of the outcomes that the byte accesses allow.
 
 #[cfg(any(test, miri, not(target_arch = "x86_64"), rehal_portable_memory))]
 mod portable;

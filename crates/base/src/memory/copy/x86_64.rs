@@ -1,10 +1,10 @@
 //! The accesses in inline assembly.
 //!
 //! The compiler knows of each block only that it reads, or reads and writes, any memory reachable from its
-//! pointers. A block is specified as accesses to single bytes; the CPU splits a wide move into one or
-//! more accesses to adjacent bytes, each of which is atomic, so every outcome is one that the specification
-//! allows. The C library's functions are called from within a block: a call that the compiler sees would be an
-//! access that must not race.
+//! pointers. A block is specified as accesses to single bytes; the CPU splits a wide move into one or more
+//! accesses to adjacent bytes, each of which is atomic, so every outcome is one that the specification
+//! allows. The C library's functions are called from within a block: a call that the compiler sees would be
+//! an access that must not race.
 
 use std::arch::asm;
 
@@ -156,8 +156,9 @@ unsafe fn copy_small(source: *const u8, target: *mut u8, length: usize) {
 /// As for [`copy`].
 #[inline]
 unsafe fn copy_large(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: the function has the C ABI, for which the block has an aligned stack and clobbers all that the ABI
-    // does not preserve. It reads and writes `length` bytes from `source` and `target`, which the caller guarantees.
+    // SAFETY: the function has the C ABI, for which the block has an aligned stack and clobbers all that the
+    // ABI does not preserve. It reads and writes `length` bytes from `source` and `target`, which the caller
+    // guarantees.
     unsafe {
         asm!(
             "call {copy}",

@@ -17,7 +17,8 @@ fn options(flags: &[&str]) -> Options {
     Options::new(&flags, false, 41).unwrap()
 }
 
-/// Runs tests, of which those that start with `bad` fail; returns whether all passed, and the output with times as 0.
+/// Runs tests, of which those that start with `bad` fail; returns whether all passed, and the output with
+/// times as 0.
 fn report(names: &[&'static str], flags: &[&str]) -> (bool, String) {
     let mut out = Vec::new();
     let fails = |name: &&str| match name.starts_with("bad") {

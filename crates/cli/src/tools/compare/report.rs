@@ -21,7 +21,8 @@ pub(super) enum Outcome {
     Crashed,
     /// It was ended, because it took too long.
     TimedOut,
-    /// It does not compile, has another signature, or fails, also if its process ends for a reason that may not be its own.
+    /// It does not compile, has another signature, or fails, also if its process ends for a reason that may
+    /// not be its own.
     Failed,
 }
 
@@ -79,7 +80,8 @@ impl Report {
         Self::without_result(Outcome::Crashed, candidate, how, printed)
     }
 
-    /// A replacement whose process ended without a result, for a reason that says nothing about what it computes.
+    /// A replacement whose process ended without a result, for a reason that says nothing about what it
+    /// computes.
     pub(super) fn ended(candidate: &Candidate, how: &str, printed: &str) -> Self {
         let printed = printed.trim_end();
         let text = match printed.contains(how) {

@@ -63,10 +63,11 @@ impl Limits {
     }
 }
 
-/// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel prints is printed here.
+/// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel
+/// prints is printed here.
 ///
-/// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for either kernel: only one that
-/// crashes with the captured inputs is reported as a crash.
+/// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for
+/// either kernel: only one that crashes with the captured inputs is reported as a crash.
 pub(super) fn compare(
     invocation: &Invocation,
     candidate: &Candidate,
@@ -166,8 +167,9 @@ fn eprint(text: &str) {
     }
 }
 
-/// Whether a process ended because of what its kernel did. Others end it for lack of memory, and it ends itself if the CPU lacks an
-/// instruction or a file was truncated: that says nothing about what the kernel computes.
+/// Whether a process ended because of what its kernel did. Others end it for lack of memory, and it ends
+/// itself if the CPU lacks an instruction or a file was truncated: that says nothing about what the kernel
+/// computes.
 fn is_crash(end: JobEnd) -> bool {
     /// By which the kernel ends it, and not another process.
     const CRASHES: [i32; 6] =

@@ -6,8 +6,8 @@ use rehal_bench::stats::{self, Interval};
 use rehal_session::{FunctionTimes, TimedBy};
 use serde::Serialize;
 
-/// Functions that were dispatched more often by the same factor: up to this difference, since a program may be killed between two
-/// of them.
+/// Functions that were dispatched more often by the same factor: up to this difference, since a program may
+/// be killed between two of them.
 const SAME_FACTOR: f64 = 0.01;
 
 /// They have at least this part of the time.
@@ -25,7 +25,8 @@ pub(super) struct Side {
 pub(super) struct Comparison {
     pub before: Side,
     pub after: Side,
-    /// By how much more often functions with most of the time were dispatched after; `None` if by no factor in common.
+    /// By how much more often functions with most of the time were dispatched after; `None` if by no factor
+    /// in common.
     pub common_factor: Option<f64>,
     pub changes: Vec<Change>,
 }
@@ -147,8 +148,8 @@ impl Comparison {
 /// A function of either profile, or of both.
 type Pair<'a> = (Option<&'a FunctionTimes>, Option<&'a FunctionTimes>);
 
-/// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles have; `None` if they have no
-/// ratio in common.
+/// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles
+/// have; `None` if they have no ratio in common.
 fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
     let total = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
     let mut ratios: Vec<_> = pairs
@@ -265,7 +266,8 @@ mod tests {
         comparison.changes.iter().map(row).collect()
     }
 
-    /// Times around `center`, of which some are a tenth slower, in runs of other lengths than those of a bootstrap.
+    /// Times around `center`, of which some are a tenth slower, in runs of other lengths than those of a
+    /// bootstrap.
     fn times(center: f64, count: usize) -> Vec<f64> {
         (0..count).map(|at| if at * at % 7 < 2 { center * 1.1 } else { center }).collect()
     }

@@ -181,7 +181,8 @@ pub(super) fn buffers(buffers: &[BufferSummary]) -> Value {
     })
 }
 
-/// A list of numbers in the narrowest type that has room for all: little-endian, in base64. A list of equal numbers is one.
+/// A list of numbers in the narrowest type that has room for all: little-endian, in base64. A list of equal
+/// numbers is one.
 fn column(count: usize, value: impl Fn(usize) -> u64) -> Value {
     let (mut least, mut greatest) = (u64::MAX, 0);
     for number in (0..count).map(&value) {
@@ -208,8 +209,8 @@ fn floats(values: impl Iterator<Item = f64>) -> Value {
     json!({ "type": "f64", "data": STANDARD.encode(bytes) })
 }
 
-/// A name as text: what is not UTF-8 is replaced, and characters that are invisible or change the direction of what
-/// follows are escaped.
+/// A name as text: what is not UTF-8 is replaced, and characters that are invisible or change the direction
+/// of what follows are escaped.
 pub(super) fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for character in String::from_utf8_lossy(bytes).chars() {

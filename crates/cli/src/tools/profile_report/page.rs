@@ -61,7 +61,8 @@ fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
         .flatten()
 }
 
-/// The content security policy: nothing is loaded, and only this script and this style apply, whatever the data contains.
+/// The content security policy: nothing is loaded, and only this script and this style apply, whatever the
+/// data contains.
 fn policy(script: &str) -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     format!(

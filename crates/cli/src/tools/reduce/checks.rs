@@ -111,7 +111,8 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// Finds what the capture shows; `directory` is for files. Returns the dispatch that probably shows it as well.
+    /// Finds what the capture shows; `directory` is for files. Returns the dispatch that probably shows it as
+    /// well.
     pub(super) fn find(
         invocation: &Invocation,
         check: Check,

@@ -80,7 +80,8 @@ pub(super) enum Answer {
     },
 }
 
-/// The libraries of kernels that substitutions name by source, in `directory`. Each is compiled once, not by each worker.
+/// The libraries of kernels that substitutions name by source, in `directory`. Each is compiled once, not by
+/// each worker.
 pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<Libraries> {
     let mut libraries = Libraries::new();
     for Substitution { selector, replacement, .. } in flags.list(&replay_flags::SUBSTITUTION) {
@@ -168,8 +169,8 @@ fn prepare(
     replay_flags::prepare(&options, capture.plan()?)
 }
 
-/// Compares a replay as `rehal verify` does: with a ledger, with substitutions in lockstep with the captured executables, or with
-/// what the recorder added.
+/// Compares a replay as `rehal verify` does: with a ledger, with substitutions in lockstep with the captured
+/// executables, or with what the recorder added.
 fn verification(
     invocation: &Invocation,
     replay: &Replay,
@@ -239,8 +240,8 @@ pub(super) fn located(path: &Path) -> Option<SlicedDispatch> {
     })
 }
 
-/// Times in nanoseconds: of replays, or of the slowest dispatch of the functions that match, and whether these are the host's since
-/// the device reports none.
+/// Times in nanoseconds: of replays, or of the slowest dispatch of the functions that match, and whether
+/// these are the host's since the device reports none.
 fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) -> Result<(Vec<f64>, bool)> {
     let reports = RefCell::new(reports);
     let is_of_host = Cell::new(false);

@@ -22,7 +22,8 @@ pub(super) enum CheckCommand {
 }
 
 impl CheckCommand {
-    /// Parses a command. It is split into words as a shell does; if it has syntax of a shell outside of quotes, a shell runs it.
+    /// Parses a command. It is split into words as a shell does; if it has syntax of a shell outside of
+    /// quotes, a shell runs it.
     pub(super) fn parse(text: &str) -> Result<Self> {
         if is_shell_syntax(text) {
             if !text.contains(PLACE) {
@@ -47,7 +48,8 @@ impl CheckCommand {
         Ok(Self::Words(words))
     }
 
-    /// The command for a capture. It does not record kernels: the second one would find the records of the first, and fail.
+    /// The command for a capture. It does not record kernels: the second one would find the records of the
+    /// first, and fail.
     pub(super) fn on(&self, capture: &Path) -> Result<Job> {
         let mut job = self.with(capture)?;
         job.environment.push((kernel_recording::VARIABLE.into(), None));

@@ -179,7 +179,8 @@ impl Browser {
         self.settle();
     }
 
-    /// Moves the pointer, or presses or releases its button there, relative to an element, which is scrolled into view.
+    /// Moves the pointer, or presses or releases its button there, relative to an element, which is scrolled
+    /// into view.
     pub fn mouse(&mut self, event: &str, selector: &str, (x, y): (f64, f64)) {
         let (left, top) = self.place(selector);
         let buttons = u32::from(event != "mouseReleased");

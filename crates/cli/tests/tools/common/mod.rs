@@ -44,8 +44,8 @@ pub fn print(words: &[&str]) -> String {
     ran.stdout
 }
 
-/// Runs a tool that must exit with status 1, print nothing on standard output, and print an error with advice;
-/// returns its standard error.
+/// Runs a tool that must exit with status 1, print nothing on standard output, and print an error with
+/// advice; returns its standard error.
 pub fn fail(words: &[&str]) -> String {
     let ran = run(words);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{words:?}: {}", ran.stderr);

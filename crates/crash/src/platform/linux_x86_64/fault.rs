@@ -67,8 +67,8 @@ pub(crate) fn install_handlers(report: Report, interrupted: fn(usize)) {
                 libc::sigaction(signal, &action, std::ptr::null_mut());
             }
         }
-        // SAFETY: the handler reads what was written above. If it cannot be registered, a kernel that calls exit(3) ends the
-        // process with its own status.
+        // SAFETY: the handler reads what was written above. If it cannot be registered, a kernel that calls
+        // exit(3) ends the process with its own status.
         unsafe {
             // Threads that call it at the same time each take one.
             for _ in 0..EXIT_HANDLERS {
@@ -206,8 +206,8 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 stack_pointer: registers[libc::REG_RSP as usize] as usize,
             });
         }
-        // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program continues after its
-        // instruction.
+        // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program
+        // continues after its instruction.
         libc::sigaction(signal, &previous[index], std::ptr::null_mut());
         if !is_fault || signal == libc::SIGTRAP {
             libc::raise(signal);
@@ -283,11 +283,12 @@ pub(crate) fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The same, but aborts: the system's action for SIGABRT, such as a core dump, which has the fault below the handler.
-/// Async-signal-safe.
+/// The same, but aborts: the system's action for SIGABRT, such as a core dump, which has the fault below the
+/// handler. Async-signal-safe.
 pub(crate) fn abort_now() -> ! {
     remove_after_crash();
-    // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second crash.
+    // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second
+    // crash.
     unsafe {
         libc::signal(libc::SIGABRT, libc::SIG_DFL);
         libc::abort()

@@ -14,8 +14,9 @@ static REPORT: OnceLock<Report> = OnceLock::new();
 /// Installs the handler of the signal for the process.
 pub(super) fn install(report: Report) {
     REPORT.get_or_init(|| report);
-    // SAFETY: the handler only makes async-signal-safe calls. It runs on the stack that the thread runs on, as the signal stacks of
-    // `std`, which threads have that are not armed, may be too small for it. System calls that it interrupts are restarted.
+    // SAFETY: the handler only makes async-signal-safe calls. It runs on the stack that the thread runs on,
+    // as the signal stacks of `std`, which threads have that are not armed, may be too small for it. System
+    // calls that it interrupts are restarted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;

@@ -13,7 +13,7 @@ pub(crate) fn shared_zeros() -> io::Result<&'static crate::BlackBox> {
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is as large as the box, aligned to a page and never unmapped. The box consists of atomics, for which zeros
-    // are valid, so that other processes may write to them.
+    // SAFETY: the mapping is as large as the box, aligned to a page and never unmapped. The box consists of
+    // atomics, for which zeros are valid, so that other processes may write to them.
     Ok(unsafe { &*memory.cast::<crate::BlackBox>() })
 }

@@ -1,5 +1,5 @@
-//! `.note.gnu.property`: the x86 instruction-set levels that an image requires, as the x86-64 supplement of the System V
-//! ABI defines them (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
+//! `.note.gnu.property`: the x86 instruction-set levels that an image requires, as the x86-64 supplement of
+//! the System V ABI defines them (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
 
 use rehal_base::FormatError;
 

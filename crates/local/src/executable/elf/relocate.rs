@@ -1,5 +1,5 @@
-//! Relocations: the addresses in an image that depend on its load address. The types are those of the x86-64 supplement
-//! of the System V ABI (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
+//! Relocations: the addresses in an image that depend on its load address. The types are those of the x86-64
+//! supplement of the System V ABI (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
 
 use rehal_base::FormatError;
 

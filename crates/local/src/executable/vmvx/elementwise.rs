@@ -67,8 +67,8 @@ pub(super) fn unary(
     })
 }
 
-/// Computes `out[i][j] = op(lhs[i][j], rhs[i][j])` for all `sizes` elements. Fails, with an unspecified output, if an
-/// integer division has a divisor of zero or a quotient that overflows.
+/// Computes `out[i][j] = op(lhs[i][j], rhs[i][j])` for all `sizes` elements. Fails, with an unspecified
+/// output, if an integer division has a divisor of zero or a quotient that overflows.
 pub(super) fn binary(
     op: Binary,
     lhs: Operand<'_>,

@@ -16,8 +16,8 @@ use crate::platform;
 
 /// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the entry points.
 ///
-/// It may import the functions of the module `vmvx`. Its bytecode is untrusted and verified: it can access only the
-/// bindings and constants of a dispatch, and its own globals.
+/// It may import the functions of the module `vmvx`. Its bytecode is untrusted and verified: it can access
+/// only the bindings and constants of a dispatch, and its own globals.
 pub(crate) struct VmvxExecutable {
     name: String,
     functions: Box<[FunctionInfo]>,
@@ -25,7 +25,8 @@ pub(crate) struct VmvxExecutable {
     empty: Empty,
 }
 
-/// What most functions are passed as local memory and constants: buffers without bytes, shared by all dispatches.
+/// What most functions are passed as local memory and constants: buffers without bytes, shared by all
+/// dispatches.
 struct Empty {
     local_memory: Ref,
     constants: Ref,
@@ -37,8 +38,8 @@ struct Entry {
     local_memory_bytes: u64,
 }
 
-/// The calling convention of entry points: local memory, constants, list of bindings, then workgroup id, size and
-/// count in x, y and z (source: `hal/local/loaders/vmvx_module_loader.c`).
+/// The calling convention of entry points: local memory, constants, list of bindings, then workgroup id, size
+/// and count in x, y and z (source: `hal/local/loaders/vmvx_module_loader.c`).
 const ENTRY_CONVENTION: &str = "0rrriiiiiiiii_v";
 
 /// Index of the executable's module in its context, after `vmvx`.
@@ -50,9 +51,9 @@ const SET_CONSTANTS: &str = "__set_constants";
 const NO_ENTRIES: [&str; 3] = ["__init", "__deinit", SET_CONSTANTS];
 
 impl VmvxExecutable {
-    /// Copies and verifies the module, and runs its initializers. Fails if the module is malformed or of another
-    /// version, has an unresolved import or an export with another calling convention than entry points, or if
-    /// `params` lack its constants. A workgroup that exceeds `budget` fails.
+    /// Copies and verifies the module, and runs its initializers. Fails if the module is malformed or of
+    /// another version, has an unresolved import or an export with another calling convention than entry
+    /// points, or if `params` lack its constants. A workgroup that exceeds `budget` fails.
     pub(crate) fn load(params: &ExecutableParams<'_>, budget: Option<Budget>) -> Result<Self> {
         let file = ModuleFile::copy(params.data)?;
         let name = file.name().to_owned();
@@ -240,8 +241,8 @@ struct Reflection {
 }
 
 impl Reflection {
-    /// Reads the attributes of an entry point; a missing number is 0. Fails if the function has another calling
-    /// convention.
+    /// Reads the attributes of an entry point; a missing number is 0. Fails if the function has another
+    /// calling convention.
     fn read(signature: Option<Signature<'_>>) -> Result<Self> {
         let convention = signature.and_then(|signature| signature.calling_convention).unwrap_or_default();
         let (ENTRY_CONVENTION, Some(signature)) = (convention, signature) else {

@@ -12,14 +12,14 @@ const TYPE_MASK: u32 = 0xFF;
 const TYPE_F32: u32 = 1;
 const TYPE_I8: u32 = 2;
 const ACCUMULATE: u32 = 0x100;
-/// Two more have no effect: every tile size is supported here, with or without a specialized kernel (0x200), and no
-/// type has intermediate rounding (0x400).
+/// Two more have no effect: every tile size is supported here, with or without a specialized kernel (0x200),
+/// and no type has intermediate rounding (0x400).
 const KNOWN_FLAGS: u32 = TYPE_MASK | ACCUMULATE | 0x200 | 0x400;
 
 /// A multiplication as a program passes it: unchecked.
 ///
-/// Left operand `[m][k][m0][k0]`, right operand `[n][k][n0][k0]`, output `[m][n][m0][n0]`. The operands have a stride
-/// in elements for the outermost dimension; the others are contiguous.
+/// Left operand `[m][k][m0][k0]`, right operand `[n][k][n0][k0]`, output `[m][n][m0][n0]`. The operands have
+/// a stride in elements for the outermost dimension; the others are contiguous.
 pub(super) struct Mmt4d<'a> {
     pub(super) lhs: Operand<'a>,
     pub(super) rhs: Operand<'a>,
@@ -32,11 +32,11 @@ pub(super) struct Mmt4d<'a> {
 }
 
 impl Mmt4d<'_> {
-    /// `out = lhs * transpose(rhs)`, or `+=` if the flags say so: all `f32`, or `i8` operands with wrapping `i32`
-    /// sums.
+    /// `out = lhs * transpose(rhs)`, or `+=` if the flags say so: all `f32`, or `i8` operands with wrapping
+    /// `i32` sums.
     ///
-    /// Floating-point sums accumulate in the order of k, as in the reference, with fused multiply-add if the reference
-    /// has a kernel for this CPU and tile that uses it, otherwise with separate roundings.
+    /// Floating-point sums accumulate in the order of k, as in the reference, with fused multiply-add if the
+    /// reference has a kernel for this CPU and tile that uses it, otherwise with separate roundings.
     pub(super) fn run(self, scratch: &mut Scratch) -> Result<()> {
         let Self { lhs, rhs, out, tiles, tile, flags } = self;
         let is_f32 = match flags & TYPE_MASK {
@@ -232,7 +232,8 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
                     tile: shape.tile,
                     accumulates: shape.accumulates,
                 };
-                // The tile sizes of `tile_sizes` as constants. Those with FMA have kernels with register blocking.
+                // The tile sizes of `tile_sizes` as constants. Those with FMA have kernels with register
+                // blocking.
                 match (m0, n0, k0, fused) {
                     (8, 4, 1, _) => panels.fixed::<8, 4, 1>(out),
                     (16, 16, 2, _) => panels.fixed::<16, 16, 2>(out),
@@ -248,11 +249,12 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
 
 /// Depth of a block along k: two right panels and one left panel of this depth fit into the L1 cache.
 const DEPTH: usize = 256;
-/// Left panels of that depth that are multiplied with two right panels before the next two: they fit into the L2 cache.
+/// Left panels of that depth that are multiplied with two right panels before the next two: they fit into the
+/// L2 cache.
 const PANELS: usize = 16;
 
-/// A kernel with register blocking: it keeps `ROWS` rows of two adjacent tiles of the output in registers. Tiles are
-/// `N` by `N`; a panel is `[k][N]`, with elements of `E` bytes.
+/// A kernel with register blocking: it keeps `ROWS` rows of two adjacent tiles of the output in registers.
+/// Tiles are `N` by `N`; a panel is `[k][N]`, with elements of `E` bytes.
 ///
 /// A trait and not a closure, so that the loop is compiled with its caller's target features.
 trait Block<const E: usize, const N: usize, const ROWS: usize> {
@@ -267,7 +269,8 @@ trait Block<const E: usize, const N: usize, const ROWS: usize> {
     /// A left panel in the form that the kernel reads, given the panel and its conversion.
     fn left<'a>(panel: &'a [[[u8; E]; N]], wide: &'a [[i16; 2]]) -> &'a [[Self::Left; N]];
 
-    /// Multiplies the rows of a left panel from `ROWS * block` with two right panels, and adds the products to `sums`.
+    /// Multiplies the rows of a left panel from `ROWS * block` with two right panels, and adds the products
+    /// to `sums`.
     fn multiply(
         lhs: &[[Self::Left; N]],
         block: usize,
@@ -277,8 +280,8 @@ trait Block<const E: usize, const N: usize, const ROWS: usize> {
 }
 
 impl<const I: usize, T: Number<Bytes = [u8; I]>> Multiply<'_, T> {
-    /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound the loop.
-    /// An odd last column of tiles is paired with itself. Returns true.
+    /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound
+    /// the loop. An odd last column of tiles is paired with itself. Returns true.
     #[inline(always)]
     fn multiply_blocks<B: Block<E, N, ROWS>, const E: usize, const N: usize, const ROWS: usize>(
         &mut self,
@@ -310,7 +313,8 @@ impl<const I: usize, T: Number<Bytes = [u8; I]>> Multiply<'_, T> {
                     let out = out.line([i, j * N * N], tiles * N * N).as_chunks_mut::<N>().0;
                     let (first, second) = out.split_at_mut(N);
                     let second = if tiles == 2 { second } else { &mut unused };
-                    // The kernel always loads its sums: initialized in two ways, they would not stay in registers.
+                    // The kernel always loads its sums: initialized in two ways, they would not stay in
+                    // registers.
                     if start == 0 && !shape.accumulates {
                         first.as_flattened_mut().fill([0; 4]);
                         second.as_flattened_mut().fill([0; 4]);
@@ -333,8 +337,8 @@ fn panel<const E: usize, const N: usize>(operand: &[u8], range: Range<usize>) ->
     operand[range].as_chunks::<E>().0.as_chunks::<N>().0
 }
 
-/// Defines a [`Block`] of `f32` with fused multiply-add. The sums are separate variables, so that they stay in
-/// registers: for an array, the compiler would vectorize over rows.
+/// Defines a [`Block`] of `f32` with fused multiply-add. The sums are separate variables, so that they stay
+/// in registers: for an array, the compiler would vectorize over rows.
 macro_rules! fused_block {
     ($name:ident, $rows:literal: $($row:literal $first:ident $second:ident),*) => {
         struct $name;
@@ -382,8 +386,8 @@ macro_rules! fused_block {
 fused_block!(Fused8, 8: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5, 6 a6 b6, 7 a7 b7);
 fused_block!(Fused4, 4: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3);
 
-/// The [`Block`] of `i8`, whose elements are pairs along k: the left ones are sign-extended once, the right ones in the
-/// kernel.
+/// The [`Block`] of `i8`, whose elements are pairs along k: the left ones are sign-extended once, the right
+/// ones in the kernel.
 struct DotProducts;
 
 impl<const N: usize, const ROWS: usize> Block<2, N, ROWS> for DotProducts {
@@ -429,7 +433,8 @@ struct Panels<'a, T: Number> {
 }
 
 impl<T: Number> Panels<'_, T> {
-    /// A tile of constant size, without fused multiply-add, four rows at a time, whose sums stay in registers.
+    /// A tile of constant size, without fused multiply-add, four rows at a time, whose sums stay in
+    /// registers.
     #[inline(always)]
     fn fixed<const M0: usize, const N0: usize, const K0: usize>(&self, out: &mut [[u8; 4]]) {
         let lhs = self.lhs.as_chunks::<K0>().0.as_chunks::<M0>().0;

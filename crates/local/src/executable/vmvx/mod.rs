@@ -4,9 +4,9 @@
 //! executable: bytecode module --imports--> vmvx module --> kernels
 //! ```
 //!
-//! `span` checks operands (buffer, offset, strides) and lends their bytes as slices. The kernels (`elementwise`,
-//! `movement`, `mmt4d`, `tiles`) compute over slices and do not depend on the VM. Only `span` has unsafe code:
-//! bytecode is untrusted, and can access only the bindings and constants of its dispatch.
+//! `span` checks operands (buffer, offset, strides) and lends their bytes as slices. The kernels
+//! (`elementwise`, `movement`, `mmt4d`, `tiles`) compute over slices and do not depend on the VM. Only `span`
+//! has unsafe code: bytecode is untrusted, and can access only the bindings and constants of its dispatch.
 //!
 //! An executable has one context; a thread has one invocation and one list of bindings for all workgroups
 //! that it runs of a dispatch. Most workgroups are short, so starting one must cost little: bindings are read

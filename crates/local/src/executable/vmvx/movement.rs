@@ -99,11 +99,13 @@ impl<T: Copy, const N: usize> VectorWork for CopyRows<'_, T, N> {
     }
 }
 
-/// Rows and columns of the blocks of a transposition. A cache line of the input, of which a block reads a part, stays in
-/// the cache until the block is done: a row of the output reads as many lines as it has elements.
+/// Rows and columns of the blocks of a transposition. A cache line of the input, of which a block reads a
+/// part, stays in the cache until the block is done: a row of the output reads as many lines as it has
+/// elements.
 const BLOCK: usize = 16;
 
-/// Copies the columns of the input to the rows of the output, which has these sizes. Rows of both are contiguous.
+/// Copies the columns of the input to the rows of the output, which has these sizes. Rows of both are
+/// contiguous.
 fn transpose<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, columns]: [usize; 2]) {
     for first_row in (0..rows).step_by(BLOCK) {
         for first in (0..columns).step_by(BLOCK) {
@@ -160,7 +162,8 @@ mod tests {
         }
     }
 
-    /// Copies columns of matrices with 16 columns on one thread each: the first column of the source and of the target.
+    /// Copies columns of matrices with 16 columns on one thread each: the first column of the source and of
+    /// the target.
     fn copy_columns_concurrently(copies: [[(&Memory, usize); 2]; 2]) {
         std::thread::scope(|scope| {
             for [(source, from), (target, to)] in copies {

@@ -64,8 +64,8 @@ impl Random {
         }
     }
 
-    /// An operand of `sizes` elements of `width` bytes: contiguous, strided, transposed or, if `repeats` is set,
-    /// broadcast (with a stride of 0).
+    /// An operand of `sizes` elements of `width` bytes: contiguous, strided, transposed or, if `repeats` is
+    /// set, broadcast (with a stride of 0).
     pub(super) fn memory(&mut self, width: usize, sizes: [i64; 2], repeats: bool) -> Memory {
         let [rows, columns] = sizes.map(|size| size as usize);
         let (gap, step) = (self.below(3), 1 + self.below(3));

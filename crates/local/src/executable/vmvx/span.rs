@@ -79,10 +79,11 @@ impl Scratch {
 }
 
 impl<'a> Operand<'a> {
-    /// The elements to read: `sizes` of `element_bytes` each. Fails with `InvalidArgument` if a number is negative
-    /// or overflows, with `OutOfRange` if they are out of bounds of the buffer.
+    /// The elements to read: `sizes` of `element_bytes` each. Fails with `InvalidArgument` if a number is
+    /// negative or overflows, with `OutOfRange` if they are out of bounds of the buffer.
     ///
-    /// Inlined, as is [`Operand::output`]: a call would return the grid in memory, and short kernels would wait for it.
+    /// Inlined, as is [`Operand::output`]: a call would return the grid in memory, and short kernels would
+    /// wait for it.
     #[inline(always)]
     pub(super) fn input(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
         let numbers = [self.offset, self.strides[0], self.strides[1], sizes[0], sizes[1]];
@@ -100,8 +101,8 @@ impl<'a> Operand<'a> {
         Ok(Grid { memory: self.memory, element_bytes, range, strides, sizes })
     }
 
-    /// The elements to write. In addition to the checks of [`Operand::input`], the buffer must be writable, and
-    /// elements must be distinct, which bounds the work of a call by the memory.
+    /// The elements to write. In addition to the checks of [`Operand::input`], the buffer must be writable,
+    /// and elements must be distinct, which bounds the work of a call by the memory.
     #[inline(always)]
     pub(super) fn output(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
         if !self.is_mutable || !self.memory.is_writable() {
@@ -244,7 +245,8 @@ impl Shape {
         row * self.strides[0] + column * self.strides[1]
     }
 
-    /// The index of the first of `count` elements of a row, not 0. Panics unless they exist and are contiguous.
+    /// The index of the first of `count` elements of a row, not 0. Panics unless they exist and are
+    /// contiguous.
     #[inline(always)]
     fn line(&self, [row, column]: [usize; 2], count: usize) -> usize {
         let [rows, columns] = self.sizes;
@@ -253,7 +255,8 @@ impl Shape {
         row * self.strides[0] + column * self.strides[1]
     }
 
-    /// The index of the first element of a block, not empty. Panics unless it is inside, and its rows are contiguous.
+    /// The index of the first element of a block, not empty. Panics unless it is inside, and its rows are
+    /// contiguous.
     #[inline(always)]
     fn block(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> usize {
         let is_inside = row < self.sizes[0] && rows <= self.sizes[0] - row;
@@ -286,7 +289,8 @@ impl<'a, T: Copy> Elements<'a, T> {
     /// An element.
     #[inline(always)]
     pub(super) fn get(&self, at: [usize; 2]) -> T {
-        // SAFETY: the element is in bounds, by the check of the grid. Nothing writes it meanwhile; see `with_elements`.
+        // SAFETY: the element is in bounds, by the check of the grid. Nothing writes it meanwhile; see
+        // `with_elements`.
         unsafe { *self.first.add(self.shape.index(at)) }
     }
 
@@ -364,19 +368,19 @@ impl<T: Copy> ElementsMut<'_, T> {
         let first =
             if rows == 0 { self.first } else { self.first.wrapping_add(self.shape.block(at, [rows, N])) };
         let stride = self.shape.strides[0];
-        // SAFETY: as for `set`: each row is in bounds, and the iterator borrows `self`. The rows do not overlap: no two
-        // elements of an output do, by the check of the grid.
+        // SAFETY: as for `set`: each row is in bounds, and the iterator borrows `self`. The rows do not
+        // overlap: no two elements of an output do, by the check of the grid.
         (0..rows).map(move |row| unsafe { &mut *first.add(row * stride).cast() })
     }
 }
 
-/// Calls `compute` with the elements of the inputs and of the output. Inputs whose range overlaps that of the output are
-/// copied first.
+/// Calls `compute` with the elements of the inputs and of the output. Inputs whose range overlaps that of the
+/// output are copied first.
 ///
-/// Nothing else writes the elements of the inputs or accesses those of the output meanwhile: on this thread, only
-/// `compute` has them, and inputs that overlap the output are copies. Other threads do not write what a dispatch reads or
-/// access what it writes: the caller of the unsafe function that prepared the executable guarantees it, as for native
-/// code.
+/// Nothing else writes the elements of the inputs or accesses those of the output meanwhile: on this thread,
+/// only `compute` has them, and inputs that overlap the output are copies. Other threads do not write what a
+/// dispatch reads or access what it writes: the caller of the unsafe function that prepared the executable
+/// guarantees it, as for native code.
 #[inline(always)]
 pub(super) fn with_elements<const I: usize, const O: usize, R>(
     inputs: [Grid<'_>; 2],

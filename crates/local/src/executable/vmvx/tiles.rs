@@ -21,10 +21,10 @@ const TRANSPOSE_OUTER: u32 = 0x200;
 /// others contiguous. Tile `(i, j)` covers rows `i * tile0..` and columns `j * tile1..` of the matrix;
 /// one flag transposes the two outer dimensions, another the two inner ones.
 ///
-/// If a matrix has more whole tiles than the outer sizes declare, these are packed or unpacked too, beyond the declared
-/// packed form, if they are in bounds of the buffer. The reference does so without the bounds check (source:
-/// `iree/builtins/ukernel/pack.c`, `unpack.c`), and results of compiled programs that pass the outer sizes in the wrong
-/// order depend on it.
+/// If a matrix has more whole tiles than the outer sizes declare, these are packed or unpacked too, beyond
+/// the declared packed form, if they are in bounds of the buffer. The reference does so without the bounds
+/// check (source: `iree/builtins/ukernel/pack.c`, `unpack.c`), and results of compiled programs that pass the
+/// outer sizes in the wrong order depend on it.
 pub(super) struct Tiling<'a> {
     /// With a stride for each dimension.
     pub(super) matrix: Operand<'a>,
@@ -90,7 +90,8 @@ impl Tiling<'_> {
         Layout { beyond, ..layout }.unpack(tiled, matrix, scratch)
     }
 
-    /// The layout, and the sizes of the packed form in two dimensions. Fails if a number is negative or overflows.
+    /// The layout, and the sizes of the packed form in two dimensions. Fails if a number is negative or
+    /// overflows.
     fn layout(&self) -> Result<(Layout, [i64; 2])> {
         if self.flags & !(TYPE_MASK | TRANSPOSE_INNER | TRANSPOSE_OUTER) != 0 {
             return Err(unknown_flags(self.flags));
@@ -136,13 +137,13 @@ struct Layout {
     tile: [usize; 2],
     transposes_inner: bool,
     transposes_outer: bool,
-    /// If there are more tiles than declared, the packed form is one row of elements, and these are the strides of the
-    /// tiles along rows and columns of the matrix.
+    /// If there are more tiles than declared, the packed form is one row of elements, and these are the
+    /// strides of the tiles along rows and columns of the matrix.
     beyond: Option<[usize; 2]>,
 }
 
-/// A line of a tile: `tile1` contiguous elements of the packed form, and their elements in the matrix, which has a row for
-/// each line (it is transposed if the tiles are).
+/// A line of a tile: `tile1` contiguous elements of the packed form, and their elements in the matrix, which
+/// has a row for each line (it is transposed if the tiles are).
 struct Line {
     /// Position of its first element in the packed form.
     tiled: [usize; 2],
@@ -165,7 +166,8 @@ impl Layout {
         if self.transposes_outer { [second, first] } else { [first, second] }
     }
 
-    /// Numbers of whole tiles in the matrix. Along columns, the reference rounds the tile size up to a power of two.
+    /// Numbers of whole tiles in the matrix. Along columns, the reference rounds the tile size up to a power
+    /// of two.
     fn whole(&self) -> [usize; 2] {
         let [rows, columns] = self.tile_of_matrix();
         let columns = columns.checked_next_power_of_two();
@@ -292,8 +294,8 @@ impl Layout {
         })
     }
 
-    /// If a tile is one row of the matrix, and the tiles of a column are contiguous in the packed form: those inside the
-    /// matrix, merged to one tile per column.
+    /// If a tile is one row of the matrix, and the tiles of a column are contiguous in the packed form: those
+    /// inside the matrix, merged to one tile per column.
     fn merged_tiles(&self) -> Option<Run> {
         let [height, width] = self.tile;
         let [[rows, columns], _] = self.counts();
@@ -371,7 +373,8 @@ impl Line {
     }
 }
 
-/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`]. Positions are those of a [`Line`].
+/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`]. Positions are those of a
+/// [`Line`].
 struct Run {
     count: usize,
     tile: [usize; 2],
@@ -393,7 +396,8 @@ impl Run {
     }
 }
 
-/// Packs a run of tiles. Returns `false` if no loop is specialized for tiles of this size and the strides of the matrix.
+/// Packs a run of tiles. Returns `false` if no loop is specialized for tiles of this size and the strides of
+/// the matrix.
 fn pack_run<const W: usize>(
     run: &Run,
     matrix: Elements<'_, [u8; W]>,
@@ -467,8 +471,8 @@ fn pack_specialized<const W: usize>(
     true
 }
 
-/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide,
-/// a row of a block has `R` elements. Returns the tiles that are left.
+/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E`
+/// bytes wide, a row of a block has `R` elements. Returns the tiles that are left.
 fn pack_blocks<const W: usize, const E: usize, const R: usize>(
     run: &Run,
     matrix: Elements<'_, [u8; W]>,
@@ -479,7 +483,8 @@ fn pack_blocks<const W: usize, const E: usize, const R: usize>(
     let is_contiguous = run.tiled_step == [0, tile_elements];
     let blocks = if is_contiguous && platform::has_transpositions() { run.count / in_block } else { 0 };
     let done = blocks * in_block;
-    // The step along a row is the only one that is not 0, in the orientation in which the tile's lines are rows or columns.
+    // The step along a row is the only one that is not 0, in the orientation in which the tile's lines are
+    // rows or columns.
     let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
     let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
     for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
@@ -681,8 +686,9 @@ mod tests {
         }
     }
 
-    /// The elements that the reference packs, for any outer sizes: each row of tiles up to its last whole tile or its
-    /// last declared tile, whichever is later; `None` if one is out of bounds of the packed form's buffer.
+    /// The elements that the reference packs, for any outer sizes: each row of tiles up to its last whole
+    /// tile or its last declared tile, whichever is later; `None` if one is out of bounds of the packed
+    /// form's buffer.
     fn each_as_the_reference(case: &Case, mut each: impl FnMut(usize, [usize; 2])) -> Option<()> {
         let [outer0, outer1, tile0, tile1] = case.tiled_sizes.map(|size| size as usize);
         let (size, stride, tile) =

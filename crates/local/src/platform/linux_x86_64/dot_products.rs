@@ -1,5 +1,5 @@
-//! Register-blocked products of `i8` matrices with the CPU's dot product instructions, which the compiler does not
-//! derive from a loop.
+//! Register-blocked products of `i8` matrices with the CPU's dot product instructions, which the compiler
+//! does not derive from a loop.
 
 use std::arch::x86_64::*;
 
@@ -14,8 +14,9 @@ pub(crate) fn has_dot_products(width: usize) -> bool {
     }
 }
 
-/// Multiplies `ROWS` rows of a panel of the left operand, from `ROWS * block`, with two panels of the right operand, and
-/// adds the products to `sums`, wrapping. The elements of a panel are pairs along k; those of the left one are widened.
+/// Multiplies `ROWS` rows of a panel of the left operand, from `ROWS * block`, with two panels of the right
+/// operand, and adds the products to `sums`, wrapping. The elements of a panel are pairs along k; those of
+/// the left one are widened.
 ///
 /// # Panics
 /// If [`has_dot_products`] is false for `N`, or the rows are out of bounds.
@@ -27,8 +28,8 @@ pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
 ) {
     let is_supported = has_dot_products(N) && (block + 1) * ROWS <= N;
     assert!(is_supported, "no kernel for tiles of {N} on this CPU, or rows out of bounds");
-    // SAFETY: the CPU has the features that the function enables; it accesses 16 elements per step of each panel, as
-    // `N` is 16, or 8 if `N` is 8, and rows that are in bounds.
+    // SAFETY: the CPU has the features that the function enables; it accesses 16 elements per step of each
+    // panel, as `N` is 16, or 8 if `N` is 8, and rows that are in bounds.
     unsafe {
         match N {
             16 => multiply_with_avx512(lhs, block, rhs, sums),
@@ -44,8 +45,8 @@ macro_rules! kernel {
         let [first_out, second_out] = $sums;
         // Loops and not `array::map`, which lacks the target features and would pass vectors in memory.
         let (mut first, mut second) = ([$zero(); ROWS], [$zero(); ROWS]);
-        // SAFETY: each row of the output has `N` elements of 4 bytes, the size of a vector; the pointers are of live
-        // arrays.
+        // SAFETY: each row of the output has `N` elements of 4 bytes, the size of a vector; the pointers are
+        // of live arrays.
         unsafe {
             for row in 0..ROWS {
                 first[row] = $load(first_out[row].as_ptr().cast::<$vector>());

@@ -1,4 +1,5 @@
-//! Stacks of kernels: each thread runs kernels on one of its own, so that all have the same limit, whatever calls them.
+//! Stacks of kernels: each thread runs kernels on one of its own, so that all have the same limit, whatever
+//! calls them.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -10,7 +11,8 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anony
 
 use super::memory::PAGE_BYTES;
 
-/// Reserved below a stack: a function with large arrays may access memory far below it first. Reserved pages take no memory.
+/// Reserved below a stack: a function with large arrays may access memory far below it first. Reserved pages
+/// take no memory.
 const GUARD_BYTES: usize = 256 << 20;
 /// The same if address space is limited.
 const LEAST_GUARD_BYTES: usize = 64 << 10;
@@ -30,7 +32,8 @@ pub(crate) struct KernelStack {
 }
 
 impl KernelStack {
-    /// A stack of this many bytes of the calling thread; [`KernelStack::give_back`] keeps it for the next call. Fails if memory is short.
+    /// A stack of this many bytes of the calling thread; [`KernelStack::give_back`] keeps it for the next
+    /// call. Fails if memory is short.
     pub(crate) fn take(bytes: usize) -> io::Result<Self> {
         let length = bytes.next_multiple_of(PAGE_BYTES);
         if let Some(stack) = SPARE.take().filter(|it| it.length == length) {
@@ -69,7 +72,8 @@ impl KernelStack {
     #[inline]
     pub(crate) fn run<F: FnOnce()>(&mut self, work: F) {
         extern "C" fn call<F: FnOnce()>(work: *mut c_void) {
-            // SAFETY: `run` passes the address of its `Option<F>`, which lives until this returns and is used by nothing else.
+            // SAFETY: `run` passes the address of its `Option<F>`, which lives until this returns and is used
+            // by nothing else.
             if let Some(work) = unsafe { (*work.cast::<Option<F>>()).take() } {
                 work();
             }
@@ -77,8 +81,8 @@ impl KernelStack {
         let mut work = Some(work);
         let low = self.mapping.as_ptr().addr() + self.guard;
         let previous = IN_USE.replace((low, self.guard));
-        // SAFETY: the end of the stack is aligned to a page, nothing else is on it, and it is mapped until this returns; `call` takes
-        // what it is passed, and does not unwind.
+        // SAFETY: the end of the stack is aligned to a page, nothing else is on it, and it is mapped until
+        // this returns; `call` takes what it is passed, and does not unwind.
         unsafe {
             let top = self.mapping.as_ptr().add(self.guard + self.length);
             switch((&raw mut work).cast(), call::<F>, top);
@@ -90,7 +94,8 @@ impl KernelStack {
 /// Calls `function(argument)` on another stack, below `top`.
 ///
 /// # Safety
-/// `top` is aligned to 16 bytes, and the memory below it is a stack that is not in use. `function` does not unwind.
+/// `top` is aligned to 16 bytes, and the memory below it is a stack that is not in use. `function` does not
+/// unwind.
 #[unsafe(naked)]
 unsafe extern "C" fn switch(argument: *mut c_void, function: extern "C" fn(*mut c_void), top: *mut u8) {
     // With a frame pointer, by which debuggers and profilers find the caller.
@@ -105,8 +110,8 @@ unsafe extern "C" fn switch(argument: *mut c_void, function: extern "C" fn(*mut 
     )
 }
 
-/// Whether the calling thread runs on a stack of kernels, and a fault at `address`, with this stack pointer, is below it.
-/// Async-signal-safe.
+/// Whether the calling thread runs on a stack of kernels, and a fault at `address`, with this stack pointer,
+/// is below it. Async-signal-safe.
 pub(crate) fn is_overflow(address: usize, stack_pointer: usize) -> bool {
     let (low, guard) = IN_USE.get();
     let is_below = |it: usize| it < low && it >= low - guard;
@@ -116,7 +121,8 @@ pub(crate) fn is_overflow(address: usize, stack_pointer: usize) -> bool {
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        // SAFETY: `map` created this mapping, only this drop unmaps it, and nothing runs on it: `run` borrows it.
+        // SAFETY: `map` created this mapping, only this drop unmaps it, and nothing runs on it: `run` borrows
+        // it.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast::<c_void>(), self.guard + self.length) };
     }
 }

@@ -1,4 +1,5 @@
-//! Transposition of blocks with the CPU's permutations of two vectors, which the compiler does not derive from a loop.
+//! Transposition of blocks with the CPU's permutations of two vectors, which the compiler does not derive
+//! from a loop.
 
 use std::arch::x86_64::*;
 
@@ -32,8 +33,9 @@ fn with_avx512<const E: usize>(rows: [&[u8; BLOCK_ROW_BYTES]; BLOCK_ROWS], colum
         // SAFETY: a row has the size of a vector.
         *vector = unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
     }
-    // Interleaving each row of the upper half with its counterpart in the lower half rotates the bits of an element's
-    // position (row, column) by one. There are four of each, so four times exchanges row and column.
+    // Interleaving each row of the upper half with its counterpart in the lower half rotates the bits of an
+    // element's position (row, column) by one. There are four of each, so four times exchanges row and
+    // column.
     let first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     let second = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! Pages that tell whether they are accessed: they are protected, and the handler of the fault notes the page and allows the access,
-//! which is then repeated.
+//! Pages that tell whether they are accessed: they are protected, and the handler of the fault notes the page
+//! and allows the access, which is then repeated.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,7 +14,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use super::memory::PAGE_BYTES;
 
-/// Bytes on each side that are not protected: a kernel that accesses a few bytes outside of its buffer does so elsewhere, too.
+/// Bytes on each side that are not protected: a kernel that accesses a few bytes outside of its buffer does
+/// so elsewhere, too.
 const MARGIN_BYTES: usize = 64 << 10;
 
 /// A span of pages that is watched; one without pages is free.
@@ -39,8 +40,8 @@ static SLOTS: [Slot; 256] = [const {
 /// The number of threads in [`allow`].
 static HANDLING: AtomicUsize = AtomicUsize::new(0);
 
-/// Allows accesses to the page of an address, if it is watched, and notes it. Runs in a signal handler: it only uses atomics and
-/// mprotect(2).
+/// Allows accesses to the page of an address, if it is watched, and notes it. Runs in a signal handler: it
+/// only uses atomics and mprotect(2).
 fn allow(address: usize) -> bool {
     // A slot that is found is not freed before this returns, see `WatchedPages::release`.
     HANDLING.fetch_add(1, Ordering::SeqCst);
@@ -57,7 +58,8 @@ impl Slot {
             return false;
         }
         let page = (address - start) / PAGE_BYTES;
-        // SAFETY: the slot has this many flags while `start` is not 0, and they are freed only when no thread is here.
+        // SAFETY: the slot has this many flags while `start` is not 0, and they are freed only when no thread
+        // is here.
         let accessed = unsafe { std::slice::from_raw_parts(self.accessed.load(Ordering::SeqCst), count) };
         accessed[page].store(true, Ordering::SeqCst);
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
@@ -122,8 +124,8 @@ impl WatchedPages {
 
     /// The bytes.
     pub(crate) fn memory(self: &Arc<Self>) -> HostMemory {
-        // SAFETY: the mapping lives as long as the keeper. While pages are protected, an access faults, and the handler allows
-        // it: `watch` fails unless it is installed.
+        // SAFETY: the mapping lives as long as the keeper. While pages are protected, an access faults, and
+        // the handler allows it: `watch` fails unless it is installed.
         unsafe { HostMemory::foreign(self.start(), self.length, true, Box::new(self.clone())) }
     }
 
@@ -159,7 +161,8 @@ impl WatchedPages {
 
     fn protect(&self, access: MprotectFlags) -> io::Result<()> {
         let length = self.accessed.len() * PAGE_BYTES;
-        // SAFETY: the pages are between the margins of a mapping that this value owns. Accesses to protected pages are handled.
+        // SAFETY: the pages are between the margins of a mapping that this value owns. Accesses to protected
+        // pages are handled.
         unsafe { mprotect(self.start().as_ptr().cast::<c_void>(), length, access) }?;
         Ok(())
     }
@@ -178,7 +181,8 @@ impl Drop for WatchedPages {
         self.release();
         self.slot.is_taken.store(false, Ordering::SeqCst);
         let mapped = self.accessed.len() * PAGE_BYTES + 2 * MARGIN_BYTES;
-        // SAFETY: `base..base + mapped` is a mapping that `new` created and only this drop unmaps; memory over it keeps this value.
+        // SAFETY: `base..base + mapped` is a mapping that `new` created and only this drop unmaps; memory
+        // over it keeps this value.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), mapped) };
     }
 }

@@ -1,15 +1,17 @@
 //! Times of a few steps of the clock.
 //!
-//! A clock that advances in steps makes most times of a short kernel equal: one that takes 34 ns takes 30 or 40 by a clock with steps of
-//! 10 ns, and the shortest is 30 for all kernels from 30 to 40 ns, however often it is repeated. But if the kernel begins anywhere
-//! within a step, with the same probability, then 40 % of its times are 40 ns, and their mean is 34 ns (time interval averaging, as
-//! frequency counters do it). Timing delays each dispatch by a random time for that.
+//! A clock that advances in steps makes most times of a short kernel equal: one that takes 34 ns takes 30 or
+//! 40 by a clock with steps of 10 ns, and the shortest is 30 for all kernels from 30 to 40 ns, however often
+//! it is repeated. But if the kernel begins anywhere within a step, with the same probability, then 40 % of
+//! its times are 40 ns, and their mean is 34 ns (time interval averaging, as frequency counters do it).
+//! Timing delays each dispatch by a random time for that.
 
 use rehal_bench::stats;
 
-/// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, leaves at least half of it to what is
-/// not the clock's: the shortest times of both sides are each wrong by less than a step. The interval of the mean of all dispatches,
-/// which counts too if steps are longer, is far wider on a machine that is shared.
+/// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, leaves at
+/// least half of it to what is not the clock's: the shortest times of both sides are each wrong by less than
+/// a step. The interval of the mean of all dispatches, which counts too if steps are longer, is far wider on
+/// a machine that is shared.
 const FINE: f64 = 1.0 / 4.0;
 
 /// Longer steps are not averaged, since dispatches cannot be delayed for several of them.
@@ -23,8 +25,8 @@ pub(super) fn is_coarse(shortest_ns: f64, resolution_ns: f64, precision: f64) ->
     resolution_ns > FINE * precision * shortest_ns && resolution_ns <= LONGEST_STEP_NS
 }
 
-/// The mean of the times that nothing has disturbed, and their number: of those that are near the shortest, where near is as far as the
-/// lower quartile spreads. One beside the shortest may be a step longer, or two.
+/// The mean of the times that nothing has disturbed, and their number: of those that are near the shortest,
+/// where near is as far as the lower quartile spreads. One beside the shortest may be a step longer, or two.
 pub(super) fn undisturbed_mean(times: impl Iterator<Item = f64>, resolution_ns: f64) -> (f64, usize) {
     let mut times: Vec<f64> = times.collect();
     times.sort_by(f64::total_cmp);
@@ -45,8 +47,8 @@ pub(super) fn limited_mean(times: impl Iterator<Item = f64>, resolution_ns: f64)
     stats::mean(&limited).max(resolution_ns / (2 * times.len().max(1)) as f64)
 }
 
-/// How far the logarithm of the ratio of two sums of times may be from the true one because the clock advances in steps: the sums of the
-/// captured kernel and of the replacement.
+/// How far the logarithm of the ratio of two sums of times may be from the true one because the clock
+/// advances in steps: the sums of the captured kernel and of the replacement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Steps([Sum; 2]);
 
@@ -60,8 +62,8 @@ struct Sum {
 }
 
 impl Steps {
-    /// Adds times that are means of `counts`: the difference of a time from its true one has a standard deviation of at most half a
-    /// step, wherever between two steps it is.
+    /// Adds times that are means of `counts`: the difference of a time from its true one has a standard
+    /// deviation of at most half a step, wherever between two steps it is.
     pub(super) fn add_means(&mut self, times: [f64; 2], counts: [u64; 2], resolution_ns: f64, weight: f64) {
         for ((sum, time_ns), count) in self.0.iter_mut().zip(times).zip(counts) {
             sum.time_ns += weight * time_ns;

@@ -17,8 +17,8 @@ struct Noise {
     drift: f64,
     /// The spread of a speed that changes slowly: half of what it is comes from 14 dispatches before.
     wander: f64,
-    /// The fraction of dispatches at which a burst of other work begins, which lasts for 30 of them and makes each up to three
-    /// times as long.
+    /// The fraction of dispatches at which a burst of other work begins, which lasts for 30 of them and makes
+    /// each up to three times as long.
     bursts: f64,
     /// The fraction of dispatches at which the clock frequency steps to another one, of up to a third less.
     steps: f64,
@@ -100,7 +100,8 @@ impl Machine {
         (time_ns / self.resolution_ns + self.random.f64()).floor() * self.resolution_ns
     }
 
-    /// Samples a replacement that takes `factor` times as long, for at most that many batches of that many pairs.
+    /// Samples a replacement that takes `factor` times as long, for at most that many batches of that many
+    /// pairs.
     fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Timing {
         self.compare_times([50_000.0, 8_000.0], factor, pairs, batches)
     }
@@ -155,7 +156,7 @@ fn shape(count: u64) -> ComparedShape {
     ComparedShape { count, ..ComparedShape::default() }
 }
 
-fn is_told(verdict: TimingVerdict) -> bool {
+fn is_proved(verdict: TimingVerdict) -> bool {
     matches!(verdict, TimingVerdict::Faster | TimingVerdict::Slower)
 }
 
@@ -257,7 +258,7 @@ fn a_kernel_is_rarely_different_from_itself() {
         let is_different = |run: &u64| {
             let mut machine = Machine::new(1000 * number + run, noise);
             let mut verdict = || machine.compare_batches(1.0, pairs, batches).verdict();
-            (0..2).any(|_| is_told(verdict()))
+            (0..2).any(|_| is_proved(verdict()))
         };
         let count = (0..200).filter(is_different).count();
         assert!(count <= 10, "{noise:?} with {pairs} pairs: {count} of 200");
@@ -292,7 +293,7 @@ fn a_short_kernel_is_rarely_different_from_itself_by_a_coarse_clock() {
                 let mut machine = Machine::with_clock(resolution_ns, seed, noise);
                 let time_ns = SHORT[run % SHORT.len()];
                 let mut verdict = || machine.compare_times([time_ns; 2], 1.0, 100, 60).verdict();
-                (0..2).any(|_| is_told(verdict()))
+                (0..2).any(|_| is_proved(verdict()))
             };
             let count = (0..60).filter(is_different).count();
             assert!(count <= 3, "{noise:?} in steps of {resolution_ns} ns: {count} of 60");
@@ -379,7 +380,7 @@ fn batches_that_are_mostly_the_same_still_have_an_interval() {
     let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
     let Interval { low, high } = timing.interval.unwrap();
     assert!(low < 1.0 && 1.0 < high, "{timing:?}");
-    assert!(!is_told(timing.verdict()));
+    assert!(!is_proved(timing.verdict()));
 }
 
 /// The first dispatch and one with warm caches count too.
@@ -411,7 +412,8 @@ fn the_steps_of_a_clock_may_turn_out_to_be_shorter() {
     assert_eq!(sampler.finish(CacheState::Warm, Stopped::OutOfTime).resolution_ns, 10.0);
 }
 
-/// A clock that does not advance during a kernel, although it did in the first batch, or whose steps are too long to be averaged.
+/// A clock that does not advance during a kernel, although it did in the first batch, or whose steps are too
+/// long to be averaged.
 #[test]
 fn a_time_of_zero_has_a_ratio() {
     let shapes = [shape(1)];

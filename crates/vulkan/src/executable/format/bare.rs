@@ -53,8 +53,8 @@ fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, For
     })
 }
 
-/// Layouts of what the module declares, used or not. Bindings between are storage buffers, so that the number of a binding is
-/// its position.
+/// Layouts of what the module declares, used or not. Bindings between are storage buffers, so that the number
+/// of a binding is its position.
 fn with_descriptors(format: ExecutableFormat, shader: Shader) -> Result<Image, FormatError> {
     let sets = sets(&shader)?;
     let constants = shader.declared_push_constant_bytes().div_ceil(4);

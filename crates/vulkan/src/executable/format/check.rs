@@ -22,8 +22,8 @@ impl ShaderSupport for Device {
     }
 }
 
-/// Reads `bytes` as an executable of each format, and checks that the parts of an image are consistent. Returns the number of
-/// formats as which they can be read.
+/// Reads `bytes` as an executable of each format, and checks that the parts of an image are consistent.
+/// Returns the number of formats as which they can be read.
 pub fn exercise(bytes: &[u8]) -> usize {
     let inferred = infer(bytes);
     let images =

@@ -1,7 +1,7 @@
 //! Executables as the compiler writes them: a header and a flatbuffer.
 //!
-//! Source of the layout: IREE's `vulkan_executable_def.fbs` and `executable_debug_info.fbs` (release 3.13.0). A field's id is its
-//! position here.
+//! Source of the layout: IREE's `vulkan_executable_def.fbs` and `executable_debug_info.fbs` (release 3.13.0).
+//! A field's id is its position here.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -31,7 +31,8 @@ const STAGE_COMPUTE: u32 = 0x20;
 const MAX_DESCRIPTORS: u64 = u16::MAX as u64;
 /// Limit on the descriptors of all pipeline layouts together.
 const MAX_TOTAL_DESCRIPTORS: usize = 1 << 20;
-/// Limit on the ranges of push constants of a pipeline layout. All of them are of the same stage, for which Vulkan allows one.
+/// Limit on the ranges of push constants of a pipeline layout. All of them are of the same stage, for which
+/// Vulkan allows one.
 const MAX_RANGES: usize = 32;
 /// Limit on the pipelines, and on what is compared of their shaders with their layouts.
 const MAX_PIPELINES: usize = 16 << 10;

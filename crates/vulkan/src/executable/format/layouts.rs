@@ -5,8 +5,8 @@ use rehal_hal::FunctionInfo;
 
 use super::{AddressLayout, DispatchAbi, ExecutableFormat, Shader, ShaderSupport, bare, flatbuffer};
 
-/// Limit on the numbers of bindings: drivers keep a table of all up to the largest, used or not. In bare modules also on the numbers
-/// of sets, and on the bindings of a layout.
+/// Limit on the numbers of bindings: drivers keep a table of all up to the largest, used or not. In bare
+/// modules also on the numbers of sets, and on the bindings of a layout.
 pub(super) const MAX_BINDINGS: u32 = 4096;
 
 /// An executable of any format, checked.
@@ -136,7 +136,8 @@ pub struct Pipeline {
     pub subgroup_size: Option<u32>,
     /// Number of 32-bit constants of a dispatch.
     pub constant_count: u16,
-    /// Number of buffer bindings of a dispatch. 0 for a pipeline that declares none; see [`AddressLayout::binding_count`].
+    /// Number of buffer bindings of a dispatch. 0 for a pipeline that declares none; see
+    /// [`AddressLayout::binding_count`].
     pub binding_count: u16,
     /// How it receives bindings and constants.
     pub dispatch: Dispatch,
@@ -206,8 +207,9 @@ pub struct SourceFile {
 }
 
 impl Image {
-    /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if the format is unknown, and with the error
-    /// of the reader if the bytes are malformed or use an unsupported feature. Takes time and memory in proportion to the bytes.
+    /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if the format is unknown, and
+    /// with the error of the reader if the bytes are malformed or use an unsupported feature. Takes time and
+    /// memory in proportion to the bytes.
     pub fn read(format: &str, bytes: &[u8]) -> Result<Self> {
         let format = ExecutableFormat::of(format)?;
         let image = match format.is_bare() {
@@ -238,8 +240,8 @@ impl Image {
         self.shaders.get(pipeline.shader)?.entry_point(&pipeline.entry_point)
     }
 
-    /// Checks that a device supports what the executable uses: the features of shaders and the required subgroup sizes. Fails with
-    /// `UNAVAILABLE`; the error names the feature and the function.
+    /// Checks that a device supports what the executable uses: the features of shaders and the required
+    /// subgroup sizes. Fails with `UNAVAILABLE`; the error names the feature and the function.
     pub fn check_device(&self, device: &dyn ShaderSupport) -> Result<()> {
         if self.format.needs_addresses() && !device.supports(super::Feature::BufferDeviceAddress) {
             return Err(super::spirv::lacking(super::Feature::BufferDeviceAddress.name())
@@ -259,7 +261,8 @@ impl Image {
         Ok(())
     }
 
-    /// Checks that each of `constants` can be passed to the specialization constant with its index as id: 32 bits wide.
+    /// Checks that each of `constants` can be passed to the specialization constant with its index as id: 32
+    /// bits wide.
     pub fn check_constants(&self, constants: &[u32]) -> Result<()> {
         for constant in self.shaders.iter().flat_map(Shader::specialization_constants) {
             if (constant.id as usize) < constants.len() && constant.bytes != 4 {

@@ -4,9 +4,10 @@
 //! bytes --format--> flatbuffer | bare SPIR-V --spirv--> Shader --layouts--> Image
 //! ```
 //!
-//! [`Image::read`] accepts any bytes. An image's parts are consistent: ordinals are in range, every entry point is in its
-//! shader, and what a shader binds is in the pipeline's layout. What the device must support is in
-//! [`Image::check_device`]; limits of a device, such as its number of descriptors, are not checked here.
+//! [`Image::read`] accepts any bytes. An image's parts are consistent: ordinals are in range, every entry
+//! point is in its shader, and what a shader binds is in the pipeline's layout. What the device must support
+//! is in [`Image::check_device`]; limits of a device, such as its number of descriptors, are not checked
+//! here.
 
 #![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
 

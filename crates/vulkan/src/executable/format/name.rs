@@ -13,7 +13,8 @@ pub enum ExecutableFormat {
     Addresses,
     /// A SPIR-V module whose entry points take buffer device addresses.
     BareAddresses,
-    /// A SPIR-V module whose entry points take descriptors. rehal's own format: layouts are derived from the module.
+    /// A SPIR-V module whose entry points take descriptors. rehal's own format: layouts are derived from the
+    /// module.
     BareDescriptors,
 }
 
@@ -22,7 +23,8 @@ pub enum ExecutableFormat {
 pub enum DispatchAbi {
     /// Bindings are descriptors; constants are push constants.
     Descriptors,
-    /// Push constants have a root with the address of a table of addresses, one for each binding; constants follow the root.
+    /// Push constants have a root with the address of a table of addresses, one for each binding; constants
+    /// follow the root.
     Addresses,
 }
 
@@ -82,9 +84,9 @@ impl ExecutableFormat {
     }
 }
 
-/// The name of the format of `bytes`, or `None` if they are not a Vulkan executable. Flatbuffers are not verified beyond what
-/// tells their formats apart; those of the format `vulkan-spirv-fb-ptr` are inferred to be `vulkan-spirv-fb`, as in the
-/// reference.
+/// The name of the format of `bytes`, or `None` if they are not a Vulkan executable. Flatbuffers are not
+/// verified beyond what tells their formats apart; those of the format `vulkan-spirv-fb-ptr` are inferred to
+/// be `vulkan-spirv-fb`, as in the reference.
 pub fn infer(bytes: &[u8]) -> Option<&'static str> {
     let format = if bytes.starts_with(flatbuffer::MAGIC) {
         flatbuffer::infer(bytes)?

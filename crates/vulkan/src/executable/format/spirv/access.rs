@@ -39,8 +39,8 @@ pub(super) struct Function {
     pub(super) calls: Vec<u32>,
 }
 
-/// Derives what a function accesses from its instructions, which it must be shown twice: a pointer may be used before it is
-/// derived.
+/// Derives what a function accesses from its instructions, which it must be shown twice: a pointer may be
+/// used before it is derived.
 pub(super) struct Tracker<'a> {
     /// For each pointer into a variable, the variable's id. Variables are in it from the start.
     pub(super) pointers: &'a mut HashMap<u32, u32>,
@@ -97,8 +97,8 @@ impl Tracker<'_> {
         }
     }
 
-    /// Pointers among `operands` are used in a way that is not tracked. Literals that equal the id of a pointer are taken
-    /// for it, which over-approximates.
+    /// Pointers among `operands` are used in a way that is not tracked. Literals that equal the id of a
+    /// pointer are taken for it, which over-approximates.
     fn escape(&mut self, operands: &[u32]) {
         for operand in operands {
             self.access(Some(operand), Access::ANY);

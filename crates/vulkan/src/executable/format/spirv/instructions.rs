@@ -67,8 +67,8 @@ impl<'a> Instruction<'a> {
         })
     }
 
-    /// The index of the operand after the text that begins with operand `index`, which need not be UTF-8: sources may be split
-    /// within a character.
+    /// The index of the operand after the text that begins with operand `index`, which need not be UTF-8:
+    /// sources may be split within a character.
     pub(super) fn text_end(&self, index: usize) -> Result<usize, FormatError> {
         let words = self.operands.get(index..).unwrap_or_default();
         match words.iter().position(|word| word.to_le_bytes().contains(&0)) {

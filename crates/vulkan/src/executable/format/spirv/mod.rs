@@ -26,8 +26,8 @@ const MAGIC: u32 = 0x0723_0203;
 /// Words before the first instruction.
 const HEADER_WORDS: usize = 5;
 
-/// A SPIR-V module, whose instructions are within its bounds and whose declarations have been read. That a module is valid SPIR-V beyond
-/// that is for its author to guarantee.
+/// A SPIR-V module, whose instructions are within its bounds and whose declarations have been read. That a
+/// module is valid SPIR-V beyond that is for its author to guarantee.
 #[derive(Clone, Debug)]
 pub struct Shader {
     words: Vec<u32>,
@@ -83,8 +83,9 @@ pub struct SharedArray {
 }
 
 impl SharedMemory {
-    /// The bytes of all variables, without padding, if specialization constant `i` is `constants[i]`. Variables whose size the
-    /// module leaves to the driver, such as lengths that are computed, are not counted.
+    /// The bytes of all variables, without padding, if specialization constant `i` is `constants[i]`.
+    /// Variables whose size the module leaves to the driver, such as lengths that are computed, are not
+    /// counted.
     pub fn total(&self, constants: &[u32]) -> u64 {
         self.arrays.iter().fold(self.bytes, |total, array| total.saturating_add(array.total(constants)))
     }
@@ -207,13 +208,14 @@ impl Shader {
         &self.entry_points
     }
 
-    /// The descriptors that the module declares, whether an entry point uses them or not, ordered like those of an entry point.
-    /// Their accesses are not known.
+    /// The descriptors that the module declares, whether an entry point uses them or not, ordered like those
+    /// of an entry point. Their accesses are not known.
     pub fn declared_resources(&self) -> &[Resource] {
         &self.declared.0
     }
 
-    /// Bytes of push constants that the module declares, from offset 0, whether an entry point uses them or not.
+    /// Bytes of push constants that the module declares, from offset 0, whether an entry point uses them or
+    /// not.
     pub fn declared_push_constant_bytes(&self) -> u32 {
         self.declared.1
     }
@@ -223,8 +225,8 @@ impl Shader {
         self.entry_points.get(*self.ordinals.get(name)?)
     }
 
-    /// The sizes of subgroups with which a compute entry point works, if specialization constant `i` is `constants[i]`; `None` if it
-    /// works with any, as far as its code tells.
+    /// The sizes of subgroups with which a compute entry point works, if specialization constant `i` is
+    /// `constants[i]`; `None` if it works with any, as far as its code tells.
     pub fn subgroup_sizes(&self, entry_point: &str, constants: &[u32]) -> Option<SubgroupSizes> {
         let entry = self.entry_point(entry_point)?;
         subgroups::sizes(self, &entry.name, &entry.workgroup_size, constants)
@@ -265,8 +267,8 @@ impl Shader {
         self.capabilities.contains(&(capability as u32))
     }
 
-    /// Checks that a device supports what the module declares: its version, capabilities and extensions. Fails with
-    /// `UNAVAILABLE`; the error names the feature.
+    /// Checks that a device supports what the module declares: its version, capabilities and extensions.
+    /// Fails with `UNAVAILABLE`; the error names the feature.
     pub fn check_device(&self, device: &dyn ShaderSupport) -> Result<()> {
         self.requirements.check(self.version, device)
     }
@@ -282,7 +284,8 @@ pub(super) fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// Whether the module in `bytes` declares physical addressing of storage buffers. Reads up to the memory model.
+/// Whether the module in `bytes` declares physical addressing of storage buffers. Reads up to the memory
+/// model.
 pub(super) fn uses_physical_addressing(bytes: &[u8]) -> bool {
     let limit = bytes.len().min(64 << 10);
     let Ok(words) = words(&bytes[..limit - limit % 4]) else { return false };

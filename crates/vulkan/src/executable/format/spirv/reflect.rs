@@ -16,7 +16,8 @@ use super::{
 
 /// The largest number of compute entry points: each is searched for what it uses.
 const MAX_ENTRY_POINTS: usize = 16 << 10;
-/// Limit on the accesses and calls that are followed from all entry points together, as a multiple of the words of the module.
+/// Limit on the accesses and calls that are followed from all entry points together, as a multiple of the
+/// words of the module.
 pub(super) const MAX_UNFOLDING: usize = 4;
 /// Limit on the nesting of types.
 const MAX_TYPE_DEPTH: u32 = 64;
@@ -157,7 +158,8 @@ struct Entry {
     interface: HashSet<u32>,
 }
 
-/// The first version of SPIR-V in which the interface of an entry point lists all global variables that it uses.
+/// The first version of SPIR-V in which the interface of an entry point lists all global variables that it
+/// uses.
 pub(super) const FULL_INTERFACES: (u8, u8) = (1, 4);
 
 /// A variable that is a descriptor.
@@ -476,7 +478,8 @@ impl Module {
         }
     }
 
-    /// The descriptors among what is used. Variables with the same place alias: they become one, with all accesses.
+    /// The descriptors among what is used. Variables with the same place alias: they become one, with all
+    /// accesses.
     fn resources(&self, used: &HashMap<u32, Access>) -> Vec<Resource> {
         let mut places: BTreeMap<(u32, u32), Resource> = BTreeMap::new();
         for (id, access) in used {

@@ -15,8 +15,8 @@ pub trait ShaderSupport {
     /// The newest version of SPIR-V, such as (1, 5) for Vulkan 1.2.
     fn spirv_version(&self) -> (u8, u8);
 
-    /// The sizes that a pipeline may require for its subgroups, or `None` if it may not (`subgroupSizeControl`, and
-    /// compute among `requiredSubgroupSizeStages`).
+    /// The sizes that a pipeline may require for its subgroups, or `None` if it may not
+    /// (`subgroupSizeControl`, and compute among `requiredSubgroupSizeStages`).
     fn subgroup_sizes(&self) -> Option<RangeInclusive<u32>>;
 }
 
@@ -32,8 +32,8 @@ macro_rules! features {
             /// All features.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in Vulkan: a member of a structure of features or properties, a bit of `subgroupSupportedOperations`, or a
-            /// device extension.
+            /// Its name in Vulkan: a member of a structure of features or properties, a bit of
+            /// `subgroupSupportedOperations`, or a device extension.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -163,8 +163,8 @@ pub(super) struct Requirements {
 }
 
 impl Requirements {
-    /// The requirements of a module with these capabilities, extensions, and execution modes; those of float controls with their
-    /// widths.
+    /// The requirements of a module with these capabilities, extensions, and execution modes; those of float
+    /// controls with their widths.
     pub(super) fn of(capabilities: &[u32], extensions: &[String], modes: &[(u32, u32)]) -> Self {
         let mut this = Self::default();
         for number in capabilities {
@@ -208,8 +208,8 @@ impl Requirements {
     }
 }
 
-/// The features of which a capability requires one; none if every device of Vulkan 1.2 has it. `None` for capabilities that
-/// the driver does not enable. Source: the Vulkan specification's environment for SPIR-V.
+/// The features of which a capability requires one; none if every device of Vulkan 1.2 has it. `None` for
+/// capabilities that the driver does not enable. Source: the Vulkan specification's environment for SPIR-V.
 fn features_of(capability: Capability) -> Option<&'static [Feature]> {
     use Feature as F;
 
@@ -325,7 +325,8 @@ fn atomic_features(capability: Capability) -> Option<&'static [Feature]> {
     })
 }
 
-/// A capability of float controls is for the widths that execution modes name; a device that has it for none lacks it.
+/// A capability of float controls is for the widths that execution modes name; a device that has it for none
+/// lacks it.
 fn float_controls(capability: Capability) -> Option<&'static [Feature]> {
     use Feature as F;
 
@@ -397,8 +398,8 @@ fn image_features(capability: Capability) -> Option<&'static [Feature]> {
     })
 }
 
-/// The features of which an extension requires one; none if it is part of Vulkan 1.2, or needs nothing beyond the features of
-/// its capabilities. `None` for extensions that the driver does not enable.
+/// The features of which an extension requires one; none if it is part of Vulkan 1.2, or needs nothing beyond
+/// the features of its capabilities. `None` for extensions that the driver does not enable.
 fn features_of_extension(name: &str) -> Option<&'static [Feature]> {
     use Feature as F;
 

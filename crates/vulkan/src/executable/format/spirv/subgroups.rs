@@ -1,8 +1,8 @@
 //! What code takes for granted of the size of subgroups.
 //!
-//! Compilers write the size that they compile for into the code, as the number that invocations are divided by, or not at all, if
-//! a workgroup is one subgroup. SPIR-V does not declare it, so it is inferred. Code that asks for the size, or for the place of an
-//! invocation in its subgroup, is taken to work with any.
+//! Compilers write the size that they compile for into the code, as the number that invocations are divided
+//! by, or not at all, if a workgroup is one subgroup. SPIR-V does not declare it, so it is inferred. Code
+//! that asks for the size, or for the place of an invocation in its subgroup, is taken to work with any.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -66,7 +66,8 @@ struct Reader {
     current: u32,
 }
 
-/// The sizes of subgroups with which the entry point called `name` works; `None` if it works with any, as far as is known.
+/// The sizes of subgroups with which the entry point called `name` works; `None` if it works with any, as far
+/// as is known.
 pub(super) fn sizes(
     shader: &Shader,
     name: &str,

@@ -84,8 +84,9 @@ impl Declarations {
         Some(Block { is_block: self.flags.contains(&(id, spirv::Decoration::Block as u32)), offsets })
     }
 
-    /// Size in bytes of the type with this id; `None` if it has none or is not known. `sizes` has those that were computed.
-    /// Malformed types may contain themselves, or others without end: `depth` bounds the recursion.
+    /// Size in bytes of the type with this id; `None` if it has none or is not known. `sizes` has those that
+    /// were computed. Malformed types may contain themselves, or others without end: `depth` bounds the
+    /// recursion.
     pub(super) fn size(&self, id: u32, depth: u32, sizes: &mut HashMap<u32, Option<u64>>) -> Option<u64> {
         if let Some(size) = sizes.get(&id) {
             return *size;
