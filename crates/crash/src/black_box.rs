@@ -13,6 +13,9 @@ use crate::{Running, Text, describe_record};
 const THREADS: usize = 256;
 /// Memory for descriptions of kernels. Pages that are not used take none.
 const NAMES_BYTES: usize = 1 << 20;
+/// Kernels whose marks are found again when their executable is loaded again, as each iteration of a benchmark
+/// does.
+const KNOWN: usize = 1024;
 /// The mark of a kernel whose description has no room.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -20,6 +23,8 @@ const UNKNOWN: u32 = u32::MAX;
 #[repr(C)]
 pub struct BlackBox {
     threads: [ThreadSlot; THREADS],
+    /// By the identity of the kernel, modulo their number.
+    known: [KnownKernel; KNOWN],
     /// Bytes of the names that are in use.
     used: AtomicU32,
     /// Each a length of two bytes and the text.
@@ -33,6 +38,13 @@ struct ThreadSlot {
     /// The mark of the kernel that it runs: 1 more than the place of its description; 0 if it runs none.
     kernel: AtomicU32,
     record: [AtomicU64; 2],
+}
+
+#[repr(C)]
+struct KnownKernel {
+    /// See [`Running::identity`]; 0 while the mark changes.
+    identity: AtomicU64,
+    mark: AtomicU32,
 }
 
 /// The box of this process.
@@ -109,6 +121,21 @@ impl BlackBox {
         at + 1
     }
 
+    /// The mark of a kernel that has a description.
+    fn known(&self, identity: u64) -> Option<u32> {
+        let known = &self.known[identity as usize % KNOWN];
+        let is_same = || known.identity.load(Ordering::Acquire) == identity;
+        let mark = is_same().then(|| known.mark.load(Ordering::Acquire))?;
+        (identity != 0 && is_same()).then_some(mark)
+    }
+
+    fn remember(&self, identity: u64, mark: u32) {
+        let known = &self.known[identity as usize % KNOWN];
+        known.identity.store(0, Ordering::Release);
+        known.mark.store(mark, Ordering::Release);
+        known.identity.store(identity, Ordering::Release);
+    }
+
     fn slot(&'static self) -> Option<&'static ThreadSlot> {
         let thread = crate::platform::thread_id() as u32;
         let take = |slot: &&ThreadSlot| {
@@ -166,9 +193,14 @@ impl Drop for Noted {
 /// Keeps the description of a kernel, once.
 #[cold]
 fn describe(black_box: &BlackBox, kernel: &dyn Running) -> u32 {
-    let mut text = Text::new();
-    kernel.describe_function(&mut text);
-    let mark = black_box.keep(text.bytes());
+    let identity = kernel.identity();
+    let mark = black_box.known(identity).unwrap_or_else(|| {
+        let mut text = Text::new();
+        kernel.describe_function(&mut text);
+        let mark = black_box.keep(text.bytes());
+        black_box.remember(identity, mark);
+        mark
+    });
     kernel.mark().store(mark, Ordering::Release);
     mark
 }
@@ -184,6 +216,9 @@ mod tests {
         assert_eq!(marks.map(|it| black_box.name(it)), ["function 'f'", "", "function 'g'"]);
         assert_eq!(black_box.keep(&vec![b'x'; NAMES_BYTES]), UNKNOWN);
         assert_eq!(black_box.name(UNKNOWN), "");
+        assert_eq!(black_box.known(5), None);
+        black_box.remember(5, marks[0]);
+        assert_eq!([5, 5 + KNOWN as u64, 0].map(|it| black_box.known(it)), [Some(marks[0]), None, None]);
         assert!(black_box.running().is_empty());
         let slot = &black_box.threads[3];
         slot.thread.store(7, Ordering::Relaxed);

@@ -21,6 +21,9 @@ pub unsafe trait Running {
     /// Adds the workgroup, such as `workgroup [0, 0, 0] of [1, 1, 1]`.
     fn describe_workgroup(&self, text: &mut Text);
 
+    /// A hash of what [`Running::describe_function`] says.
+    fn identity(&self) -> u64;
+
     /// Where the [`BlackBox`](crate::BlackBox) of the process has the description of the function: 0 until it
     /// has one.
     fn mark(&self) -> &AtomicU32;

@@ -1,6 +1,7 @@
 //! The kernel that a thread runs, as the report of its crash describes it.
 
 use std::ffi::c_void;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 
@@ -81,6 +82,13 @@ unsafe impl Running for RunningKernel<'_> {
         let count =
             [dispatch.workgroup_count_x, dispatch.workgroup_count_y, u32::from(dispatch.workgroup_count_z)];
         text.push("workgroup ").triple(id).push(" of ").triple(count);
+    }
+
+    fn identity(&self) -> u64 {
+        let name = self.library.functions().get(self.ordinal as usize).map_or("", |it| &it.name);
+        let mut hasher = DefaultHasher::new();
+        (name, self.ordinal, &self.library.label.label, self.library.label.name()).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn mark(&self) -> &AtomicU32 {
