@@ -2,6 +2,7 @@
 //!
 //! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -23,7 +24,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::{advice, interrupts, output};
 
-/// Whether a process or thread has ended: nothing is known of it, except perhaps its status.
+/// Whether a process or thread has ended. It may be a zombie, or have no entry in `/proc` any more.
 fn has_ended(process: &str) -> bool {
     let state = fs::read_to_string(format!("/proc/{process}/stat"));
     match state {
@@ -65,7 +66,9 @@ pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     let parent = process::id();
     // Without it, an error does not name the kernel.
     let running = BlackBox::create().ok();
-    debug_assert!(has_one_thread(), "the copy would lack the other threads");
+    if !has_one_thread() {
+        return Err(cannot(io::Error::other("this process has several threads, which the copy would lack")));
+    }
     match fork().map_err(cannot)? {
         Some(child) => {
             drop((writer, is_ready));
@@ -142,25 +145,26 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
     let Some(ended) = wait(WaitIdOptions::EXITED)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
-    if let Some(thread) = stuck {
-        let message = format!("a kernel ended its thread: {}", named(&thread.kernel));
-        let error = Error::new(StatusCode::Aborted, message);
+    let mut said_status = [0];
+    let is_said = File::from(said).read(&mut said_status).is_ok_and(|count| count == 1);
+    if let Some(thread) = stuck.filter(|_| !is_said) {
+        let error = Error::new(StatusCode::Aborted, format!("a kernel ended its thread: {}", named(&thread)));
         return Err(with_record(error, &thread)
             .advise("a kernel returns a status instead of ending its thread: correct the kernel"));
     }
-    let mut said_status = [0];
-    let is_said = File::from(said).read(&mut said_status).is_ok_and(|count| count == 1);
     match ended.exit_status() {
         Some(status) if is_said && status == i32::from(said_status[0]) => Ok(said_status[0]),
         _ => Err(ended_early(&ended, &black_box.map_or_else(Vec::new, BlackBox::running))),
     }
 }
 
-/// Waits until the copy ends, or a thread of it has ended in a kernel: that one is returned, and the copy
-/// ends then. It could not by itself, since others wait for that thread.
+/// Waits until the copy ends, or until one of its threads has ended in a kernel. In the second case, ends the
+/// copy, whose other threads would wait forever, and returns that thread.
 fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
     /// How often threads are looked at.
     const STEP: Duration = Duration::from_millis(200);
+    /// How often a process is looked at that ends: its last thread frees its memory.
+    const END_STEPS: u32 = 25;
     /// How often until the copy is killed: it removes its temporary files.
     const MOST_STEPS: u32 = 50;
     let process = pidfd_open(child, PidfdFlags::empty()).ok()?;
@@ -169,11 +173,14 @@ fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
             return None;
         }
         let has_ended = |it: &RunningThread| has_ended(&format!("{}/task/{}", child.as_raw_pid(), it.thread));
-        if let Some(stuck) = black_box.running().into_iter().find(has_ended)
-            // It was not in the middle of its end.
-            && black_box.running().contains(&stuck)
-        {
-            break stuck;
+        if let Some(stuck) = black_box.running().into_iter().find(has_ended) {
+            if (0..END_STEPS).any(|_| wait_for(&process, STEP)) {
+                return None;
+            }
+            // The thread was not in the middle of its own end.
+            if black_box.running().contains(&stuck) {
+                break stuck;
+            }
         }
     };
     let _ = kill_process(child, Signal::TERM);
@@ -183,8 +190,11 @@ fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
     Some(stuck)
 }
 
-fn named(kernel: &str) -> &str {
-    if kernel.is_empty() { "a function" } else { kernel }
+fn named(thread: &RunningThread) -> String {
+    match &*thread.function {
+        "" => "a function".into(),
+        name => format!("function '{name}'"),
+    }
 }
 
 /// The error with the record that the thread replayed.
@@ -195,14 +205,14 @@ fn with_record(error: Error, thread: &RunningThread) -> Error {
     }
 }
 
-/// The error if the copy has ended before its work was done, and ran this. If a signal has ended it, that
-/// ends this process as well.
+/// The error if the copy ended before its work was done; `running` are the kernels that it ran then. If a
+/// signal ended the copy, it ends this process as well.
 fn ended_early(ended: &WaitIdStatus, running: &[RunningThread]) -> Error {
     /// That of a panic in Rust.
     const PANIC: i32 = 101;
     let early = |how: String| {
-        let mut kernels: Vec<_> = running.iter().map(|it| named(&it.kernel)).collect();
-        kernels.dedup();
+        let kernels: BTreeSet<_> = running.iter().map(named).collect();
+        let kernels: Vec<_> = kernels.into_iter().collect();
         let place = if kernels.is_empty() { String::new() } else { format!(", in {}", kernels.join(" or ")) };
         let message = format!("the process ended {how} before its work was done{place}");
         let error = Error::new(StatusCode::Aborted, message);

@@ -4,67 +4,50 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::record;
-use crate::{Running, Text, describe_record};
+use crate::{Running, describe_record};
 
-/// Threads that are known; others run kernels that are not.
+/// Maximum number of threads. Kernels of further threads are not noted.
 const THREADS: usize = 256;
-/// Memory for descriptions of kernels. Pages that are not used take none.
-const NAMES_BYTES: usize = 1 << 20;
-/// Kernels whose marks are found again when their executable is loaded again, as each iteration of a benchmark
-/// does.
-const KNOWN: usize = 1024;
-/// The mark of a kernel whose description has no room.
-const UNKNOWN: u32 = u32::MAX;
+/// Words of the name of a function; longer names are cut.
+const NAME_WORDS: usize = 12;
 
 /// The box. Zeros are an empty one.
 #[repr(C)]
 pub struct BlackBox {
     threads: [ThreadSlot; THREADS],
-    /// By the identity of the kernel, modulo their number.
-    known: [KnownKernel; KNOWN],
-    /// Bytes of the names that are in use.
-    used: AtomicU32,
-    /// Each a length of two bytes and the text.
-    names: [AtomicU8; NAMES_BYTES],
 }
 
 #[repr(C)]
 struct ThreadSlot {
     /// The system's id of the thread; 0 if the slot is free.
     thread: AtomicU32,
-    /// The mark of the kernel that it runs: 1 more than the place of its description; 0 if it runs none.
-    kernel: AtomicU32,
+    /// Whether the thread runs a kernel.
+    runs: AtomicBool,
     record: [AtomicU64; 2],
-}
-
-#[repr(C)]
-struct KnownKernel {
-    /// See [`Running::identity`]; 0 while the mark changes.
-    identity: AtomicU64,
-    mark: AtomicU32,
+    /// The name of the function, followed by zeros.
+    name: [AtomicU64; NAME_WORDS],
 }
 
 /// The box of this process.
 static IN_USE: OnceLock<&'static BlackBox> = OnceLock::new();
 
 thread_local! {
-    /// The slot of the thread.
-    static SLOT: Cell<Option<&'static ThreadSlot>> = const { Cell::new(None) };
+    /// The slot of the thread; the inner one is `None` if all are taken.
+    static SLOT: Cell<Option<Option<&'static ThreadSlot>>> = const { Cell::new(None) };
     /// Frees it.
     static OWNED: OwnedSlot = const { OwnedSlot };
 }
 
-/// A thread that a kernel was running on.
+/// A thread that runs a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningThread {
     /// The system's id of the thread.
     pub thread: u32,
-    /// The function and its executable, such as `function 'f' (0) of executable 4`; empty if there was no
-    /// room for it.
-    pub kernel: String,
+    /// The name of the function, or its first 96 bytes; empty if it has none.
+    pub function: String,
     /// The record that it was replaying, such as `record #31, offset 7536`.
     pub record: Option<String>,
 }
@@ -83,67 +66,42 @@ impl BlackBox {
 
     /// The threads that run kernels now, or did when their process ended.
     pub fn running(&self) -> Vec<RunningThread> {
-        self.threads.iter().filter_map(|slot| self.running_in(slot)).collect()
+        self.threads.iter().filter_map(ThreadSlot::running).collect()
     }
 
-    fn running_in(&self, slot: &ThreadSlot) -> Option<RunningThread> {
-        let kernel = slot.kernel.load(Ordering::Acquire);
-        let thread = slot.thread.load(Ordering::Relaxed);
-        let record = slot.record.each_ref().map(|it| it.load(Ordering::Relaxed));
-        let is_running = kernel != 0 && thread != 0;
-        is_running.then(|| RunningThread {
-            thread,
-            kernel: self.name(kernel),
-            record: describe_record(record),
-        })
-    }
-
-    fn name(&self, mark: u32) -> String {
-        let byte = |at: usize| self.names.get(at).map_or(0, |it| it.load(Ordering::Relaxed));
-        if mark == UNKNOWN {
-            return String::new();
-        }
-        let at = mark as usize - 1;
-        let length = usize::from(u16::from_le_bytes([byte(at), byte(at + 1)]));
-        let bytes: Vec<u8> = (0..length).map(|it| byte(at + 2 + it)).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// Keeps a description; returns its mark.
-    fn keep(&self, text: &[u8]) -> u32 {
-        let length = (text.len() + 2) as u32;
-        let fits = |used: u32| used.checked_add(length).filter(|end| *end as usize <= NAMES_BYTES);
-        let Ok(at) = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
-            return UNKNOWN;
-        };
-        let bytes = (text.len() as u16).to_le_bytes().into_iter().chain(text.iter().copied());
-        self.names[at as usize..].iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
-        at + 1
-    }
-
-    /// The mark of a kernel that has a description.
-    fn known(&self, identity: u64) -> Option<u32> {
-        let known = &self.known[identity as usize % KNOWN];
-        let is_same = || known.identity.load(Ordering::Acquire) == identity;
-        let mark = is_same().then(|| known.mark.load(Ordering::Acquire))?;
-        (identity != 0 && is_same()).then_some(mark)
-    }
-
-    fn remember(&self, identity: u64, mark: u32) {
-        let known = &self.known[identity as usize % KNOWN];
-        known.identity.store(0, Ordering::Release);
-        known.mark.store(mark, Ordering::Release);
-        known.identity.store(identity, Ordering::Release);
-    }
-
-    fn slot(&'static self) -> Option<&'static ThreadSlot> {
+    fn take_slot(&'static self) -> Option<&'static ThreadSlot> {
         let thread = crate::platform::thread_id() as u32;
         let take = |slot: &&ThreadSlot| {
             slot.thread.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        let slot = self.threads.iter().find(take)?;
-        OWNED.try_with(|_| SLOT.set(Some(slot))).ok()?;
-        Some(slot)
+        let slot = OWNED.try_with(|_| self.threads.iter().find(take)).ok()?;
+        SLOT.set(Some(slot));
+        slot
+    }
+}
+
+impl ThreadSlot {
+    fn running(&self) -> Option<RunningThread> {
+        let runs = self.runs.load(Ordering::Acquire);
+        let thread = self.thread.load(Ordering::Relaxed);
+        let record = self.record.each_ref().map(|it| it.load(Ordering::Relaxed));
+        let name = self.name.each_ref().map(|it| it.load(Ordering::Relaxed).to_ne_bytes());
+        let name = name.as_flattened().split(|byte| *byte == 0).next().unwrap_or_default();
+        let function = String::from_utf8_lossy(name).into_owned();
+        (runs && thread != 0).then(|| RunningThread { thread, function, record: describe_record(record) })
+    }
+
+    fn begin(&self, function: &str) {
+        let [ordinal, offset] = record();
+        self.record[0].store(ordinal, Ordering::Relaxed);
+        self.record[1].store(offset, Ordering::Relaxed);
+        let (words, rest) = function.as_bytes().as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        for (to, word) in self.name.iter().zip(words.iter().chain([&last])) {
+            to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        self.runs.store(true, Ordering::Release);
     }
 }
 
@@ -151,58 +109,35 @@ struct OwnedSlot;
 
 impl Drop for OwnedSlot {
     fn drop(&mut self) {
-        if let Some(slot) = SLOT.take() {
-            slot.kernel.store(0, Ordering::Relaxed);
+        if let Some(Some(slot)) = SLOT.take() {
+            slot.runs.store(false, Ordering::Relaxed);
             slot.thread.store(0, Ordering::Release);
         }
     }
 }
 
 /// While it lives, the box of this process says that the thread runs a kernel.
-pub(crate) struct Noted {
-    slot: &'static ThreadSlot,
-    previous: u32,
-}
+pub(crate) struct Noted(&'static ThreadSlot);
 
 impl Noted {
-    /// Returns `None` without a box.
+    /// Returns `None` without a box, and in a kernel that another one has called, which stays noted.
     #[inline]
     pub(crate) fn begin(kernel: &dyn Running) -> Option<Self> {
         let black_box = IN_USE.get()?;
-        let slot = SLOT.get().or_else(|| black_box.slot())?;
-        let mut mark = kernel.mark().load(Ordering::Acquire);
-        if mark == 0 {
-            mark = describe(black_box, kernel);
+        let slot = SLOT.get().unwrap_or_else(|| black_box.take_slot())?;
+        if slot.runs.load(Ordering::Relaxed) {
+            return None;
         }
-        let [ordinal, offset] = record();
-        slot.record[0].store(ordinal, Ordering::Relaxed);
-        slot.record[1].store(offset, Ordering::Relaxed);
-        let previous = slot.kernel.load(Ordering::Relaxed);
-        slot.kernel.store(mark, Ordering::Release);
-        Some(Self { slot, previous })
+        slot.begin(kernel.function());
+        Some(Self(slot))
     }
 }
 
 impl Drop for Noted {
     #[inline]
     fn drop(&mut self) {
-        self.slot.kernel.store(self.previous, Ordering::Release);
+        self.0.runs.store(false, Ordering::Release);
     }
-}
-
-/// Keeps the description of a kernel, once.
-#[cold]
-fn describe(black_box: &BlackBox, kernel: &dyn Running) -> u32 {
-    let identity = kernel.identity();
-    let mark = black_box.known(identity).unwrap_or_else(|| {
-        let mut text = Text::new();
-        kernel.describe_function(&mut text);
-        let mark = black_box.keep(text.bytes());
-        black_box.remember(identity, mark);
-        mark
-    });
-    kernel.mark().store(mark, Ordering::Release);
-    mark
 }
 
 #[cfg(test)]
@@ -210,23 +145,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_are_kept_while_there_is_room() {
+    fn a_thread_that_runs_a_kernel_is_listed() {
         let black_box = BlackBox::create().unwrap();
-        let marks = ["function 'f'", "", "function 'g'"].map(|text| black_box.keep(text.as_bytes()));
-        assert_eq!(marks.map(|it| black_box.name(it)), ["function 'f'", "", "function 'g'"]);
-        assert_eq!(black_box.keep(&vec![b'x'; NAMES_BYTES]), UNKNOWN);
-        assert_eq!(black_box.name(UNKNOWN), "");
-        assert_eq!(black_box.known(5), None);
-        black_box.remember(5, marks[0]);
-        assert_eq!([5, 5 + KNOWN as u64, 0].map(|it| black_box.known(it)), [Some(marks[0]), None, None]);
         assert!(black_box.running().is_empty());
         let slot = &black_box.threads[3];
         slot.thread.store(7, Ordering::Relaxed);
+        let long = "x".repeat(100);
+        for name in ["add_dispatch_0", "12345678", "", &long] {
+            slot.begin(name);
+            let cut = &name[..name.len().min(8 * NAME_WORDS)];
+            let function = cut.to_owned();
+            assert_eq!(black_box.running(), [RunningThread { thread: 7, function, record: None }]);
+        }
         slot.record[0].store(31, Ordering::Relaxed);
         slot.record[1].store(7536, Ordering::Relaxed);
-        slot.kernel.store(marks[2], Ordering::Relaxed);
-        let record = Some("record #31, offset 7536".to_owned());
-        let expected = RunningThread { thread: 7, kernel: "function 'g'".into(), record };
-        assert_eq!(black_box.running(), [expected]);
+        assert_eq!(black_box.running()[0].record.as_deref(), Some("record #31, offset 7536"));
+        drop(Noted(slot));
+        assert!(black_box.running().is_empty());
     }
 }

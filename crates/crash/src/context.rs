@@ -73,9 +73,9 @@ impl Drop for RecordScope {
     }
 }
 
-/// While it lives, it is that of the device whose work the calling thread executes: whether a kernel that
-/// crashes aborts the process after the report, instead of ending it with
-/// [`EXIT_STATUS`](crate::EXIT_STATUS). Work may make that of another device ready, on the same thread.
+/// While it lives, it says whether a kernel that crashes on this thread aborts the process after the report,
+/// instead of ending it with [`EXIT_STATUS`](crate::EXIT_STATUS): an option of the device whose work the
+/// thread executes. That work may make work of another device ready, on the same thread.
 pub struct AbortScope {
     previous: bool,
 }

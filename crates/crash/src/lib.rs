@@ -10,10 +10,11 @@
 //! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread,
 //! and ends the process with [`TRUNCATED_STATUS`]. Faults of other code that the thread has called with a
 //! [`CrashNote`], such as a driver that compiles a kernel, are reported with the note. Other faults are
-//! passed to the previous handler; of a thread that has replayed records, the last one is reported before,
-//! and of others the [`DriverWork`] in flight.
+//! passed to the previous handler. Before that, the last record of the thread is reported if it has replayed
+//! one, otherwise the [`DriverWork`] in flight.
 //!
-//! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
+//! The cost of [`run`] is two stores to a thread-local, and the name of the function if the process has a
+//! [`BlackBox`]; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
 //! report, [`BackgroundWriter`]s complete what they write, and what has a [`Removal`] is removed: temporary
 //! files and directories, and processes. Where a device is to abort on failure, a crash of its kernel ends in
@@ -114,8 +115,8 @@ pub fn flush_c_streams() {
     platform::flush_c_streams();
 }
 
-/// Sets what is asked about each access to memory that is protected, before it is a fault: true if the access
-/// is now allowed, and to be repeated. One function for the process.
+/// Sets the function that decides about each access to protected memory before it becomes a fault. It returns
+/// true if the access is now allowed, and is to be repeated. The process has one such function.
 ///
 /// # Safety
 /// The function is called in a signal handler: it only makes async-signal-safe calls.

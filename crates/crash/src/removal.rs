@@ -41,7 +41,7 @@ enum What {
     EmptyDirectory(CString),
 }
 
-/// After what a file or a directory stays.
+/// When a file or a directory is kept although the process is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
     /// It is removed whenever the process is ended.
@@ -50,9 +50,10 @@ pub enum Stays {
     AfterCrash,
 }
 
-/// What is removed when the process is ended, for as long as this lives: by the guard, or by [`remove_all`].
+/// An entry of the list: the guard and [`remove_all`] remove it when the process is ended.
 ///
-/// To drop it removes nothing. A file is created, renamed and removed in [`change`], together with this.
+/// Dropping it takes the entry off the list and removes no file. Create, rename and remove a file in [`change`],
+/// together with its entry.
 #[derive(Debug)]
 pub struct Removal {
     /// `None` for a path that the system could not open either.
@@ -180,8 +181,9 @@ fn remove(is_removed: impl Fn(Stays) -> bool) {
             let entry = Box::leak(entry);
             let is_done = is_removed(entry.stays) && act(&entry.what);
             has_acted |= is_done;
-            if !is_done {
-                slot.put(entry);
+            if !is_done && !slot.put(entry) {
+                // Another thread has taken the slot.
+                slots().any(|slot| slot.put(entry));
             }
         }
         has_acted

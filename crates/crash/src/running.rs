@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::Text;
 use crate::black_box::Noted;
@@ -21,12 +21,8 @@ pub unsafe trait Running {
     /// Adds the workgroup, such as `workgroup [0, 0, 0] of [1, 1, 1]`.
     fn describe_workgroup(&self, text: &mut Text);
 
-    /// A hash of what [`Running::describe_function`] says.
-    fn identity(&self) -> u64;
-
-    /// Where the [`BlackBox`](crate::BlackBox) of the process has the description of the function: 0 until it
-    /// has one.
-    fn mark(&self) -> &AtomicU32;
+    /// The name of the function; empty if it has none.
+    fn function(&self) -> &str;
 
     /// Adds how far an address is from a buffer of the kernel, such as
     /// `, 4 bytes after the end of binding 0 (16 bytes)`, if it is near one.

@@ -10,14 +10,13 @@ use super::{Problem, tree::Tree};
 const PAGE: &str = "crates/crash/src/lib.rs";
 
 /// Types of constants, by how they begin without the brackets of arrays.
-const CONSTANTS: [&str; 15] = [
+const CONSTANTS: [&str; 14] = [
     "&",
     "u8;",
     "u16;",
     "u32;",
     "u64;",
     "str",
-    "extern \"C\" fn",
     "extern     fn",
     "Envelope",
     "FlagNames",

@@ -6,9 +6,9 @@ use rehal_hal::{CompilerTarget, ExecutableFormat};
 use super::elf;
 use crate::platform;
 
-/// Name prefix of embedded ELF executables for this machine's architecture.
+/// Prefix of the names of embedded ELF executables; the architecture follows.
 const EMBEDDED: &str = "embedded-elf-";
-/// Name prefix of system libraries for this machine's architecture.
+/// Prefix of the names of system libraries; the architecture follows.
 const SYSTEM: &str = "system-elf-";
 /// VM programs.
 const VMVX: &str = "vmvx-bytecode-fb";

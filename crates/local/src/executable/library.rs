@@ -147,7 +147,7 @@ impl Library {
             Code::Embedded(module) => module.memory(),
             Code::System(_) => 0..0,
         };
-        let label = Box::new(Label::new(&contents.name, options.label, memory, contents.functions.len()));
+        let label = Box::new(Label::new(&contents.name, options.label, memory));
         Ok(Self {
             table,
             environment,

@@ -1,9 +1,7 @@
 //! The kernel that a thread runs, as the report of its crash describes it.
 
 use std::ffi::c_void;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
 
 use rehal_crash::{Running, Text};
 
@@ -18,14 +16,11 @@ pub(super) struct Label {
     label: Box<str>,
     /// Addresses of its code, empty if known only to the system's loader.
     memory: Range<usize>,
-    /// See [`Running::mark`], by function.
-    marks: Box<[AtomicU32]>,
 }
 
 impl Label {
-    pub(super) fn new(name: &str, label: &str, memory: Range<usize>, function_count: usize) -> Self {
-        let marks = (0..function_count.max(1)).map(|_| AtomicU32::new(0)).collect();
-        Self { name: name.into(), label: label.into(), memory, marks }
+    pub(super) fn new(name: &str, label: &str, memory: Range<usize>) -> Self {
+        Self { name: name.into(), label: label.into(), memory }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -63,9 +58,11 @@ impl<'a> RunningKernel<'a> {
 // crashed already.
 unsafe impl Running for RunningKernel<'_> {
     fn describe_function(&self, text: &mut Text) {
-        let functions = self.library.functions();
-        let name = functions.get(self.ordinal as usize).map_or("", |function| &function.name);
-        text.push("function '").name(name).push("' (").decimal(u64::from(self.ordinal)).push(") of ");
+        text.push("function '")
+            .name(self.function())
+            .push("' (")
+            .decimal(u64::from(self.ordinal))
+            .push(") of ");
         match (&*self.library.label.label, self.library.label.name()) {
             ("", name) => text.push("executable '").name(name).push("'"),
             (label, "") => text.name(label),
@@ -84,16 +81,8 @@ unsafe impl Running for RunningKernel<'_> {
         text.push("workgroup ").triple(id).push(" of ").triple(count);
     }
 
-    fn identity(&self) -> u64 {
-        let name = self.library.functions().get(self.ordinal as usize).map_or("", |it| &it.name);
-        let mut hasher = DefaultHasher::new();
-        (name, self.ordinal, &self.library.label.label, self.library.label.name()).hash(&mut hasher);
-        hasher.finish()
-    }
-
-    fn mark(&self) -> &AtomicU32 {
-        let marks = &self.library.label.marks;
-        &marks[(self.ordinal as usize).min(marks.len() - 1)]
+    fn function(&self) -> &str {
+        self.library.functions().get(self.ordinal as usize).map_or("", |function| &function.name)
     }
 
     fn describe_address(&self, text: &mut Text, address: usize) {
