@@ -67,8 +67,8 @@ pub struct Redaction {
     pub ranges: Vec<RedactedRange>,
     /// Bytes of data that were replaced by others, or by zero.
     pub replaced_bytes: u64,
-    /// Bytes of other numbers than zero that are what they were, since they are infinite or NaN, since their
-    /// range has no other number, or by chance. Kept ones are not counted.
+    /// Bytes of numbers other than zero that are unchanged: infinite or NaN, the only number of their range,
+    /// or the same by chance. Kept data is not counted.
     pub unchanged_bytes: u64,
     /// Distinct names that were hashed.
     pub hashed_names: BTreeMap<NameKind, u64>,
@@ -124,7 +124,7 @@ pub struct RedactedData {
 pub struct RedactedRange {
     /// Where it is.
     pub place: DataRange,
-    /// Where its record has it from.
+    /// How the capture has it.
     pub kind: DataKind,
     /// The name of a function that uses it.
     pub function: Option<String>,
@@ -139,7 +139,7 @@ pub struct RedactedRange {
 pub enum RedactedContent {
     /// Elements of this type were replaced.
     Elements(ElementType),
-    /// All bytes are zero, and stay so whatever they are.
+    /// All bytes are zero, so that no decision is needed.
     Zeros,
     /// A rule made it zero.
     Zeroed,
@@ -394,6 +394,8 @@ impl Redactor<'_> {
             return Err(Error::invalid_argument(error).advise("copy the range from the list of ranges"));
         }
         let mut divided: Vec<RedactedRange> = Vec::new();
+        // Parts are joined within a segment only: numbers of one function do not limit those of another.
+        let mut last_segment = None;
         for (part, segment) in self.uses.parts(store, Range { offset, length: whole.length }) {
             let mut cuts: Vec<u64> = stated.iter().flat_map(|it| [it.offset, it.end()]).collect();
             cuts.extend([part.start, part.end]);
@@ -407,7 +409,9 @@ impl Redactor<'_> {
                 let content = self.content(place.kind, place_of, segment, bytes)?;
                 match divided.last_mut() {
                     Some(last)
-                        if last.content == content && !matches!(content, RedactedContent::Undecided(_)) =>
+                        if last.content == content
+                            && last_segment == Some(segment)
+                            && !matches!(content, RedactedContent::Undecided(_)) =>
                     {
                         last.place.range.length += range.length;
                     }
@@ -424,6 +428,7 @@ impl Redactor<'_> {
                         });
                     }
                 }
+                last_segment = Some(segment);
             }
         }
         for it in &divided {

@@ -39,7 +39,7 @@ pub(super) struct Uses {
     pub counts_may_change: bool,
 }
 
-/// What is known of those who use data: the same for all functions of which the same is known.
+/// A kind of user of data. Functions with the same element type and the same rules are one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
     /// A dispatch reads its workgroup count.
@@ -48,15 +48,14 @@ pub(super) enum User {
     Function(Option<ElementType>, Vec<usize>),
 }
 
-/// A part of data that the same users use.
+/// A part of data that the same functions use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     range: Range,
     /// Indices of users.
     users: Vec<usize>,
-    /// One of the functions, and how many there are.
-    function: Option<u32>,
-    function_count: usize,
+    /// The functions among them.
+    functions: Vec<u32>,
 }
 
 /// What a function, or a dispatch with its workgroup count, uses.
@@ -196,8 +195,8 @@ impl Uses {
 
     /// The name of a function that uses a segment, and how many do.
     pub(super) fn function(&self, segment: &Segment) -> (Option<String>, usize) {
-        let name = segment.function.map(|function| self.functions[function as usize].clone());
-        (name, segment.function_count)
+        let name = segment.functions.first().map(|function| self.functions[*function as usize].clone());
+        (name, segment.functions.len())
     }
 }
 
@@ -255,7 +254,7 @@ fn sources(transfer: &PlannedTransfer) -> Vec<(Store, u64, u64)> {
     }
 }
 
-/// The parts that the same users use, in order and without overlap.
+/// The parts that the same functions use, in order and without overlap.
 fn segments(uses: &[Use]) -> Vec<Segment> {
     let mut ends: Vec<(u64, usize)> = Vec::with_capacity(2 * uses.len());
     for (index, it) in uses.iter().enumerate() {
@@ -269,16 +268,16 @@ fn segments(uses: &[Use]) -> Vec<Segment> {
     for (end, index) in ends {
         if at < end && !users.is_empty() {
             let users: Vec<usize> = users.keys().copied().collect();
+            let functions: Vec<u32> = functions.keys().copied().collect();
             match segments.last_mut() {
-                Some(last) if last.range.end() == at && last.users == users => {
+                Some(last)
+                    if last.range.end() == at && last.users == users && last.functions == functions =>
+                {
                     last.range.length = end - last.range.offset;
                 }
-                _ => segments.push(Segment {
-                    range: Range { offset: at, length: end - at },
-                    users,
-                    function: functions.keys().next().copied(),
-                    function_count: functions.len(),
-                }),
+                _ => {
+                    segments.push(Segment { range: Range { offset: at, length: end - at }, users, functions })
+                }
             }
         }
         at = end;
@@ -315,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_have_the_users_of_each_of_their_bytes() {
+    fn segments_have_the_users_and_functions_of_each_of_their_bytes() {
         let mut random = fastrand::Rng::with_seed(5);
         for _ in 0..500 {
             let uses: Vec<_> = (0..random.usize(..6))
@@ -332,8 +331,12 @@ mod tests {
                 let expected: std::collections::BTreeSet<_> =
                     uses.iter().filter(|it| has(&it.range)).map(|it| it.user).collect();
                 let found = segments.iter().find(|it| has(&it.range));
-                let found = found.map_or(Vec::new(), |it| it.users.clone());
-                assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "byte {at}: {uses:?}");
+                let users = found.map_or(Vec::new(), |it| it.users.clone());
+                assert_eq!(users, expected.into_iter().collect::<Vec<_>>(), "byte {at}: {uses:?}");
+                let expected: std::collections::BTreeSet<_> =
+                    uses.iter().filter(|it| has(&it.range)).filter_map(|it| it.function).collect();
+                let functions = found.map_or(Vec::new(), |it| it.functions.clone());
+                assert_eq!(functions, expected.into_iter().collect::<Vec<_>>(), "byte {at}: {uses:?}");
             }
         }
     }
