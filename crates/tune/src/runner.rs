@@ -1,7 +1,7 @@
 //! Runs jobs in processes of their own: compilers, commands of the user, and workers, which are this program
 //! again.
 //!
-//! A [`Job`] and its [`Outcome`] are messages. They hold no descriptors, and only paths that name the same
+//! A [`Job`] and its [`JobOutcome`] are messages. They hold no descriptors, and only paths that name the same
 //! file for every process, so that another [`Runner`] can perform a job on a machine that shares these files.
 //! [`LocalRunner`] performs it on this one.
 //!
@@ -75,7 +75,7 @@ pub struct JobLimits {
     pub time: Option<Duration>,
 }
 
-/// Which part of a stream is kept.
+/// Which part of a stream is kept if it is longer than the limit.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum KeptOutput {
     /// The first bytes.
@@ -84,7 +84,7 @@ pub enum KeptOutput {
     Last(usize),
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct JobProgress {

@@ -48,7 +48,7 @@ impl Worker {
         self.say(&Message::Milestone)
     }
 
-    /// Says its answer, of which the last one counts.
+    /// Sends its answer. If it sends several, the last one counts.
     pub fn answer(&self, answer: &impl Serialize) -> io::Result<()> {
         self.say(&Message::Answer(serde_json::to_value(answer)?))
     }
