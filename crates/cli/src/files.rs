@@ -99,6 +99,11 @@ fn conflict((position, written): (usize, Access), (other_position, other): (usiz
     }
 }
 
+/// Whether a tool writes a file to standard output.
+pub(crate) fn write_stdout(flags: &Flags) -> bool {
+    flags.files().iter().any(|(_, file)| file.access.writes() && output_file::is_stdout(&file.path))
+}
+
 /// Refuses to write to one of `inputs`, or to the file that output is printed to.
 pub(crate) fn check_output(flag: &str, path: &Path, inputs: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     check_printed(flag, path, Access::Write)?;

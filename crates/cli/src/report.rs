@@ -9,8 +9,9 @@ use std::io::{self, BufWriter, Write};
 
 use rehal_base::{Error, Result};
 use rehal_bench::Host;
-use rehal_session::{CaptureFile, DeviceGroup};
+use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::table::Layout;
 use crate::{Invocation, advice, output};
@@ -38,7 +39,7 @@ pub(crate) enum Format {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Subject<'s> {
     /// The capture; `None` without one, and if the report names several.
-    pub capture: Option<&'s CaptureFile>,
+    pub capture: Option<&'s CaptureBytes>,
     /// Where it ran; `None` if nothing did.
     pub devices: Option<&'s DeviceGroup>,
 }
@@ -92,7 +93,7 @@ impl Origin {
             schema,
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("REHAL_COMMIT"),
-            capture_digest: subject.capture.map(|capture| hex(&capture.digest())),
+            capture_digest: subject.capture.map(|capture| hex(&capture_digest(capture))),
             device: subject.devices.map(names),
             cpu: &host.cpu,
             host: &host.name,
@@ -129,6 +130,14 @@ impl Invocation {
                 output::written(write_json(&document, R::IS_ON_A_LINE, output::stdout()?))
             }
         }
+    }
+
+    /// The text of a JSON object with a header, on a line.
+    pub(crate) fn json(&self, schema: &'static str, object: &Value, subject: Subject<'_>) -> Result<String> {
+        let mut text = Vec::new();
+        let document = Document { header: self.origin.header(schema, subject), report: object };
+        output::written(write_json(&document, true, &mut text))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 

@@ -155,7 +155,8 @@ pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
     OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Verification, VerifyOptions,
-    VerifySides, type_in_name, verify_against, verify_elements, verify_lockstep, watch_memory,
+    VerifySides, capture_digest, type_in_name, verify_against, verify_elements, verify_lockstep,
+    watch_memory,
 };
 pub use rehal_tune::{
     Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,

@@ -1,4 +1,4 @@
-//! Which bindings the functions of executables write, of formats that tell.
+//! Which bindings the functions of executables write, if the format of the executable tells.
 
 use rehal_hal::ExecutableFormat;
 use rehal_replay::{ExecutableRecord, WrittenBindings};

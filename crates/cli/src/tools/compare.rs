@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
-    CacheState, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelLanguage,
-    KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution, Worker,
+    CacheState, CaptureBytes, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer,
+    KernelLanguage, KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution,
+    Worker,
 };
 
 use self::candidates::Candidate;
@@ -25,6 +26,7 @@ use crate::devices::Expectations;
 use crate::flags::{Flag, Flags, Group, List, Refusal, read, read_path, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
@@ -100,7 +102,8 @@ const PRECISION: Flag<f64> = Flag::parsed(
     "1%",
     "a percentage above 0, such as 1% or 0.5%",
     parse_precision,
-    "Sampling stops once half of the interval is at most this part of the ratio; a fourth of it while the interval says nothing.",
+    "Sampling stops once half of the interval is at most this part of the ratio, or a fourth of this part while \
+     the verdict is 'cannot tell'.",
 )
 .unquoted();
 
@@ -110,7 +113,7 @@ const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
     "5%",
     "a percentage from 0, such as 5% or 0%",
     parse_percentage,
-    "A replacement is not slower if its interval ends below the captured time and this part of it.",
+    "A replacement is not slower if its interval ends below the captured time plus this percentage of it.",
 )
 .unquoted();
 
@@ -234,7 +237,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         return session.watch(&limits);
     }
     let reports = session.each(&candidates, &limits, first)?;
-    output::print(&session.text(&reports))?;
+    output::print(&session.text(&reports)?)?;
     invocation.set_status(report::status(&reports));
     record()
 }
@@ -418,9 +421,13 @@ impl Session<'_> {
         Ok(reports)
     }
 
-    fn text(&self, reports: &[Report]) -> String {
-        match (self.format, reports) {
-            (Format::Json, _) => print::json(&self.function, reports),
+    fn text(&self, reports: &[Report]) -> Result<String> {
+        Ok(match (self.format, reports) {
+            (Format::Json, _) => {
+                let capture = CaptureBytes::map(&self.invocation.operand())?;
+                let subject = Subject { capture: Some(&capture), devices: None };
+                self.invocation.json("rehal.compare/1", &print::json(&self.function, reports), subject)?
+            }
             (Format::Text, [only]) => match only.outcome {
                 Outcome::Right | Outcome::Wrong => only.text.clone(),
                 Outcome::Crashed | Outcome::TimedOut => format!("{}  {}\n", only.name, only.summary),
@@ -428,7 +435,7 @@ impl Session<'_> {
                 Outcome::Failed => String::new(),
             },
             (Format::Text, all) => print::table(&self.function, all),
-        }
+        })
     }
 
     /// Compares again and again, until standard output is closed.
@@ -441,7 +448,7 @@ impl Session<'_> {
             let seen = candidates::states(&self.with);
             match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limits, None)) {
                 Ok(reports) => {
-                    let text = self.text(&reports);
+                    let text = self.text(&reports)?;
                     output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;
                 }
                 Err(error) => output::note(&advice::report(&error)),

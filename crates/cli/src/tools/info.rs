@@ -90,7 +90,7 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
         capture.verdict_with(&devices, &options.file_remaps, &mut progress)
     };
     drop(progress);
-    let subject = Subject { capture: Some(&capture), devices: Some(&devices) };
+    let subject = Subject { capture: Some(capture.bytes()), devices: Some(&devices) };
     invocation.print(&Info::new(path, &capture, &survey, &verdict), options.format, subject)
 }
 

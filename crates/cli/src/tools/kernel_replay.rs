@@ -59,8 +59,8 @@ const ELEMENT_TYPE: Flag<Option<ElementType>> = Flag::parsed(
         Some(text) if !text.contains(':') => Ok(Some(ElementTypeRule::parse(text)?.element_type)),
         _ => Err(Refusal::Unexpected),
     },
-    "The type of the elements in which differences are printed; otherwise the one with which the name of the function ends, \
-     such as _f32, or bytes.",
+    "The type of the elements in which differences are printed; otherwise the only one in the name of the \
+     function, such as f32 in add_4_f32, or bytes.",
 );
 
 const SAVE_OUTPUT: Flag<bool> = Flag::switch(

@@ -142,7 +142,7 @@ fn run(invocation: &Invocation) -> Result<()> {
                     plugins: flags.list(&EXECUTABLE_PLUGIN),
                 });
                 let (options, slicing) = (&options, &slicing);
-                let subject = Subject { capture: Some(&capture), devices: Some(replay.devices()) };
+                let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
                 let header = invocation.origin.header("rehal.kernels.index/1", subject);
                 let exported = Export { replay: &replay, options, slicing, place, header };
                 export::export(&exported, directory)?
@@ -153,7 +153,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         found
     };
     let list = List::new(&kernels, &commands, export.as_deref());
-    let subject = Subject { capture: Some(&capture), devices: replayed.as_ref().map(Replay::devices) };
+    let subject = Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
     match flags.get(&FORMAT) {
         Format::Text => invocation.print(&list, ReportFormat::Text, subject)?,
         Format::Json => invocation.print(&list, ReportFormat::Json, subject)?,

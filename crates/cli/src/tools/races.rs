@@ -69,7 +69,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         incomplete: races.incomplete.map(explain),
         unknown: unknowns(&races),
     };
-    let subject = Subject { capture: Some(&capture), devices: None };
+    let subject = Subject { capture: Some(capture.bytes()), devices: None };
     invocation.print(&report, flags.get(&FORMAT), subject)?;
     if races.count != 0 {
         invocation.set_status(FOUND);

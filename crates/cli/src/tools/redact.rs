@@ -20,6 +20,7 @@ use crate::flags::{Flag, Flags, Group, List, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::escaped;
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
@@ -82,9 +83,9 @@ const ELEMENT_TYPE: List<RedactRule> = List::parsed(
         let decision = RedactDecision::Elements(rule.element_type);
         Ok(RedactRule::parse(rule.function.as_deref().unwrap_or("all"), decision)?)
     },
-    "The type of the elements of DATA: a range such as '#12@0+4096' (4096 bytes from the first of the data of record 12), what \
-     functions use whose name matches a pattern with * and ?, or all, which is the default: all data of unknown type. A range \
-     precedes functions, which precede the types in names; flags must not contradict each other.",
+    "The type of the elements of DATA: a range such as '#12@0+4096' (the first 4096 bytes of the data of record \
+     12), a pattern with * and ? (the data of the functions whose name matches), or all, the default: all data \
+     of unknown type. A range precedes functions, which precede the types in names; flags must not contradict each other.",
 );
 
 const ZERO: List<RedactRule> = List::parsed(
@@ -139,9 +140,16 @@ fn run(invocation: &Invocation) -> Result<()> {
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
     let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
+    let subject = || Subject { capture: Some(capture.bytes()), devices: None };
     let undecided = redaction.undecided().count();
     if undecided != 0 {
-        show(&output, &report::undecided(&redaction, flags.get(&FORMAT)))?;
+        let list = match flags.get(&FORMAT) {
+            Format::Text => report::undecided_text(&redaction),
+            Format::Json => {
+                invocation.json("rehal.redact/1", &report::undecided_json(&redaction), subject())?
+            }
+        };
+        show(&output, &list)?;
         let message = format!(
             "the type of {} is unknown: nothing is written",
             output::plural(undecided as u64, "range")
@@ -172,7 +180,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let report = match flags.get(&FORMAT) {
         Format::Text => report::text(&redaction, counts),
-        Format::Json => report::json(&redaction, counts),
+        Format::Json => invocation.json("rehal.redact/1", &report::json(&redaction, counts), subject())?,
     };
     show(&output, &report)?;
     match replayed {

@@ -19,6 +19,7 @@ use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags, verify};
 use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, kernel_recording, output};
 
 /// See the [module](self).
@@ -215,7 +216,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let text = match flags.get(&FORMAT) {
         Format::Text => report::text(&reduction, &run),
-        Format::Json => report::json(&reduction, &run),
+        Format::Json => {
+            let subject = Subject { capture: Some(&capture), devices: None };
+            invocation.json("rehal.reduce/1", &report::json(&reduction, &run), subject)?
+        }
     };
     if reduction.stop.is_some() {
         invocation.set_status(NOT_MINIMAL);

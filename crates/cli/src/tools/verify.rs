@@ -179,7 +179,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let format = flags.get(&FORMAT);
     // The replays have closed theirs.
     let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
-    let subject = Subject { capture: Some(&capture), devices: devices.as_ref() };
+    let subject = Subject { capture: Some(capture.bytes()), devices: devices.as_ref() };
     invocation.print(&FoundReport::new(&outcome), format, subject)?;
     match &outcome {
         Found::Compared(outcome) | Found::Watched(outcome) => add_notes(outcome),

@@ -146,6 +146,7 @@ fn only_the_named_function_of_a_file_is_replaced() {
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
         let outcome = if is_right { "right" } else { "wrong" };
         assert_eq!(report["candidates"][0]["outcome"], outcome, "{ran:?}");
+        assert_eq!(report["header"]["schema"], "rehal.compare/1");
         let substitution = format!("--replay_executable_substitution={function}={file}");
         let ran = run(&["rehal", "verify", "--device=local-sync", &substitution, &path]);
         assert_eq!(ran.status, Some(if is_right { 0 } else { 2 }), "{ran:?}");

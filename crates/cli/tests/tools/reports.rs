@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{capture, run};
+use crate::common::{Scratch, capture, run};
 
 /// The report of a verb, or its error.
 fn json(words: &[&str]) -> (Value, Option<i32>, String) {
@@ -48,6 +48,25 @@ fn headers_say_what_was_measured() {
         let flags = header["flags"].as_array().unwrap();
         assert!(flags.contains(&"--format=json".into()) && flags.contains(&path.clone().into()), "{flags:?}");
     }
+}
+
+#[test]
+fn reports_of_written_captures_have_headers() {
+    let scratch = Scratch::new();
+    let (path, output) = (capture("add4.add.local-sync"), scratch.path("output").display().to_string());
+    let digest = blake3::hash(&std::fs::read(&path).unwrap()).to_hex();
+    for (words, schema) in
+        [(["reduce", "--check=true"], "rehal.reduce/1"), (["redact", "--zero=all"], "rehal.redact/1")]
+    {
+        let words = [&["rehal"], &words[..], &["--format=json", &path, "-o", &output]].concat();
+        let (report, status, stderr) = json(&words);
+        assert_eq!(status, Some(0), "{words:?}: {stderr}");
+        check_header(&report, schema);
+        assert_eq!(report["header"]["capture_digest"], digest.as_str());
+    }
+    // A result on standard output is no place for an error.
+    let ran = run(&["rehal", "redact", "--format=json", "no-such-file", "-o", "-"]);
+    assert_eq!((ran.status, &*ran.stdout), (Some(1), ""));
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     add_clock(text, timing, options);
     if timing.preempted_count != 0 {
         let count = plural(timing.preempted_count, "pair");
-        line(text, "", &format!("without {count} in which a thread was preempted"));
+        let what = "in which a thread was preempted: left out, unless a batch had no others";
+        line(text, "", &format!("{count} {what}"));
     }
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
@@ -166,7 +167,7 @@ fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
     }
     if timing.clock_error > options.precision {
         let warning = format!(
-            "warning: by such a clock ({step}), so few pairs have no precision of {precision} %, but of {error:.2} %"
+            "warning: with so few pairs, a clock with steps of {step} has a precision of {error:.2} %, not {precision} %"
         );
         line(text, "", &warning);
     }
@@ -239,12 +240,11 @@ fn difference(comparison: &Comparison) -> String {
 }
 
 /// All replacements as an object.
-pub(super) fn json(function: &str, reports: &[Report]) -> String {
-    let object = json!({
+pub(super) fn json(function: &str, reports: &[Report]) -> Value {
+    json!({
         "function": function,
         "candidates": reports.iter().map(|it| it.object.clone()).collect::<Value>(),
-    });
-    format!("{object}\n")
+    })
 }
 
 /// A replacement that was compared.

@@ -55,7 +55,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// That it times is a worker's milestone.
+    /// The limits of the job. Its worker reaches the milestone when the checks end and timing begins.
     fn of_job(&self) -> JobLimits {
         let mut limits = JobLimits::for_time(self.all);
         limits.milestone = Some(self.check);

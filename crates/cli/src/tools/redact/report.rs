@@ -1,11 +1,11 @@
 //! What a redaction replaced, kept and left out, as text and as JSON.
 
-use rehal_base::{Align, padded};
+use rehal_base::Align;
 use rehal_session::{DataKind, NameKind, RedactedContent, RedactedRange, Redaction, UnknownType};
 use serde_json::{Map, Value, json};
 
 use crate::output::escaped;
-use crate::tools::report_format::Format;
+use crate::table::table;
 
 /// What is known of workgroup counts in buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(super) fn text(it: &Redaction, counts: Counts) -> String {
     }
     lines.push(format!("  patterns of fills: {} bytes", kept.pattern_bytes));
     lines.push(format!(
-        "  infinities, NaN, and numbers whose range has no others: {} bytes",
+        "  unchanged: infinities, NaN, and ranges with a single number: {} bytes",
         it.unchanged_bytes
     ));
     lines.push(format!("  names of scopes, files and caches: {}", kept.name_count));
@@ -106,7 +106,7 @@ pub(super) fn text(it: &Redaction, counts: Counts) -> String {
 }
 
 /// The report as an object.
-pub(super) fn json(it: &Redaction, counts: Counts) -> String {
+pub(super) fn json(it: &Redaction, counts: Counts) -> Value {
     let replaced: Map<String, Value> = it
         .data
         .iter()
@@ -115,7 +115,7 @@ pub(super) fn json(it: &Redaction, counts: Counts) -> String {
     let names: Map<String, Value> =
         it.hashed_names.iter().map(|(kind, count)| (name(*kind).0.into(), json!(count))).collect();
     let (kept, rewritten) = (&it.kept, &it.rewritten);
-    let object = json!({
+    json!({
         "records": rewritten.record_count,
         "replaced": replaced,
         "replaced_bytes": it.replaced_bytes,
@@ -147,28 +147,23 @@ pub(super) fn json(it: &Redaction, counts: Counts) -> String {
             "same": if counts == Counts::Unchecked { Value::Null } else { true.into() },
             "compared_by_replay": counts == Counts::Compared,
         },
-    });
-    format!("{object}\n")
+    })
 }
 
-/// The ranges whose type is unknown.
-pub(super) fn undecided(it: &Redaction, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let ranges: Vec<_> = it.undecided().map(|(it, _)| range(it)).collect();
-            format!("{}\n", json!({ "undecided": ranges }))
-        }
-        Format::Text => {
-            let places: Vec<_> = it.undecided().map(|(it, _)| it.place.to_string()).collect();
-            let width = places.iter().map(String::len).max().unwrap_or_default();
-            let line = |(place, (range, reason)): (String, (&RedactedRange, &UnknownType))| {
-                let place = padded(&place, width, Align::Left);
-                format!("  {place}  {}, {}\n", data(range.kind).1, self::reason(range, reason))
-            };
-            let lines: String = places.into_iter().zip(it.undecided()).map(line).collect();
-            format!("ranges of unknown type:\n{lines}")
-        }
-    }
+/// The ranges whose type is unknown, as an object.
+pub(super) fn undecided_json(it: &Redaction) -> Value {
+    let ranges: Vec<_> = it.undecided().map(|(it, _)| range(it)).collect();
+    json!({ "undecided": ranges })
+}
+
+/// The ranges whose type is unknown, for people.
+pub(super) fn undecided_text(it: &Redaction) -> String {
+    let row = |(range, reason): (&RedactedRange, &UnknownType)| {
+        let use_ = format!("{}, {}", data(range.kind).1, self::reason(range, reason));
+        [range.place.to_string(), use_]
+    };
+    let rows: Vec<_> = it.undecided().map(row).collect();
+    format!("ranges of unknown type:\n{}", table("  ", &[Align::Left, Align::Left], &rows))
 }
 
 /// A range as an object.

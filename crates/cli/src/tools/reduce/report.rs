@@ -120,11 +120,11 @@ fn reason(stop: ReduceStop) -> &'static str {
     }
 }
 
-pub(super) fn json(it: &Reduction, run: &Run) -> String {
+pub(super) fn json(it: &Reduction, run: &Run) -> Value {
     let size = |size: &ReduceSize| {
         Value::Object(ROWS.iter().map(|(_, name, value)| (name.to_string(), json!(value(size)))).collect())
     };
-    let object = json!({
+    json!({
         "check": run.description,
         "before": size(&it.before),
         "after": size(&it.after),
@@ -141,6 +141,5 @@ pub(super) fn json(it: &Reduction, run: &Run) -> String {
             ReduceStop::Unstable => "unstable",
         }),
         "byte_range": it.byte_range,
-    });
-    format!("{object}\n")
+    })
 }
