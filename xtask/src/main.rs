@@ -37,17 +37,21 @@ impl std::error::Error for NotRun {}
 const HELP: &str = "\
 cargo xtask VERB
 
-  setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE), and installs cargo machete and deny
-  test        runs everything: set-up, format, clippy, aarch64, tidy, dependencies, all tests, the oracle, short runs of miri and asan, fuzzing
-              [--no-fuzz] [--only SECTION]
-  tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
+  setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
+  test        runs everything: setup, format, clippy, aarch64, tidy, dependencies, all tests, the oracle,
+              instructions, short runs of miri and asan, fuzzing [--no-fuzz] [--only SECTION]
+  tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
-  miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [--short] [CRATE...]
+  miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]
+              [--short] [CRATE...]
   asan        runs the suites that mutate input under AddressSanitizer (nightly) [--short]
-  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY] [--write],
-              or counts their instructions --instructions [--only NAME] [--tools DIRECTORY] [--write REASON]
+  bench       measures our tools beside the reference's
+              [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY] [--write],
+              counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--write REASON],
+              or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
-  fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some [vm] [MODULE...]
+  fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some
+              [vm|vulkan|profiles] [MODULE...]
 ";
 
 fn main() -> ExitCode {

@@ -120,8 +120,8 @@ impl Runner {
     }
 
     /// Reports what is known: each repetition immediately, unless they are reported `together`, and the
-    /// statistics after the last one (`ended`: no more will follow). A report of statistics only gets the
-    /// repetitions if there are no statistics.
+    /// statistics after the last one (`ended`: no more will follow). A reporter that wants statistics alone
+    /// receives the repetitions of a benchmark that has none.
     fn report(
         &self,
         job: &mut Job<'_, '_>,

@@ -315,12 +315,12 @@ fn sign_test_interval(count: usize) -> (usize, f64) {
     (trim, (1.0 - 2.0 * tail).max(0.0))
 }
 
-/// The interval that contains the median of the samples' distribution, but for a probability of `outside`:
-/// from one sample to another, in their order, since the number of samples below the median is binomial.
-/// Nothing else is assumed of the distribution. `None` with too few samples.
+/// The confidence interval of the median, of which `outside` is the error probability. Its ends are samples,
+/// chosen by rank: the number of samples below the median is binomial, whatever their distribution. `None`
+/// with too few samples.
 ///
-/// Samples that resemble their neighbours say less than independent ones: the probability is that of as many
-/// fewer samples.
+/// Samples that resemble their neighbours say less than independent ones. The interval is that of the number
+/// of independent samples that would say as much.
 pub fn median_interval(samples: &[f64], outside: f64) -> Option<Interval> {
     let independent = samples.len() as f64 * independence(samples);
     let count = (independent.round() as usize).min(samples.len());

@@ -32,9 +32,9 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
 /// What a tool expects of kernels, for [`options_expecting`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expectations {
-    /// It judges results: kernels fail that compute wrong ones because they are compiled for other devices.
+    /// The tool judges results: a kernel that is compiled for another device, and so computes wrong ones, fails.
     pub judges_results: bool,
-    /// Kernels may write next to their buffers, as replacements do: that is not to reach other memory of the
+    /// Kernels may write next to their buffers, as replacements do, and must not reach other memory of the
     /// process.
     pub guards_buffers: bool,
 }

@@ -1,8 +1,8 @@
 //! The tables that reports print: columns, aligned, two spaces apart.
 //!
-//! In a pipe, cells are printed whole. On a terminal, names leave out the prefix that all of them share, and
-//! what does not fit its width is shortened, or left out and named above the table. A `*` stands for what is
-//! left out of a name, so that the name is still a pattern that `--function` takes.
+//! In a pipe, cells are printed whole, up to 1000 characters. On a terminal, names leave out the prefix that
+//! all of them share. Cells that do not fit its width are shortened, or left out and named above the table. A
+//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes.
 
 use std::io::{IsTerminal, stdout};
 

@@ -131,16 +131,16 @@ pub trait DeviceBackend: Send + Sync {
     /// ([`ProfileRequest::check`]), and with `FAILED_PRECONDITION` if there is a session.
     fn begin_profiling(&self, request: &ProfileRequest) -> Result<()>;
 
-    /// Reports what the device has buffered of complete work. Succeeds if there is no session.
+    /// Reports what the device has buffered of complete work. Without a session, does nothing and succeeds.
     fn flush_profiling(&self) -> Result<()>;
 
     /// Reports a clock sample, if the device times work with a clock of its own and the sample would be
     /// exact: clocks drift in long sessions, and a killed program has no sample at its end. The background
     /// thread that writes a profile calls it, up to ten times per second, so recorders do not record it.
-    /// Succeeds if there is no session.
+    /// Without a session, does nothing and succeeds.
     fn sample_profiling_clock(&self) -> Result<()>;
 
-    /// Flushes and ends the session. Succeeds if there is none.
+    /// Flushes and ends the session. Without a session, does nothing and succeeds.
     fn end_profiling(&self) -> Result<()>;
 
     /// Its allocation statistics; `None` if it does not keep any.

@@ -2,16 +2,16 @@ use std::fmt;
 
 use rehal_base::FileKind;
 
-/// Which bindings the functions of an executable may write, by function and binding. `None`, or a missing
-/// entry, if that is not known: then it may write all.
+/// Which bindings the functions of an executable may write, by function and binding. A function with `None`,
+/// or without an entry, may write all.
 pub type WrittenBindings = Vec<Option<Vec<bool>>>;
 
-/// Executable formats that a driver runs, as it describes them: the rest of the workspace knows formats from
-/// these descriptions alone.
+/// A family of executable formats that a driver runs. The rest of the workspace knows formats from these
+/// descriptions alone.
 ///
-/// A format may be of a driver and still not run here, because it is for another processor.
+/// A driver may describe a format for another processor, which it does not run here.
 pub struct ExecutableFormat {
-    /// What the names of the formats begin with, such as `vulkan-`.
+    /// The prefix of the formats' names, such as `vulkan-`.
     pub prefix: &'static str,
     /// What messages call the code, such as `VMVX bytecode`.
     pub description: &'static str,
@@ -25,7 +25,7 @@ pub struct ExecutableFormat {
 }
 
 impl ExecutableFormat {
-    /// The one of `formats` that has a format of this name.
+    /// Finds the family whose prefix this name has.
     pub fn find<'f>(formats: &'f [Self], name: &str) -> Option<&'f Self> {
         formats.iter().find(|format| name.starts_with(format.prefix))
     }

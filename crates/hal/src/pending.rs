@@ -33,7 +33,7 @@ use crate::{
 /// - Each submission has exactly one outcome: `ready` receives it, or its signals fail. A failed wait fails
 ///   them immediately with its error, whether or not the other waits are reached.
 /// - Submissions made ready by one signal are passed on in the order in which they were kept, if only one
-///   thread signals. There is no other ordering.
+///   thread signals. Nothing else orders them.
 /// - A dropped semaphore fails the waits for values that it has not reached (see
 ///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waits do not keep it alive.
 ///   Semaphores that a submission signals are kept alive. Deadlocked submissions of this device, which only

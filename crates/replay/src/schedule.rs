@@ -27,8 +27,8 @@ const WORDS: usize = 4;
 /// Maximum number of ranges of a command buffer's accesses; more are approximated.
 const MAX_RANGES: usize = 256;
 
-/// Work for each step after which accesses are no longer tracked by their bytes, so that the time to plan a
-/// hostile capture is linear in its size.
+/// Maximum work per step, averaged over the plan. Beyond it, accesses are no longer tracked by byte: planning
+/// a hostile capture takes time linear in its size.
 const WORK_PER_STEP: u64 = 4096;
 
 /// When a run in captured order waits.

@@ -1,7 +1,7 @@
 //! Comparison of a captured kernel with replacements: first whether they compute the same, then whether they
 //! are faster.
 //!
-//! Whether a replacement is right, `verify_lockstep` of the whole capture says. Races need more:
+//! `verify_lockstep` of the whole capture decides whether a replacement is right. Races need more:
 //! `workgroups.rs` finds them on CPU devices by running halves of the workgroups by themselves, and all of
 //! them in reverse order. Which workgroups run is a parameter of a prepared executable (`WorkgroupSchedule`),
 //! so that no operation has it.

@@ -43,8 +43,8 @@ pub struct VerifyOptions {
     pub tolerances: Vec<Tolerance>,
     /// The element types of what functions write and the program reads; the last rule that matches counts. A
     /// ledger has types of its own, which count if no rule matches. Elements without a type are shown with
-    /// that with which the name of the function ends, if whole ones fit into the binding; tolerances do not
-    /// apply to them.
+    /// the only type in the name of the function, if whole ones fit into the binding; tolerances do not apply
+    /// to them.
     pub element_types: Vec<ElementTypeRule>,
     /// Whether to go on after a difference.
     pub keep_going: bool,

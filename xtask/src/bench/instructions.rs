@@ -42,9 +42,9 @@ const LOOP: &str = "rehal_bench::job::Job::run_once*";
 const WITHOUT_KERNEL: [&str; 4] = ["sys_clock_gettime", "sys_getcpu", "sys_gettimeofday", "sys_time"];
 
 const HEAD: &str = "\
-# Instructions, system calls and page faults per iteration of short workloads, and why the counts are
-# as they are. `cargo xtask test --only instructions` fails if instructions grow by more than 3 %, or
-# the others at all; `cargo xtask bench --instructions --write REASON` replaces the rows that have changed.
+# Instructions, system calls and page faults per iteration of short workloads, and the reason of each count.
+# `cargo xtask test --only instructions` fails if instructions grow by more than 3 %, or system calls or page
+# faults by more than 0.1; `cargo xtask bench --instructions --write REASON` replaces the rows that changed.
 # xtask/src/bench/instructions.rs says how they are counted.
 ";
 

@@ -16,10 +16,10 @@ const SPARE_COUNT: usize = 16;
 
 /// Finds what dispatches change of what is bound to them: captures do not say what kernels write.
 ///
-/// What a dispatch binds is copied unless it is known already: from the last dispatch on, until
-/// [`ChangeTracker::forget`] or [`ChangeTracker::release`]. A consumer that does not see everything that
-/// may write between two dispatches calls the latter. What a kernel writes outside of its bindings is a
-/// change of the next dispatch that binds it.
+/// The bindings of a dispatch are copied unless copies of them are known. A copy is known until
+/// [`ChangeTracker::forget`] or [`ChangeTracker::release`]; a consumer calls `release` if it does not see
+/// everything that may write between two dispatches. A write outside of the bindings of a dispatch is a change
+/// of the next dispatch that binds these bytes.
 #[derive(Default)]
 pub struct ChangeTracker {
     /// By captured id.

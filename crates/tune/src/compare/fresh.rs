@@ -16,10 +16,10 @@ use rehal_values::Floats;
 use super::bound::Bound;
 use crate::Tolerance;
 
-/// Bytes are known as output by so many, as repetitions restore them.
+/// Granularity in which bytes are known as output: that in which repetitions restore them.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Beyond so many bytes, inputs stay as captured: copies of them are kept.
+/// Maximum bytes of all bindings. Beyond it, inputs stay as captured, since copies of them are kept.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The binary format of a floating-point type.
@@ -63,7 +63,8 @@ impl Format {
         bits & ((1 << (self.mantissa_bits + self.exponent_bits)) - 1) == 0
     }
 
-    /// Whether numbers are often such. Small integers are subnormal, and small negative ones NaN.
+    /// Whether floating-point data often has such a number. Small integers are subnormal, and small negative
+    /// ones NaN.
     fn is_usual(self, bits: u64) -> bool {
         const MOST: u64 = 64;
         let exponent = self.exponent(bits);
@@ -108,7 +109,8 @@ pub(super) struct FreshBindings {
 }
 
 impl FreshBindings {
-    /// Those of a dispatch for which the element type is known, with what is bound before it.
+    /// Selects the bindings whose bytes look like the element type. `before` has their bytes before the
+    /// dispatch.
     pub(super) fn for_dispatch(
         element_type: Option<ElementType>,
         bindings: &[PlannedBinding],

@@ -23,13 +23,13 @@ pub(super) struct Pair {
 /// What a comparison of times proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimingVerdict {
-    /// The whole interval of the ratio is below 1.
+    /// The interval of the ratio ends below 1.
     Faster,
-    /// It is below 1 and the [margin](Timing::margin), but not below 1.
+    /// The interval ends at or above 1, and below 1 plus the [margin](Timing::margin).
     NotSlower,
-    /// It is above 1, and not below 1 and the margin.
+    /// The interval begins above 1, and ends at or above 1 plus the margin.
     Slower,
-    /// There is no interval, or it contains both 1 and what is beyond the margin.
+    /// The interval begins at or below 1 and ends at or above 1 plus the margin, or there is no interval.
     CannotTell,
 }
 
@@ -52,8 +52,8 @@ pub struct Timing {
     pub cache: CacheState,
     /// The time of all dispatches of the function with the replacement, as a fraction of the captured.
     pub ratio: f64,
-    /// Its interval; `None` with too few batches. At 99 %, so that at least 95 % of all comparisons have no
-    /// interval without the ratio: two states of the caches, each of which is looked at several times.
+    /// Its interval; `None` with too few batches. At 99 %: both states of the caches are looked at several
+    /// times, and at least 95 % of all comparisons must have only intervals that contain the ratio.
     pub interval: Option<Interval>,
     /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,
@@ -121,7 +121,7 @@ fn verdict_of(interval: Option<Interval>, margin: f64) -> TimingVerdict {
 
 /// The probability of a ratio outside of an interval.
 const OUTSIDE: f64 = 0.01;
-/// So many dispatches tell that one kernel takes many times as long.
+/// Number of dispatches that suffice to tell that one kernel takes many times as long.
 const MIN_FEW_SAMPLES: usize = 3;
 /// Single dispatches are kept until there are so many batches.
 const FEW_BATCHES: usize = 8;

@@ -106,7 +106,7 @@ impl Captured {
     }
 }
 
-/// The dispatches of the shapes, in their order: of each the first, and some later ones.
+/// The first dispatch of each shape, and some later ones, in the order of the shapes.
 fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<VecDeque<Captured>>> {
     let mut found: Vec<(Option<ShapeKey>, VecDeque<Captured>)> =
         shapes.iter().map(|_| (None, VecDeque::new())).collect();
@@ -127,7 +127,7 @@ fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<VecD
     }
 }
 
-/// By what dispatches have the same shape.
+/// The key of a shape: dispatches with equal keys have the same shape.
 #[derive(PartialEq, Eq)]
 struct ShapeKey {
     function: Vec<u8>,

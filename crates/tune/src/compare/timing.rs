@@ -28,8 +28,7 @@ const MIN_PAIRS: usize = 20;
 const MAX_PAIRS: usize = 100;
 /// Maximum number of pairs of a batch.
 const MAX_TRIALS: usize = 400;
-/// Number of pairs of which one compares what kernels compute with fresh values, as the first of each batch
-/// does.
+/// One pair in so many compares what both kernels compute with fresh values, besides the first of each batch.
 const COMPARED_PAIRS: u32 = 16;
 /// Batches for which there should be time. Those of long kernels have fewer pairs.
 const WANTED_BATCHES: u32 = 32;
@@ -244,7 +243,7 @@ impl Bench<'_> {
                 return Ok(Err(failed));
             }
         }
-        // In some pairs, of which no kernel knows which.
+        // In random pairs, so that a kernel cannot know which.
         let is_compared = number == 0 || self.random.u32(..COMPARED_PAIRS) == 0;
         if self.checks
             && seed.is_some()
@@ -264,7 +263,7 @@ impl Bench<'_> {
     /// inputs.
     fn differs(&mut self, side: usize, fresh: &FreshBindings, number: usize) -> Result<Option<Batch>> {
         match side {
-            // It may be that what it wrote with fresh values is not undone.
+            // Bytes that it wrote with fresh values may not have been restored.
             0 if !fresh.is_empty() => Ok(Some(Batch::Unvaried)),
             0 => Err(captured_differs()),
             _ => Ok(self.checks.then(|| not_reproduced(number))),

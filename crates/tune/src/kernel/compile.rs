@@ -205,13 +205,13 @@ fn messages(printed: &Printed) -> String {
     text
 }
 
-/// In the system's words.
+/// Describes the end of a compiler as the system does.
 fn how(end: JobEnd) -> String {
     match end {
         JobEnd::Exited(code) => ExitStatus::from_raw(code << 8).to_string(),
         JobEnd::Signaled(signal) => ExitStatus::from_raw(signal).to_string(),
-        JobEnd::TimedOut { .. } => "its time".into(),
-        JobEnd::Interrupted => "an interruption".into(),
+        JobEnd::TimedOut { .. } => "a timeout".into(),
+        JobEnd::Interrupted => "an interrupt".into(),
     }
 }
 

@@ -108,9 +108,9 @@ impl Elements {
 /// What [`Elements::fill`] wrote.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
-    /// Bytes of numbers that differ from the ones in their place.
+    /// Bytes of numbers that were replaced by another number.
     pub changed_bytes: u64,
-    /// Bytes of other numbers than zero that do not.
+    /// Bytes of numbers other than zero that are the same as before.
     pub unchanged_bytes: u64,
 }
 

@@ -209,7 +209,7 @@ fn verdicts_follow_from_the_interval() {
     assert_eq!(verdict_of(Some(Interval { low: 1.01, high: 1.04 }), 0.0), Slower);
 }
 
-/// Unless there are no others.
+/// They count only in a batch without other pairs.
 #[test]
 fn pairs_in_which_a_thread_was_preempted_do_not_count() {
     let shapes = [shape(1)];
