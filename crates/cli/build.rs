@@ -11,12 +11,10 @@ mod names;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/names.rs");
-    // A program at a fixed address has 4 KB of relocations instead of 233, which cost short tools page faults.
-    println!("cargo::rustc-link-arg-bins=-no-pie");
     println!("cargo::rustc-env=REHAL_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
     let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else { return };
     link_names(&directory);
-    link_unwinder(&directory);
+    link_for_start(&directory);
 }
 
 /// Links IREE's names to `rehal`, beside it.
@@ -59,16 +57,19 @@ fn commit() -> Option<String> {
     git(&["rev-parse", "HEAD"])
 }
 
-/// Links the compiler's unwinder into the tools instead of loading `libgcc_s.so` at each start.
+/// Links a program that starts quickly: at a fixed address, and with the compiler's unwinder instead of
+/// `libgcc_s.so`.
 ///
-/// That library executes CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual
-/// machine. The standard library links it by name, so a linker script of that name, found first, replaces it
-/// by the static archive. Without a static archive, nothing changes.
-fn link_unwinder(directory: &Path) {
+/// A fixed address needs 4 KB of relocations instead of 233 KB (docs/decisions/047). The library executes CPUID
+/// when it is loaded, which takes a tenth of a short tool's time on a virtual machine. The standard library
+/// links it by name, so a linker script of that name, found first, replaces it by the static archive. Without a
+/// static archive, nothing changes.
+fn link_for_start(directory: &Path) {
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {
         return;
     }
+    println!("cargo::rustc-link-arg-bins=-no-pie");
     // If the compiler has no such archive, it echoes the bare name.
     let found = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
     let archive = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());

@@ -151,7 +151,7 @@ fn start(
         Ok(flags) => Origin::new(&flags.arguments()),
         Err(_) => Origin::new(&arguments),
     });
-    // A worker answers the process that started it, and a result on standard output is no place for an error.
+    // A worker answers the process that started it, and an error would damage a result on standard output.
     let writes_result = parsed.as_ref().is_ok_and(named_files::write_stdout);
     let has_reader = wants_json && worker.is_none() && !writes_result;
     if has_reader {

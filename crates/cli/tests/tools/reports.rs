@@ -64,7 +64,7 @@ fn reports_of_written_captures_have_headers() {
         check_header(&report, schema);
         assert_eq!(report["header"]["capture_digest"], digest.as_str());
     }
-    // A result on standard output is no place for an error.
+    // An error would damage a result on standard output.
     let ran = run(&["rehal", "redact", "--format=json", "no-such-file", "-o", "-"]);
     assert_eq!((ran.status, &*ran.stdout), (Some(1), ""));
 }
