@@ -182,6 +182,7 @@ impl LocalDevice {
 
     /// The submission in a profile, if the device is being profiled. `begun_ns` is when the allocation of
     /// `created` began.
+    #[inline]
     fn profiled(
         &self,
         submission: &Submission<Live<'_>>,
@@ -189,9 +190,19 @@ impl LocalDevice {
         is_ready: bool,
         begun_ns: Option<i64>,
     ) -> Result<Option<ProfiledSubmission>> {
-        if !self.profiler.is_active() {
-            return Ok(None);
+        match self.profiler.is_active() {
+            true => self.profile(submission, created, is_ready, begun_ns),
+            false => Ok(None),
         }
+    }
+
+    fn profile(
+        &self,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+        is_ready: bool,
+        begun_ns: Option<i64>,
+    ) -> Result<Option<ProfiledSubmission>> {
         let profiled = self.profiler.submission(submission, created, is_ready, begun_ns, |session| {
             Ok(match &submission.op {
                 QueueOp::Execute { command_buffer, .. } => profile::describe(session, command_buffer)?,

@@ -306,7 +306,7 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(
             let place = names.place(&source)?;
             names.file(file).backend().write_at(file_offset, place.memory, place.range())
         }
-        QueueOp::Dispatch(dispatch) => run_dispatch(&dispatch, names, None),
+        QueueOp::Dispatch(ref dispatch) => run_dispatch(dispatch, names, None),
         QueueOp::Execute { command_buffer, bindings, .. } => {
             let mut table = BindingTable::new();
             for binding in names.refs(bindings) {
@@ -394,10 +394,8 @@ pub(crate) fn with_arguments<'r, N: Names + 'r, R: Resolve<'r, N>, T>(
 ) -> Result<T> {
     check_arguments(dispatch.flags)?;
     let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
-    let mut constants = SmallVec::<[u32; 16]>::new();
-    for word in names.bytes(dispatch.constants).chunks_exact(4) {
-        constants.push(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-    }
+    let (words, _) = names.bytes(dispatch.constants).as_chunks();
+    let constants: SmallVec<[u32; 16]> = words.iter().copied().map(u32::from_le_bytes).collect();
     let mut bindings = SmallVec::<[Place<'_>; 8]>::new();
     for (ordinal, binding) in names.refs(dispatch.bindings).iter().enumerate() {
         bindings.push(names.place(binding).context(|| format!("binding {ordinal}"))?);

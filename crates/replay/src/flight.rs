@@ -8,7 +8,6 @@
 //! submission without signals gets a semaphore of the run's own.
 
 use std::collections::{HashMap, VecDeque};
-use std::iter::Peekable;
 use std::slice::Iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +39,9 @@ pub(crate) struct Flight<'r> {
     waits: Iter<'r, HostWait>,
     /// The step of the first of `waits`; [`NO_WAIT`] if there is none.
     next_wait: u32,
-    completions: Peekable<Iter<'r, Completion>>,
+    completions: Iter<'r, Completion>,
+    /// The step of the first of `completions`; [`NO_WAIT`] if there is none.
+    next_completion: u32,
     /// Deferred submissions that are issued and cannot run yet, by index.
     deferred: HashMap<u32, Issued>,
     /// Runnable submissions that may not be complete, in run order.
@@ -122,13 +123,15 @@ impl<'r> Flight<'r> {
     ) -> Self {
         let waits = schedule.map_or(&[][..], |schedule| &schedule.waits);
         let waits = &waits[waits.partition_point(|wait| wait.step < first)..];
-        let completed = plan.completions.partition_point(|completion| completion.step < first);
+        let completions = &plan.completions;
+        let completions = &completions[completions.partition_point(|completion| completion.step < first)..];
         Self {
             schedule,
             devices,
             next_wait: waits.first().map_or(NO_WAIT, |wait| wait.step),
             waits: waits.iter(),
-            completions: plan.completions[completed..].iter().peekable(),
+            next_completion: completions.first().map_or(NO_WAIT, |completion| completion.step),
+            completions: completions.iter(),
             deferred: HashMap::new(),
             in_flight: VecDeque::new(),
             position,
@@ -199,8 +202,15 @@ impl<'r> Flight<'r> {
     }
 
     /// Called after `step`: the next deferred submission that it makes runnable.
+    #[inline]
     pub(crate) fn next_runnable(&mut self, step: u32) -> Option<&'r Completion> {
-        self.completions.next_if(|it| it.step == step)
+        if self.next_completion != step {
+            return None;
+        }
+        let next = self.completions.next();
+        self.next_completion =
+            self.completions.as_slice().first().map_or(NO_WAIT, |completion| completion.step);
+        next
     }
 
     /// A deferred submission that is issued is runnable now, and so in flight. The serialized order waits for
@@ -215,12 +225,15 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// An object's last use is issued; it is freed by `free` once the work that may use it is complete. It
-    /// holds `bytes`.
-    pub(crate) fn release(&mut self, release: Release, bytes: u64, free: impl FnOnce(Release)) {
-        if self.in_flight.is_empty() {
-            return free(release);
-        }
+    /// Whether no runnable work is in flight.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// An object's last use is issued, and it holds `bytes`: [`Flight::next_released`] returns it once the
+    /// work that may use it is complete.
+    pub(crate) fn hold(&mut self, release: Release, bytes: u64) {
         self.held_bytes += bytes;
         self.held.push_back((self.position, release, bytes));
     }

@@ -355,7 +355,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let extended = self.stepping.as_ref().map(|stepping| stepping.releases(plan));
         let releases = extended.as_ref().unwrap_or(&plan.releases);
         let releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
-        let mut releases = releases.iter().peekable();
+        let mut releases = releases.iter().copied();
+        let mut next_release = releases.next();
         let mut scratch = Bump::with_capacity(4096);
         for number in steps.clone() {
             let step = &plan.steps[number as usize];
@@ -371,18 +372,24 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 return Ok(());
             }
             let held = if self.state.open_scopes.is_empty() { 0 } else { HELD_STEPS };
-            while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
+            while let Some(release) = next_release
+                && release.step.saturating_add(held) <= number
             {
-                self.release(*release);
+                self.release(release);
+                next_release = releases.next();
             }
             while let Some(release) = self.flight.next_released()? {
                 self.state.objects.release(release);
             }
-            scratch.reset();
+            // Other steps allocate nothing in it.
+            if !matches!(step.op, StepOp::Host(_)) {
+                scratch.reset();
+            }
         }
         self.flight.drain()?;
         // Those that a scope holds, which is open at the end.
-        releases.take_while(|release| release.step < steps.end).for_each(|release| self.release(*release));
+        let rest = next_release.into_iter().chain(releases).take_while(|release| release.step < steps.end);
+        rest.for_each(|release| self.release(release));
         while let Some(release) = self.flight.next_released()? {
             self.state.objects.release(release);
         }
@@ -425,8 +432,10 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     fn release(&mut self, release: Release) {
         if self.region.is_none_or(|region| region.creates(release)) {
             let objects = &mut self.state.objects;
-            let bytes = objects.bytes_of(release);
-            self.flight.release(release, bytes, |release| objects.release(release));
+            match self.flight.is_empty() {
+                true => objects.release(release),
+                false => self.flight.hold(release, objects.bytes_of(release)),
+            }
         }
     }
 
