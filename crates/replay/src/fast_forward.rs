@@ -5,16 +5,15 @@ use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, File, FileContents, MemoryAccess, transfer};
 use twox_hash::XxHash3_64;
 
+use crate::effects::{Ranges, STRIDE_BYTES, changed_strides, without};
 use crate::plan::RecordLocation;
 use crate::region::{Bytes, Holder, Region, Restart};
 use crate::run::{FileBytes, Run, State};
 use crate::scopes;
 use crate::{HostRead, Observer, Plan, Replay};
 
-/// Changed bytes are restored in blocks of up to this size.
-const BLOCK_BYTES: u64 = 4 << 10;
-/// So many are read at a time.
-const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
+/// Bytes that are read at a time: whole strides, in which changed bytes are restored.
+const PIECE_BYTES: u64 = 16 * STRIDE_BYTES as u64;
 
 /// A replay that repeats a scope without what is outside of it.
 ///
@@ -255,28 +254,26 @@ impl<'r> FastForward<'r> {
                 kept.push(saved);
                 continue;
             }
-            let (mut changed, mut same): (Vec<Bytes>, Vec<Bytes>) = (Vec::new(), Vec::new());
-            let mut before = vec![0; BLOCK_BYTES as usize];
-            self.read(&state, &saved.at, |offset, bytes| {
-                for (offset, bytes) in (offset..).step_by(before.len()).zip(bytes.chunks(before.len())) {
-                    let before = &mut before[..bytes.len()];
-                    saved.memory.read(offset, before)?;
-                    let list = if *before == *bytes { &mut same } else { &mut changed };
-                    let start = saved.at.start + offset;
-                    let end = start + bytes.len() as u64;
-                    match list.last_mut().filter(|last| last.end == start) {
-                        Some(last) => last.end = end,
-                        None => list.push(Bytes { holder: saved.at.holder, start, end }),
-                    }
+            let Bytes { holder, start, end } = saved.at;
+            let mut changed = Ranges::default();
+            let mut before = vec![0; PIECE_BYTES as usize];
+            self.read(&state, &saved.at, |offset, after| {
+                let before = &mut before[..after.len()];
+                saved.memory.read(offset, before)?;
+                for it in changed_strides(before, after) {
+                    changed.add(Range { offset: offset + it.offset, ..it });
                 }
                 Ok(())
             })?;
-            for at in changed {
-                let memory = HostMemory::allocate(at.end - at.start)?;
-                memory.copy_from(0, &saved.memory, at.start - saved.at.start, memory.length())?;
+            let bytes = |it: Range| Bytes { holder, start: start + it.offset, end: start + it.end() };
+            for range in changed.iter() {
+                let (at, memory) = (bytes(range), HostMemory::allocate(range.length)?);
+                memory.copy_from(0, &saved.memory, range.offset, range.length)?;
                 kept.push(Saved { at, memory, after: Some(self.digest(&state, &at)?) });
             }
-            for at in same {
+            for at in
+                without(&[Range { offset: 0, length: end - start }], changed.iter()).into_iter().map(bytes)
+            {
                 self.unchanged.push((at, self.digest(&state, &at)?));
             }
         }

@@ -67,7 +67,7 @@ mod walk;
 
 pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
-pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, merged, without};
+pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, distinct_bytes, merged, without};
 pub use encode::encode_payload;
 pub use fast_forward::{FastForward, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};

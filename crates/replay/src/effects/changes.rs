@@ -5,7 +5,7 @@ use rehal_base::Range;
 /// Unit of [`changes`]: a multiple of the size of every element, so that no element is split.
 pub const CHANGE_BYTES: usize = 16;
 /// Bytes that are compared at once while nothing differs.
-pub(super) const STRIDE_BYTES: usize = 4 << 10;
+pub(crate) const STRIDE_BYTES: usize = 4 << 10;
 /// Maximum number of changes of a range; beyond that, changes with little between them are merged.
 const MAX_CHANGES: usize = 1024;
 /// [`Changes::gap`], unless there are too many changes.
@@ -22,9 +22,9 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
             _ => ranges.push(Range { offset, length }),
         }
     };
-    let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
-    for (number, (old, new)) in strides.enumerate().filter(|(_, (old, new))| old != new) {
-        let start = number * STRIDE_BYTES;
+    for Range { offset, length } in changed_strides(before, after) {
+        let start = offset as usize;
+        let (old, new) = (&before[start..][..length as usize], &after[start..][..length as usize]);
         // Of constant length, so that they are compared in a register and not by a call each.
         let ((old, old_rest), (new, new_rest)) = (old.as_chunks(), new.as_chunks());
         for (grain, _) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| is_changed(old, new)) {
@@ -35,6 +35,13 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> Vec<Range> {
         }
     }
     ranges
+}
+
+/// The strides in which two slices of the same length differ.
+pub(crate) fn changed_strides(before: &[u8], after: &[u8]) -> impl Iterator<Item = Range> {
+    let strides = before.chunks(STRIDE_BYTES).zip(after.chunks(STRIDE_BYTES));
+    let changed = (0..).step_by(STRIDE_BYTES).zip(strides).filter(|(_, (old, new))| old != new);
+    changed.map(|(offset, (old, _))| Range { offset, length: old.len() as u64 })
 }
 
 fn is_changed(old: &[u8; CHANGE_BYTES], new: &[u8; CHANGE_BYTES]) -> bool {

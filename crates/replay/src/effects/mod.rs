@@ -7,7 +7,7 @@
 //!   copied once, before the first dispatch that binds it, and is known until the tracker forgets it. A
 //!   consumer that sees all operations of a submission pays one comparison for each dispatch. One that knows
 //!   what should change, such as a verification, compares the rest once for each submission.
-//! - `changes.rs` has the unit of a change, and `ranges.rs` sets of ranges.
+//! - `changes.rs` compares bytes, in units of a change or in strides, and `ranges.rs` has sets of ranges.
 
 mod access;
 mod changes;
@@ -16,7 +16,7 @@ mod tracker;
 
 pub(crate) use access::{Access, Effect, Extent, Footprint, Footprints, clamp, written_by_kernels};
 pub use changes::CHANGE_BYTES;
-pub(crate) use changes::changes;
+pub(crate) use changes::{STRIDE_BYTES, changed_strides, changes};
 pub(crate) use ranges::Ranges;
-pub use ranges::{merged, without};
+pub use ranges::{distinct_bytes, merged, without};
 pub use tracker::{ChangeTracker, TrackedBinding};

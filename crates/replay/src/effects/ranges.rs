@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rehal_base::Range;
 
 /// A set of bytes: sorted ranges that neither overlap nor touch.
@@ -75,6 +77,13 @@ pub fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
         is_merged
     });
     ranges
+}
+
+/// How many bytes are in ranges of buffers, which have ids; each byte counts once.
+pub fn distinct_bytes(ranges: impl IntoIterator<Item = (u64, Range)>) -> u64 {
+    let mut by_buffer: BTreeMap<u64, Vec<Range>> = BTreeMap::new();
+    ranges.into_iter().for_each(|(buffer, range)| by_buffer.entry(buffer).or_default().push(range));
+    by_buffer.into_values().flat_map(merged).map(|it| it.length).sum()
 }
 
 /// The parts of `ranges` that no range of `others` covers; both are in order and do not overlap themselves.
@@ -170,5 +179,8 @@ mod tests {
         };
         assert_eq!(of(&[(10, 5), (0, 4), (15, 5), (3, 2), (40, 0)]), [(0, 5), (10, 10)]);
         assert_eq!(of(&[(0, 100), (10, 5)]), [(0, 100)]);
+        let bound = [(1, (0, 10)), (2, (5, 10)), (1, (5, 10)), (2, (15, 1)), (1, (20, 1))];
+        let bound = bound.map(|(buffer, (offset, length))| (buffer, Range { offset, length }));
+        assert_eq!(distinct_bytes(bound), 15 + 1 + 11);
     }
 }

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rehal_base::{ElementType, Range, Result};
-use rehal_replay::{AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay};
+use rehal_replay::{
+    AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay, distinct_bytes,
+};
 use rehal_tune::{DispatchSpans, type_in_name};
 
 use crate::CrashReports;
@@ -140,7 +142,6 @@ impl Observer for Inspector<'_> {
         self.changes.end()?;
         let kernel = &mut self.kernels[kernel];
         let element_bytes = type_in_name(&kernel.name).and_then(ElementType::whole_bytes);
-        // By buffer: first byte and end.
         let mut read = Vec::new();
         let (mut written, mut only_written) = (0, 0);
         let bindings = operation.bindings();
@@ -173,7 +174,7 @@ impl Observer for Inspector<'_> {
             binding.changed = changed.range;
             written += changed.bytes;
             match !is_changed || sharing > 1 {
-                true => read.push((it.buffer_id, it.offset, it.offset + it.length)),
+                true => read.push((it.buffer_id, it.range())),
                 false => only_written += changed.bytes,
             }
         }
@@ -183,9 +184,8 @@ impl Observer for Inspector<'_> {
             let written = bindings.filter(|(_, it)| it.access == AccessKind::Binds);
             written.for_each(|(binding, _)| binding.is_written = None);
         }
-        let both = count(&mut read) + only_written;
-        let bound = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.offset + it.length));
-        let bound = count(&mut bound.collect::<Vec<_>>());
+        let both = distinct_bytes(read) + only_written;
+        let bound = distinct_bytes(operation.bindings().iter().map(|it| (it.buffer_id, it.range())));
         self.changes.release();
         kernel.traffic = Some(Traffic { read: both.saturating_sub(written), written, bound });
         match self.sites.is_empty() {
@@ -220,25 +220,12 @@ impl Changed {
 }
 
 fn shares(one: &AccessedRange<'_>, other: &AccessedRange<'_>) -> bool {
-    let range = |it: &AccessedRange<'_>| Range { offset: it.offset, length: it.length };
-    one.buffer_id == other.buffer_id && range(one).overlaps(range(other))
+    one.buffer_id == other.buffer_id && one.range().overlaps(other.range())
 }
 
 fn site(operation: &Operation<'_>) -> (u32, u64) {
     let RecordLocation { ordinal, .. } = operation.location;
     (ordinal, operation.occurrence)
-}
-
-/// Number of bytes in ranges of buffers, each counted once.
-fn count(ranges: &mut [(u64, u64, u64)]) -> u64 {
-    ranges.sort_unstable();
-    let (mut bytes, mut last) = (0, (0, 0));
-    for &(buffer, start, end) in &*ranges {
-        let start = if buffer == last.0 { start.max(last.1) } else { start };
-        bytes += end.saturating_sub(start);
-        last = (buffer, end.max(start));
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 
 use rehal_base::{Range, Result};
-use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, merged};
+use rehal_replay::{ChangeTracker, Observer, Operation, TrackedBinding};
 
-use crate::bytes::read;
 use crate::verify::{Evidence, Judge, Known, Target, Verdict};
 use crate::{Place, Verification, VerifyOptions};
 
@@ -14,101 +13,70 @@ pub(super) fn exact(options: &VerifyOptions) -> VerifyOptions {
     VerifyOptions { tolerances: Vec::new(), ..options.clone() }
 }
 
-/// What a buffer contains in bound ranges, joined.
+/// A range that a dispatch may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
+    /// The ordinal of the binding.
+    binding: u32,
+    /// Other bindings of the same range.
+    aliases: Vec<u32>,
     pub buffer_id: u64,
     /// In the buffer.
     pub range: Range,
-    pub content: Vec<u8>,
-}
-
-/// What is bound to a dispatch, without what it only reads. The same parts in each replay of a slice.
-fn bound(bindings: &[AccessedRange<'_>]) -> Result<Vec<Bound>> {
-    let mut all: Vec<Bound> = Vec::new();
-    let wanted = || bindings.iter().filter(|it| it.access != AccessKind::Reads);
-    for it in wanted() {
-        if all.iter().any(|other| other.buffer_id == it.buffer_id) {
-            continue;
-        }
-        let own = wanted().filter(|other| other.buffer_id == it.buffer_id);
-        for range in merged(own.map(|it| Range { offset: it.offset, length: it.length }).collect()) {
-            let mut content = Vec::new();
-            read(it.buffer, range.offset, range.length, &mut content)?;
-            all.push(Bound { buffer_id: it.buffer_id, range, content });
-        }
-    }
-    Ok(all)
+    /// Its bytes before the dispatch; empty unless they are kept.
+    pub before: Vec<u8>,
+    pub after: Vec<u8>,
+    pub is_changed: bool,
 }
 
 impl Bound {
-    /// The bytes of a range of the buffer, inside.
-    pub(super) fn bytes(&self, range: Range) -> &[u8] {
-        &self.content[self.span(range)]
+    fn from_tracked(it: TrackedBinding<'_>, keeps_before: bool) -> Self {
+        let whole = Range { offset: 0, length: it.range.length };
+        Self {
+            binding: it.binding,
+            aliases: it.aliases.to_vec(),
+            buffer_id: it.buffer_id,
+            range: it.range,
+            before: if keeps_before { it.before(whole) } else { Vec::new() },
+            after: it.after.to_vec(),
+            is_changed: !it.changes.is_empty(),
+        }
     }
 
-    fn span(&self, range: Range) -> std::ops::Range<usize> {
-        let start = (range.offset - self.range.offset) as usize;
-        start..start + range.length as usize
+    /// Whether it is what the binding with an ordinal binds.
+    pub(super) fn is_bound_by(&self, ordinal: u32) -> bool {
+        self.binding == ordinal || self.aliases.contains(&ordinal)
     }
 }
 
-/// A dispatch, and what is bound to it afterwards.
+/// A dispatch, and what is bound to it: the same ranges in each replay of a slice.
 pub(super) struct Dispatched {
-    pub after: Vec<Bound>,
+    pub bound: Vec<Bound>,
     pub place: Place,
-    /// The buffers, and the ranges of them.
-    pub bindings: Vec<(u64, Range)>,
 }
 
 impl Dispatched {
-    /// Of the operation that has just been performed.
-    pub(super) fn of(operation: &Operation<'_>) -> Result<Self> {
-        let bindings = operation.bindings();
-        let of = |it: &AccessedRange<'_>| (it.buffer_id, Range { offset: it.offset, length: it.length });
-        Ok(Self {
-            after: bound(bindings)?,
-            place: Place::of_operation(operation),
-            bindings: bindings.iter().map(of).collect(),
-        })
-    }
-
     /// Number of workgroups in x, y and z.
     pub(super) fn workgroup_count(&self) -> [u32; 3] {
         self.place.dispatch.as_ref().map_or([0; 3], |it| it.workgroup_count)
     }
 
-    /// Compares what is bound with what `expected` has of it, binding by binding.
-    pub(super) fn judge(&self, expected: &[Bound], options: &VerifyOptions) -> Verification {
+    /// Compares what it left with what another dispatch left, binding by binding.
+    pub(super) fn judge(&self, expected: &Self, options: &VerifyOptions) -> Verification {
         let mut judge = Judge::new(options);
         let mut verdict = Verdict::Same;
-        for (index, (buffer_id, range)) in self.bindings.iter().enumerate() {
-            let is_same = |it: &(u64, Range)| *it == (*buffer_id, *range);
-            let has = |it: &&Bound| it.buffer_id == *buffer_id && it.range.covers(*range);
-            // Several bindings of a range are compared as the first of them.
-            let is_first = !self.bindings[..index].iter().any(is_same);
-            let Some(bound) = self.after.iter().find(has).filter(|_| is_first) else { continue };
-            let actual = bound.bytes(*range);
-            let mut wanted = actual.to_vec();
-            for it in expected.iter().filter(|it| it.buffer_id == *buffer_id && it.range.overlaps(*range)) {
-                let (start, end) = (it.range.offset.max(range.offset), it.range.end().min(range.end()));
-                let part = Range { offset: start, length: end - start };
-                let at = (start - range.offset) as usize;
-                wanted[at..at + part.length as usize].copy_from_slice(it.bytes(part));
-            }
-            let aliases = (0..).zip(&self.bindings).skip(index + 1).filter(|(_, it)| is_same(it));
+        for (actual, expected) in self.bound.iter().zip(&expected.bound) {
             let target = Target {
                 place: &self.place,
-                binding: Some(index as u32),
-                aliases: &aliases.map(|(index, _)| index).collect::<Vec<u32>>(),
-                buffer_id: *buffer_id,
-                range: *range,
+                binding: Some(actual.binding),
+                aliases: &actual.aliases,
+                buffer_id: actual.buffer_id,
+                range: actual.range,
                 recorded_type: None,
             };
-            let evidence = Evidence {
-                known: vec![Known { offset: 0, expected: &wanted, actual }],
-                ..Evidence::default()
-            };
+            let (expected, actual) = (&expected.after[..], &actual.after[..]);
+            let known = vec![Known { offset: 0, expected, actual }];
+            let evidence = Evidence { known, ..Evidence::default() };
             verdict = verdict.max(judge.judge(&target, &evidence, actual));
         }
         judge.count(&self.place, verdict);
@@ -119,10 +87,16 @@ impl Dispatched {
 /// Keeps what is bound to the dispatch of a slice.
 #[derive(Default)]
 pub(super) struct Watched {
-    /// Whether to keep it before the dispatch, too.
-    pub keeps_before: bool,
-    pub before: Vec<Bound>,
+    keeps_before: bool,
     pub dispatched: Option<Dispatched>,
+    changes: ChangeTracker,
+}
+
+impl Watched {
+    /// `keeps_before` is whether bytes before the dispatch are kept, too.
+    pub(super) fn new(keeps_before: bool) -> Self {
+        Self { keeps_before, ..Self::default() }
+    }
 }
 
 impl Observer for Watched {
@@ -131,15 +105,19 @@ impl Observer for Watched {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if self.keeps_before && operation.dispatch.is_some() {
-            self.before = bound(operation.bindings())?;
+        if operation.dispatch.is_some() {
+            self.changes.begin(operation.bindings())?;
         }
         Ok(ControlFlow::Continue(()))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if operation.dispatch.is_some() {
-            self.dispatched = Some(Dispatched::of(operation)?);
+            self.changes.end()?;
+            let bound = self.changes.bindings().map(|it| Bound::from_tracked(it, self.keeps_before));
+            self.dispatched =
+                Some(Dispatched { bound: bound.collect(), place: Place::of_operation(operation) });
+            self.changes.release();
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rehal_base::{ElementType, Numerical, Range, Result};
-use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece};
+use rehal_base::{ElementType, Numerical, Result};
+use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes};
 use rehal_values::Floats;
 
 use super::bound::Bound;
@@ -109,27 +109,22 @@ pub(super) struct FreshBindings {
 }
 
 impl FreshBindings {
-    /// Selects the bindings whose bytes look like the element type. `before` has their bytes before the
-    /// dispatch.
+    /// Selects the bindings whose bytes before the dispatch, which `bound` has, look like the element type.
     pub(super) fn for_dispatch(
         element_type: Option<ElementType>,
         bindings: &[PlannedBinding],
-        before: &[Bound],
+        bound: &[Bound],
     ) -> Self {
         let format = element_type.and_then(Format::of);
-        let is_varied = |it: &PlannedBinding| {
+        let is_varied = |ordinal| {
             let Some(format) = format else { return false };
-            let range = Range { offset: it.offset, length: it.length };
-            let bound =
-                before.iter().find(|bound| bound.buffer_id == it.buffer_id && bound.range.covers(range));
-            bound.is_some_and(|bound| {
-                let bytes = bound.bytes(range);
-                bytes.len().is_multiple_of(format.bytes)
-                    && bytes.chunks_exact(format.bytes).all(|it| format.is_usual(format.read(it)))
+            bound.iter().find(|it| it.is_bound_by(ordinal)).is_some_and(|Bound { before, .. }| {
+                before.len().is_multiple_of(format.bytes)
+                    && before.chunks_exact(format.bytes).all(|it| format.is_usual(format.read(it)))
             })
         };
-        let is_too_much = before.iter().map(|it| it.range.length).sum::<u64>() > MOST_BYTES;
-        let varied = (0..).zip(bindings).filter(|(_, it)| !is_too_much && is_varied(it));
+        let is_too_much = distinct_bytes(bound.iter().map(|it| (it.buffer_id, it.range))) > MOST_BYTES;
+        let varied = (0..).zip(bindings).filter(|(ordinal, _)| !is_too_much && is_varied(*ordinal));
         let varied = varied.map(|(ordinal, it)| (ordinal, *it)).collect();
         Self { format, varied, bindings: bindings.to_vec() }
     }

@@ -28,7 +28,7 @@ pub(super) struct ShapeSlice {
     pub shape: ComparedShape,
     /// What is bound to it, as far as it can be read.
     bindings: Vec<PlannedBinding>,
-    before: Vec<Bound>,
+    bound: Vec<Bound>,
     has_only_zeros: bool,
     captured: Captured,
 }
@@ -36,7 +36,7 @@ pub(super) struct ShapeSlice {
 impl ShapeSlice {
     /// The inputs that get fresh values, where rules and the name of the function say their type.
     pub(super) fn fresh_bindings(&self, rules: &[ElementTypeRule], function: &str) -> FreshBindings {
-        FreshBindings::for_dispatch(known_element_type(rules, function), &self.bindings, &self.before)
+        FreshBindings::for_dispatch(known_element_type(rules, function), &self.bindings, &self.bound)
     }
 
     /// A replay on the first of the devices. A dispatch uses one, unless its buffers are of others.
@@ -49,16 +49,14 @@ impl ShapeSlice {
 
     /// Reads what is bound to the captured kernel before and after it.
     fn look(&mut self, subject: &CompareSubject) -> Result<()> {
-        let mut watched = Watched { keeps_before: true, ..Watched::default() };
+        let mut watched = Watched::new(true);
         self.replay(&subject.devices, &subject.replay)?.run(&mut [&mut watched])?;
-        let Watched { before, dispatched: Some(dispatched), .. } = watched else { return Ok(()) };
-        let is_zero = |(before, _): &(&Bound, &Bound)| before.content.iter().all(|byte| *byte == 0);
-        let both = || before.iter().zip(&dispatched.after);
+        self.bound = watched.dispatched.map(|it| it.bound).unwrap_or_default();
         // What a kernel only overwrites is not an input.
-        let has_inputs = both().any(|(before, after)| before == after);
-        self.has_only_zeros =
-            both().filter(|(before, after)| !has_inputs || before == after).all(|it| is_zero(&it));
-        self.before = before;
+        let has_inputs = self.bound.iter().any(|it| !it.is_changed);
+        let mut inputs = self.bound.iter().filter(|it| !has_inputs || !it.is_changed);
+        self.has_only_zeros = inputs.all(|it| it.before.iter().all(|byte| *byte == 0));
+        self.bound.iter_mut().for_each(|it| it.after = Vec::new());
         Ok(())
     }
 
@@ -199,7 +197,7 @@ fn cut_dispatches(
             plan: Arc::new(plan),
             shape,
             bindings,
-            before: Vec::new(),
+            bound: Vec::new(),
             has_only_zeros: false,
             captured,
         };

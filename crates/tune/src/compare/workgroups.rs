@@ -70,14 +70,11 @@ fn race(
     exact: &VerifyOptions,
 ) -> Result<Option<Verification>> {
     let run = |workgroups| {
-        let mut watched =
-            Watched { keeps_before: workgroups == WorkgroupSchedule::All, ..Watched::default() };
+        let mut watched = Watched::new(workgroups == WorkgroupSchedule::All);
         slice.replay(devices, &ReplayOptions { workgroups, ..options.clone() })?.run(&mut [&mut watched])?;
         Ok::<_, Error>(watched)
     };
-    let Watched { before, dispatched: Some(whole), .. } = run(WorkgroupSchedule::All)? else {
-        return Ok(None);
-    };
+    let Some(whole) = run(WorkgroupSchedule::All)?.dispatched else { return Ok(None) };
     let total =
         whole.workgroup_count().into_iter().fold(1, |product: u64, it| product.saturating_mul(it.into()));
     if total < 2 {
@@ -85,7 +82,7 @@ fn race(
     }
     // A workgroup may read what a later one overwrites: no half shows that.
     let Some(reversed) = run(WorkgroupSchedule::Reversed)?.dispatched else { return Ok(None) };
-    let mut found = reversed.judge(&whole.after, exact);
+    let mut found = reversed.judge(&whole, exact);
     for bit in 0..u64::BITS - (total - 1).leading_zeros() {
         if found.outcome() != Outcome::Same {
             break;
@@ -94,12 +91,10 @@ fn race(
         let (Some(mut one), Some(other)) = (half(false)?.dispatched, half(true)?.dispatched) else {
             return Ok(None);
         };
-        for ((one, other), (before, whole)) in
-            one.after.iter_mut().zip(&other.after).zip(before.iter().zip(&whole.after))
-        {
-            join(&mut one.content, &other.content, &before.content, &whole.content);
+        for ((one, other), whole) in one.bound.iter_mut().zip(&other.bound).zip(&whole.bound) {
+            join(&mut one.after, &other.after, &whole.before, &whole.after);
         }
-        found = one.judge(&whole.after, exact);
+        found = one.judge(&whole, exact);
     }
     Ok(Some(found))
 }
