@@ -10,6 +10,7 @@
 //! are forwarded.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
@@ -26,7 +27,7 @@ use rehal_hal::{
 use super::stream::{Stream, status_of};
 use crate::effects::{ChangeTracker, Effect, written_by_kernels};
 use crate::ids::Ids;
-use crate::one_by_one::{self, OneByOne};
+use crate::one_by_one::{OneByOne, Walker, recorded, walk};
 use crate::operation::AccessedRange;
 
 /// Describes what each dispatch of a recorded program writes. Called for one dispatch after the other, on any
@@ -321,7 +322,7 @@ impl Performer {
     fn submission(&mut self, stream: &Arc<Stream>, job: &Job) -> Result<()> {
         let affinity = job.kept.submission().affinity;
         let parts = OneByOne::new(&job.device, affinity)?;
-        let mut performed = Performed { job, store: job.kept.store(), parts };
+        let performed = Performed { job, store: job.kept.store(), parts };
         match (job.kept.op(), &job.details.commands) {
             (QueueOp::Dispatch(dispatch), _) => {
                 let site = Site {
@@ -331,49 +332,17 @@ impl Performer {
                     buffer_ids: &job.details.buffer_ids,
                     table: &[],
                 };
-                self.dispatch(stream, &mut performed, &site, Performed::whole)
+                self.dispatch(stream, &mut { performed }, &site, Performed::whole)
             }
             (QueueOp::Execute { bindings, .. }, Some(commands)) => {
                 let table = bindings.of(&performed.store.lists.buffer_refs);
-                self.commands(stream, &mut performed, &commands.lock(), table)
+                let commands = &*commands.lock();
+                let store = &commands.store;
+                let walker = &mut Commands { performer: self, stream, performed, store, table };
+                walk(walker, &commands.commands).map(drop)
             }
-            _ => performed.whole(),
+            _ => { performed }.whole(),
         }
-    }
-
-    /// Performs the commands of a command buffer: each dispatch alone, and what is between dispatches
-    /// together.
-    fn commands(
-        &mut self,
-        stream: &Arc<Stream>,
-        performed: &mut Performed<'_>,
-        commands: &WatchedCommands,
-        table: &[BufferRef<u32>],
-    ) -> Result<()> {
-        let is_dispatch = |it: &WatchedCommand| matches!(it.command, Command::Dispatch(_));
-        let mut rest = &commands.commands[..];
-        while let Some(first) = rest.first() {
-            let together = rest.iter().take_while(|it| !is_dispatch(it)).count();
-            let (part, others) = rest.split_at(together.max(1));
-            rest = others;
-            let Command::Dispatch(dispatch) = &first.command else {
-                // Everything before and after a barrier is ordered already.
-                if !part.iter().all(|it| matches!(it.command, Command::ExecutionBarrier { .. })) {
-                    self.changes.release();
-                    performed.part(&commands.store, part)?;
-                }
-                continue;
-            };
-            let site = Site {
-                record: Some(first.record),
-                store: &commands.store,
-                dispatch,
-                buffer_ids: &first.buffer_ids,
-                table,
-            };
-            self.dispatch(stream, performed, &site, |performed| performed.part(&commands.store, part))?;
-        }
-        Ok(())
     }
 
     /// Performs a dispatch, with the calls of the watcher before and after it.
@@ -411,6 +380,42 @@ impl Performer {
         if let (Err(error), None) = (outcome, &self.error) {
             self.error = Some(error.context("the digests of a dispatch".to_owned()));
         }
+    }
+}
+
+/// The commands of a submission.
+struct Commands<'c, 'j> {
+    performer: &'c mut Performer,
+    stream: &'c Arc<Stream>,
+    performed: Performed<'j>,
+    store: &'c Store,
+    table: &'c [BufferRef<u32>],
+}
+
+impl Walker for Commands<'_, '_> {
+    type Item = WatchedCommand;
+
+    fn command<'i>(&'i self, item: &'i WatchedCommand) -> &'i Command<Indexed> {
+        &item.command
+    }
+
+    fn is_single(&mut self, item: &WatchedCommand) -> bool {
+        matches!(item.command, Command::Dispatch(_))
+    }
+
+    fn together(&mut self, items: &[WatchedCommand]) -> Result<()> {
+        self.performer.changes.release();
+        self.performed.part(self.store, items)
+    }
+
+    fn single(&mut self, item: &WatchedCommand) -> Result<ControlFlow<()>> {
+        if let Command::Dispatch(dispatch) = &item.command {
+            let (record, buffer_ids) = (Some(item.record), &item.buffer_ids);
+            let site = Site { record, store: self.store, dispatch, buffer_ids, table: self.table };
+            let perform = |it: &mut Performed<'_>| it.part(self.store, std::slice::from_ref(item));
+            self.performer.dispatch(self.stream, &mut self.performed, &site, perform)?;
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -463,13 +468,10 @@ fn part_of(bound: Range, reference: &BufferRef<u32>) -> Result<Range> {
 impl Performed<'_> {
     /// Performs the operation of the submission as it is, and waits.
     fn whole(&mut self) -> Result<()> {
-        let (device, affinity) = (&self.job.device, self.job.kept.submission().affinity);
-        self.parts.perform(device, affinity, |_, signals| {
-            let scratch = Bump::new();
-            let op = self.job.kept.op().rename(&mut StoredNames::new(self.store, &scratch))?;
-            // Checked by the handle of the program.
-            device.backend().submit(&Submission { device, affinity, waits: &[], signals, op }).map(drop)
-        })
+        let scratch = Bump::new();
+        let op = self.job.kept.op().rename(&mut StoredNames::new(self.store, &scratch))?;
+        let affinity = self.job.kept.submission().affinity;
+        self.parts.perform(&self.job.device, affinity, |queue| queue.submit(op).map(drop))
     }
 
     /// Executes commands in a command buffer of their own, with the binding table of the submission, and
@@ -478,17 +480,11 @@ impl Performed<'_> {
         let QueueOp::Execute { command_buffer, bindings, flags } = *self.job.kept.op() else { return Ok(()) };
         let (device, affinity) = (&self.job.device, self.job.kept.submission().affinity);
         let whole = &self.store.command_buffers[command_buffer as usize];
-        let mut scratch = Bump::new();
-        let own = one_by_one::recorded(device, *whole.params(), |own| {
-            for command in commands {
-                own.record(&command.command.rename(&mut StoredNames::new(store, &scratch))?)?;
-                scratch.reset();
-            }
-            Ok(())
+        let own = recorded(device, *whole.params(), commands, |own, it, scratch| {
+            own.record(&it.command.rename(&mut StoredNames::new(store, scratch))?)
         })?;
+        let scratch = Bump::new();
         let bindings = StoredNames::new(self.store, &scratch).buffer_refs(bindings)?;
-        self.parts.perform(device, affinity, |_, signals| {
-            device.queue(affinity).signal(signals).execute(&own, bindings, flags)
-        })
+        self.parts.perform(device, affinity, |queue| queue.execute(&own, bindings, flags))
     }
 }

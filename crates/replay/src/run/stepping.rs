@@ -27,7 +27,7 @@ use super::names::LiveNames;
 use super::objects::get;
 use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
-use crate::one_by_one::{self, OneByOne};
+use crate::one_by_one::{OneByOne, Walker, recorded, walk};
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
@@ -70,6 +70,52 @@ struct Stepped<'s> {
     submission: &'s Submission<Indexed>,
     location: RecordLocation,
     observers: &'s [usize],
+}
+
+/// The commands of a submission, which are performed one at a time.
+struct Commands<'c, 'r, 'o, 'b> {
+    run: &'c mut Run<'r, 'o, 'b>,
+    stepping: &'c Stepping<'r>,
+    stepped: &'c Stepped<'c>,
+    occurrence: u64,
+    table: &'c [BufferRef<u32>],
+    parts: OneByOne,
+}
+
+impl<'r, 'o, 'b> Walker for Commands<'_, 'r, 'o, 'b> {
+    type Item = (RecordLocation, u32);
+
+    fn command<'i>(&'i self, (_, index): &'i Self::Item) -> &'i Command<Indexed> {
+        &self.run.plan.commands[*index as usize].1
+    }
+
+    /// Whether an observer of the submission wants the command, which must be an operation.
+    fn is_single(&mut self, item: &Self::Item) -> bool {
+        let is_operation = self.command(item).as_queue_op().is_some();
+        let mut wants = false;
+        // Each is asked.
+        for observer in self.stepped.observers {
+            wants |= is_operation && self.run.observers[*observer].wants_command(item.0, self.occurrence);
+        }
+        wants
+    }
+
+    fn together(&mut self, items: &[Self::Item]) -> Result<()> {
+        self.run.run_commands(self.stepped.submission, items, &mut self.parts)
+    }
+
+    fn single(&mut self, item: &Self::Item) -> Result<ControlFlow<()>> {
+        let op = self.command(item).as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
+        let Self { run, stepping, stepped, table, parts, .. } = self;
+        let (location, plan) = (item.0, run.plan);
+        let perform = |run: &mut Run<'r, 'o, 'b>| {
+            run.command_step(stepping, location)?;
+            run.run_commands(stepped.submission, std::slice::from_ref(item), parts)?;
+            run.command_step(stepping, stepped.location)
+        };
+        let flow = run.step_one(stepping, stepped, (location, self.occurrence), op, table, perform);
+        flow.map_err(|error| plan.locate(error, location))
+    }
 }
 
 impl<'r> Stepping<'r> {
@@ -286,55 +332,14 @@ impl<'r> Run<'r, '_, '_> {
             return Ok(ControlFlow::Continue(()));
         };
         wait_all(self.names(scratch).timepoints(submission.waits)?, None)?;
-        let mut performed = OneByOne::new(self.device(submission.device), submission.affinity)?;
+        let parts = OneByOne::new(self.device(submission.device), submission.affinity)?;
         let table = table.of(&self.plan.lists.buffer_refs);
-        let mut rest = commands;
-        loop {
-            let unwanted = rest.iter().take_while(|it| !self.is_wanted(stepped, it, occurrence)).count();
-            let (together, others) = rest.split_at(unwanted);
-            let is_barrier = |(_, index): &(RecordLocation, u32)| {
-                matches!(self.plan.commands[*index as usize].1, Command::ExecutionBarrier { .. })
-            };
-            // Everything before and after them is ordered already.
-            if !together.iter().all(is_barrier) {
-                self.run_commands(submission, together, &mut performed)?;
-            }
-            let Some((single, others)) = others.split_first() else { return Ok(ControlFlow::Continue(())) };
-            let (location, index) = *single;
-            let op =
-                self.plan.commands[index as usize].1.as_queue_op().unwrap_or(QueueOp::Barrier { flags: 0 });
-            let run_it = |run: &mut Self| {
-                run.command_step(stepping, location)?;
-                run.run_commands(submission, std::slice::from_ref(single), &mut performed)?;
-                run.command_step(stepping, stepped.location)
-            };
-            let flow = self.step_one(stepping, stepped, (location, occurrence), op, table, run_it);
-            if flow.map_err(|error| self.plan.locate(error, location))?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-            rest = others;
-        }
+        walk(&mut Commands { run: self, stepping, stepped, occurrence, table, parts }, commands)
     }
 
     /// Tells the observers that want steps of a record that is performed next.
     fn command_step(&mut self, stepping: &Stepping<'r>, location: RecordLocation) -> Result<()> {
         stepping.steps.iter().try_for_each(|&index| self.observers[index].command_step(location))
-    }
-
-    /// Whether an observer of a submission wants a command, which must be an operation.
-    fn is_wanted(
-        &mut self,
-        stepped: &Stepped<'_>,
-        (location, index): &(RecordLocation, u32),
-        occurrence: u64,
-    ) -> bool {
-        let is_operation = self.plan.commands[*index as usize].1.as_queue_op().is_some();
-        let mut wants = false;
-        // Each is asked.
-        for observer in stepped.observers {
-            wants |= is_operation && self.observers[*observer].wants_command(*location, occurrence);
-        }
-        wants
     }
 
     /// Executes commands in a command buffer of their own, with the binding table of their submission, and
@@ -343,26 +348,19 @@ impl<'r> Run<'r, '_, '_> {
         &self,
         submission: &Submission<Indexed>,
         commands: &[(RecordLocation, u32)],
-        performed: &mut OneByOne,
+        parts: &mut OneByOne,
     ) -> Result<()> {
         let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
         let device = self.device(submission.device);
         let whole: &CommandBuffer = get(&self.state.objects.command_buffers, command_buffer)?;
-        let mut scratch = Bump::new();
-        let own = one_by_one::recorded(device, *whole.params(), |own| {
-            for (location, index) in commands {
-                let command = self.plan.commands[*index as usize].1;
-                let recorded =
-                    command.rename(&mut self.names(&scratch)).and_then(|command| own.record(&command));
-                recorded.map_err(|error| self.plan.locate(error, *location))?;
-                scratch.reset();
-            }
-            Ok(())
+        let own = recorded(device, *whole.params(), commands, |own, (location, index), scratch| {
+            let command = self.plan.commands[*index as usize].1;
+            let recorded = command.rename(&mut self.names(scratch)).and_then(|command| own.record(&command));
+            recorded.map_err(|error| self.plan.locate(error, *location))
         })?;
+        let scratch = Bump::new();
         let bindings = self.names(&scratch).buffer_refs(bindings)?;
-        performed.perform(device, submission.affinity, |_, signals| {
-            device.queue(submission.affinity).signal(signals).execute(&own, bindings, flags)
-        })
+        parts.perform(device, submission.affinity, |queue| queue.execute(&own, bindings, flags))
     }
 
     /// Performs one operation, with the calls of observers before and after it.

@@ -106,7 +106,7 @@ impl<'r> Shared<'r> {
         let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
         };
-        let parts = OneByOne::new(&devices[*first as usize], QUEUE_AFFINITY_ANY)?;
+        let parts = OneByOne::chained(&devices[*first as usize], QUEUE_AFFINITY_ANY)?;
         let mut issue = Issue {
             shared: self,
             plan: self.plan,
@@ -329,10 +329,7 @@ impl<'r> Issue<'r> {
         let file = self.import(file, home, &self.shared.references()?.files[&file])?;
         let device = &self.devices[home as usize];
         let target = BufferRef::range(&buffer, piece.offset, piece.length);
-        self.parts.perform(device, QUEUE_AFFINITY_ANY, |waits, signals| {
-            let queue = device.queue(QUEUE_AFFINITY_ANY).wait(waits).signal(signals);
-            queue.read(&file, file_offset, target, 0)
-        })
+        self.parts.perform(device, QUEUE_AFFINITY_ANY, |queue| queue.read(&file, file_offset, target, 0))
     }
 
     pub(super) fn write(&self, content: &Content, fill: Fill) -> Result<()> {
@@ -426,18 +423,11 @@ impl<'r> Issue<'r> {
         });
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
         let params = CommandBufferParams { mode, binding_capacity: 0, ..params };
-        let own = one_by_one::recorded(device, params, |own| {
-            let mut scratch = Bump::new();
-            for command in commands {
-                let names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch);
-                own.record(&self.plan.commands[*command as usize].1.rename(&mut names.with_table(table))?)?;
-                scratch.reset();
-            }
-            Ok(())
+        let own = one_by_one::recorded(device, params, commands, |own, command, scratch| {
+            let names = LiveNames::of(self.plan, self.devices, &self.objects, scratch);
+            own.record(&self.plan.commands[*command as usize].1.rename(&mut names.with_table(table))?)
         })?;
-        self.parts.perform(device, submission.affinity, |waits, signals| {
-            device.queue(submission.affinity).wait(waits).signal(signals).execute(&own, &[], flags)
-        })
+        self.parts.perform(device, submission.affinity, |queue| queue.execute(&own, &[], flags))
     }
 
     fn submit(&mut self, submission: &Submission<Indexed>) -> Result<()> {
@@ -445,9 +435,7 @@ impl<'r> Issue<'r> {
         let scratch = Bump::new();
         let mut names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch).with_table(&[]);
         let op = submission.op.rename(&mut names)?;
-        self.parts.perform(device, submission.affinity, |waits, signals| {
-            device.queue(submission.affinity).wait(waits).signal(signals).submit(op).map(drop)
-        })
+        self.parts.perform(device, submission.affinity, |queue| queue.submit(op).map(drop))
     }
 }
 
