@@ -15,6 +15,7 @@ mod local;
 mod worker;
 
 use std::ffi::OsString;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub use local::LocalRunner;
 pub use worker::Worker;
 
 /// Performs jobs.
-pub trait Runner: Send + Sync {
+pub trait Runner: Debug + Send + Sync {
     /// Performs a job to its end. The error is that of starting it, or of communicating with it. `watch` is
     /// asked every few milliseconds whether to end it early.
     fn run(&self, job: &Job, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>)
@@ -124,6 +125,20 @@ pub enum JobEnd {
     },
     /// The caller ended it.
     Interrupted,
+}
+
+/// How it ended, as it follows "ended": with a status, or by a signal.
+impl Display for JobEnd {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const KILL: i32 = rustix::process::Signal::KILL.as_raw();
+        match *self {
+            Self::Exited(code) => write!(f, "with status {code}"),
+            Self::Signaled(KILL) => f.write_str("by signal 9, as when the machine has no memory left"),
+            Self::Signaled(signal) => write!(f, "by signal {signal}"),
+            Self::TimedOut { .. } => f.write_str("by the limit of its time"),
+            Self::Interrupted => f.write_str("by an interrupt"),
+        }
+    }
 }
 
 /// What a process printed on a stream.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_replay::{Code, Substitution};
@@ -15,7 +16,7 @@ use super::temporary::{TemporaryDirectory, full_directory};
 use crate::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner};
 
 /// How kernels are compiled.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompilerOptions {
     /// The command, with arguments after spaces; `None` for `CC` or `RUSTC` in the environment, else `cc` or
@@ -23,6 +24,14 @@ pub struct CompilerOptions {
     pub compiler: Option<OsString>,
     /// Arguments after those that are always passed, which they may override.
     pub flags: Vec<OsString>,
+    /// Runs the command. It shares the directory for temporary files with this process.
+    pub runner: Arc<dyn Runner>,
+}
+
+impl Default for CompilerOptions {
+    fn default() -> Self {
+        Self { compiler: None, flags: Vec::new(), runner: Arc::new(LocalRunner) }
+    }
 }
 
 /// A compiled kernel.
@@ -91,7 +100,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     }
     // Its own temporary files remain if it is killed.
     job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
-    let outcome = LocalRunner
+    let outcome = options
+        .runner
         .run(&job, &mut |_| ControlFlow::Continue(()))
         .map_err(|error| no_compiler(language, &name, &error))?;
     let messages = messages(&outcome.stdout);
@@ -205,13 +215,12 @@ fn messages(printed: &Printed) -> String {
     text
 }
 
-/// Describes the end of a compiler as the system does.
+/// Describes the end of a compiler as the system does. It has no limits, and is not interrupted.
 fn how(end: JobEnd) -> String {
     match end {
         JobEnd::Exited(code) => ExitStatus::from_raw(code << 8).to_string(),
         JobEnd::Signaled(signal) => ExitStatus::from_raw(signal).to_string(),
-        JobEnd::TimedOut { .. } => "a timeout".into(),
-        JobEnd::Interrupted => "an interrupt".into(),
+        end @ (JobEnd::TimedOut { .. } | JobEnd::Interrupted) => end.to_string(),
     }
 }
 

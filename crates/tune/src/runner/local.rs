@@ -17,6 +17,8 @@ use super::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed, Runner};
 
 /// How long output is awaited after a process has ended: a process that left its group may keep a pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// Most bytes of a worker's message.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// The shortest and the longest time between two looks at a process.
 const PAUSES: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
 
@@ -47,8 +49,9 @@ struct Running<'j> {
     stdout: Stream<PipeReader>,
     stderr: Stream<PipeReader>,
     channel: Stream<UnixStream>,
-    is_past_milestone: bool,
-    answer: Option<serde_json::Value>,
+    /// Standard output and standard error.
+    printed: [Printed; 2],
+    said: Said,
 }
 
 impl<'j> Running<'j> {
@@ -97,8 +100,8 @@ impl<'j> Running<'j> {
             stdout: Stream::new(Some(stdout)),
             stderr: Stream::new(stderr),
             channel: Stream::new(None),
-            is_past_milestone: false,
-            answer: None,
+            printed: Default::default(),
+            said: Said::default(),
         };
         if let Some((channel, request)) = channel {
             this.send(&channel, request)?;
@@ -124,7 +127,7 @@ impl<'j> Running<'j> {
             if let Some(status) = self.group.child().try_wait()? {
                 return Ok(end_of(status));
             }
-            let (elapsed, is_past_milestone) = (self.begun.elapsed(), self.is_past_milestone);
+            let (elapsed, is_past_milestone) = (self.begun.elapsed(), self.said.is_past_milestone);
             let progress = JobProgress { elapsed, is_past_milestone };
             if self.job.limits.are_exceeded(progress) {
                 return Ok(JobEnd::TimedOut { is_past_milestone });
@@ -154,57 +157,77 @@ impl<'j> Running<'j> {
         let [stdout, stderr, channel] =
             ready([self.stdout.fd(), self.stderr.fd(), self.channel.fd()], timeout)?;
         if stdout {
-            self.stdout.read(|printed, bytes| printed.add(bytes, kept))?;
+            self.stdout.read(|bytes| self.printed[0].add(bytes, kept))?;
         }
         if stderr {
-            self.stderr.read(|printed, bytes| printed.add(bytes, kept))?;
+            self.stderr.read(|bytes| self.printed[1].add(bytes, kept))?;
         }
         if channel {
-            self.channel.read(|printed, bytes| printed.bytes.extend_from_slice(bytes))?;
-            self.take_messages();
+            self.channel.read(|bytes| self.said.add(bytes))?;
         }
         Ok(stdout || stderr || channel)
     }
 
-    /// Takes complete lines. A line that is not a message is ignored: a kernel may have found the socket.
-    fn take_messages(&mut self) {
-        let bytes = &mut self.channel.printed.bytes;
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
-        for line in bytes[..end].split(|byte| *byte == b'\n') {
-            match serde_json::from_slice(line) {
-                Ok(Message::Milestone) => self.is_past_milestone = true,
-                Ok(Message::Answer(answer)) => self.answer = Some(answer),
-                Err(_) => {}
+    fn outcome(self, end: JobEnd) -> JobOutcome {
+        let [stdout, stderr] = self.printed.map(|it| it.finish(self.job.kept));
+        JobOutcome { end, announced: self.said.exit_status(), answer: self.said.answer, stdout, stderr }
+    }
+}
+
+/// What a worker has said. A kernel may have found the socket: a line that is not a message is ignored, and
+/// so is all that follows a line that is too long for one.
+#[derive(Default)]
+struct Said {
+    is_past_milestone: bool,
+    answer: Option<serde_json::Value>,
+    /// The start of a line, or the exit status.
+    rest: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Said {
+    fn add(&mut self, bytes: &[u8]) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.is_too_long {
+                return;
+            }
+            // Lines are not empty: an exit status 10 is not the end of one, and is not the last byte if more
+            // follows.
+            if self.rest == b"\n" {
+                self.rest.clear();
+            }
+            self.rest.extend_from_slice(line);
+            self.is_too_long = self.rest.len() > MAX_MESSAGE_BYTES;
+            if let [message @ .., b'\n'] = &self.rest[..]
+                && !message.is_empty()
+            {
+                match serde_json::from_slice(message) {
+                    Ok(Message::Milestone) => self.is_past_milestone = true,
+                    Ok(Message::Answer(answer)) => self.answer = Some(answer),
+                    Err(_) => {}
+                }
+                self.rest.clear();
             }
         }
-        bytes.drain(..=end);
     }
 
-    fn outcome(self, end: JobEnd) -> JobOutcome {
-        let kept = self.job.kept;
-        let announced = match self.channel.printed.bytes[..] {
-            [status] => Some(status),
+    /// The exit status, once all is read.
+    fn exit_status(&self) -> Option<u8> {
+        match self.rest[..] {
+            [status] if !self.is_too_long => Some(status),
             _ => None,
-        };
-        JobOutcome {
-            end,
-            announced,
-            answer: self.answer,
-            stdout: self.stdout.printed.finish(kept),
-            stderr: self.stderr.printed.finish(kept),
         }
     }
 }
 
-/// What is read of a process, and what was read.
+/// What is read of a process.
 struct Stream<R> {
     reader: Option<R>,
-    printed: Printed,
 }
 
 impl<R: Read + AsFd> Stream<R> {
     fn new(reader: Option<R>) -> Self {
-        Self { reader, printed: Printed::default() }
+        Self { reader }
     }
 
     fn is_open(&self) -> bool {
@@ -215,12 +238,12 @@ impl<R: Read + AsFd> Stream<R> {
         Some(PollFd::new(self.reader.as_ref()?, PollFlags::IN))
     }
 
-    fn read(&mut self, add: impl FnOnce(&mut Printed, &[u8])) -> io::Result<()> {
+    fn read(&mut self, add: impl FnOnce(&[u8])) -> io::Result<()> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         let mut chunk = [0; 16 << 10];
         match reader.read(&mut chunk) {
             Ok(0) => self.reader = None,
-            Ok(count) => add(&mut self.printed, &chunk[..count]),
+            Ok(count) => add(&chunk[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A socket whose other end was closed before it had read everything.
             Err(error) if is_gone(&error) => self.reader = None,
@@ -316,6 +339,38 @@ mod tests {
             let Printed { bytes, dropped } = run(&job).stdout;
             assert_eq!((&*bytes, bytes.len() as u64 + dropped), (expected, 588_895));
         }
+    }
+
+    #[test]
+    fn what_a_worker_says_is_read_in_any_pieces() {
+        let said = |text: &[u8], piece: usize| {
+            let mut said = Said::default();
+            text.chunks(piece).for_each(|bytes| said.add(bytes));
+            (said.is_past_milestone, said.answer.as_ref().and_then(|it| it.as_u64()), said.exit_status())
+        };
+        let messages = b"{\"Answer\":1}\nnot a message\n\n\"Milestone\"\n{\"Answer\":2}\n";
+        for piece in 1..=messages.len() + 1 {
+            assert_eq!(said(messages, piece), (true, Some(2), None), "{piece}");
+            // A new line is one of them.
+            for status in [0, 10, 86, 255] {
+                let text = [&messages[..], &[status]].concat();
+                assert_eq!(said(&text, piece), (true, Some(2), Some(status)), "{piece}");
+            }
+        }
+        assert_eq!(said(b"\n", 1), (false, None, Some(10)));
+        assert_eq!(said(b"\n\"Milestone\"\n", 1), (true, None, None));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_ends_the_messages() {
+        let mut said = Said::default();
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..100 {
+            said.add(&piece);
+        }
+        said.add(b"\n\"Milestone\"\n\0");
+        assert!(said.rest.len() <= MAX_MESSAGE_BYTES + piece.len());
+        assert!(!said.is_past_milestone && said.exit_status().is_none());
     }
 
     #[test]
