@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{BlackBox, RunningThread};
-use rehal_session::Worker;
+use rehal_session::{JobEnd, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -210,28 +210,33 @@ fn with_record(error: Error, thread: &RunningThread) -> Error {
 fn ended_early(ended: &WaitIdStatus, running: &[RunningThread]) -> Error {
     /// That of a panic in Rust.
     const PANIC: i32 = 101;
-    let early = |how: String| {
+    let end = match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(code), _) => JobEnd::Exited(code),
+        (None, signal) => JobEnd::Signaled(signal.unwrap_or_default()),
+    };
+    let early = || {
         let kernels: BTreeSet<_> = running.iter().map(named).collect();
         let kernels: Vec<_> = kernels.into_iter().collect();
         let place = if kernels.is_empty() { String::new() } else { format!(", in {}", kernels.join(" or ")) };
-        let message = format!("the process ended {how} before its work was done{place}");
+        // After the clause that says why.
+        let comma = if end == JobEnd::Signaled(libc::SIGKILL) { "," } else { "" };
+        let message = format!("the process ended {end}{comma} before its work was done{place}");
         let error = Error::new(StatusCode::Aborted, message);
         match running.first() {
             Some(thread) => with_record(error, thread),
             None => error,
         }
     };
-    match (ended.exit_status(), ended.terminating_signal()) {
-        (Some(PANIC), _) => early(format!("with status {PANIC}")),
-        (Some(code), _) => early(format!("with status {code}"))
-            .advise("a kernel returns a status instead of ending the process: correct the kernel"),
-        (None, Some(libc::SIGKILL)) => early("by signal 9, as when the machine has no memory left,".into()),
-        (None, signal) => {
-            let signal = signal.unwrap_or_default();
+    match end {
+        JobEnd::Exited(code) if code != PANIC => {
+            early().advise("a kernel returns a status instead of ending the process: correct the kernel")
+        }
+        JobEnd::Signaled(signal) if signal != libc::SIGKILL => {
             // The copy may have left a core dump.
             let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
             let _ = emulate_default_handler(signal);
-            early(format!("by signal {signal}"))
+            early()
         }
+        _ => early(),
     }
 }

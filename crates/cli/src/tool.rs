@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use rehal_base::{Align, Error, Result, nearest};
-use rehal_session::{CrashReports, Worker};
+use rehal_session::{CrashReports, LocalRunner, Runner, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
@@ -99,6 +99,9 @@ pub struct Invocation {
     status: Cell<u8>,
     pub(crate) origin: Rc<Origin>,
 }
+
+/// What performs the jobs of tools: this machine.
+pub(crate) const RUNNER: &dyn Runner = &LocalRunner;
 
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
 /// argument, or the first two.

@@ -83,6 +83,13 @@ fn a_kernel_that_ends_the_process_is_a_crash() {
         assert_eq!(ran.status, Some(0), "{status}: {ran:?}");
         assert!(ran.stdout.contains(&format!("a crash with exit status {status}\n")), "{ran:?}");
     }
+    // The guard reports a call of exit(3), and ends the process with its own status.
+    let body = "extern void exit(int); exit(0); binding_2[i] = 0;";
+    write_kernel(&source, &path, function, body);
+    let substitution = format!("--replay_executable_substitution={function}={}", source.display());
+    let ran = reduce(&scratch, &["--check=crash", &substitution], "add4.add.local-sync");
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains(&format!("a crash with a call of exit in '{function}'\n")), "{ran:?}");
 }
 
 #[test]

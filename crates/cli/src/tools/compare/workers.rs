@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
-    Worker,
+    CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Worker,
 };
 use serde::{Deserialize, Serialize};
 
 use super::candidates::Candidate;
 use super::print;
 use super::report::{Outcome, Report};
+use crate::tool::RUNNER;
 use crate::{Invocation, output};
 
 /// What a worker compares, with the flags of the tool.
@@ -42,8 +42,26 @@ impl Request {
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Libraries {
     /// The baseline: otherwise each comparison would compile it again.
+    #[serde(with = "base64_bytes")]
     pub baseline: Option<Vec<u8>>,
+    #[serde(with = "base64_bytes")]
     pub replacement: Option<Vec<u8>>,
+}
+
+/// Bytes in messages: a list of numbers would be three times as long.
+mod base64_bytes {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+        bytes.as_ref().map(|it| BASE64_STANDARD.encode(it)).serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|it| BASE64_STANDARD.decode(it)).transpose().map_err(D::Error::custom)
+    }
 }
 
 /// How long a comparison may take.
@@ -106,7 +124,7 @@ fn attempt(
         notice.watch(progress);
         ControlFlow::Continue(())
     };
-    let JobOutcome { end, answer, stdout, stderr, .. } = LocalRunner.run(&job, watch).map_err(cannot)?;
+    let JobOutcome { end, answer, stdout, stderr, .. } = RUNNER.run(&job, watch).map_err(cannot)?;
     let printed = text_of(&stderr);
     if stdout.dropped > 0 {
         output::note(&dropped(stdout.dropped, "standard output"));
@@ -188,12 +206,8 @@ fn how(end: JobEnd, printed: &str) -> String {
     let line = report.or_else(|| printed.lines().find(|line| reported && !line.is_empty()));
     match (line, end) {
         (Some(line), JobEnd::Exited(_)) => line.to_owned(),
-        (_, JobEnd::Exited(code)) => format!("its process ended with status {code}"),
-        (_, JobEnd::Signaled(libc::SIGKILL)) => {
-            "its process was ended by signal 9, as when the machine has no memory left".into()
-        }
-        (_, JobEnd::Signaled(signal)) => format!("its process was ended by signal {signal}"),
-        (_, JobEnd::TimedOut { .. } | JobEnd::Interrupted) => "its process was ended".into(),
+        (_, JobEnd::Exited(_)) => format!("its process ended {end}"),
+        (_, end) => format!("its process was ended {end}"),
     }
 }
 
@@ -216,6 +230,17 @@ mod tests {
         assert_eq!(why, "INCOMPATIBLE; a kernel crashed with SIGILL: function 'f'");
         assert_eq!(how(exited(1), "why\n"), "its process ended with status 1");
         assert!(how(signaled(libc::SIGKILL), "").contains("signal 9, as when"));
+    }
+
+    #[test]
+    fn a_library_is_a_string_in_a_message() {
+        let bytes: Vec<u8> = (0..3000).map(|it| it as u8).collect();
+        let libraries = Libraries { baseline: None, replacement: Some(bytes.clone()) };
+        let message = serde_json::to_string(&libraries).unwrap();
+        assert!(message.len() < 4100, "{}", message.len());
+        let again: Libraries = serde_json::from_str(&message).unwrap();
+        assert_eq!((again.baseline, again.replacement), (None, Some(bytes)));
+        assert!(serde_json::from_str::<Libraries>(r#"{"baseline":"?","replacement":null}"#).is_err());
     }
 
     #[test]

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result};
 use rehal_bench::stats;
 use rehal_session::{
-    CrashReports, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, LocalRunner, ReduceHost, ReduceProgress,
-    Runner, SlicedDispatch, WrongResult,
+    CrashReports, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, ReduceHost, ReduceProgress, SlicedDispatch,
+    WrongResult,
 };
 use serde::Deserialize;
 
 use super::child::{self, Answer, Libraries, Request, Work};
 use super::command::CheckCommand;
 use super::report;
+use crate::tool::RUNNER;
 use crate::tools::ledger_flags;
 use crate::{Invocation, output};
 
@@ -51,7 +52,7 @@ enum Subject {
 /// How a replay crashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Crash {
-    /// Its signal, if a report names it; otherwise that of the process.
+    /// Its signal, or the call that ends the process, if a report names it; otherwise that of the process.
     signal: String,
     /// The function of the kernel, if it is in one.
     function: Option<String>,
@@ -208,7 +209,7 @@ impl Checks {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let ended = LocalRunner.run(&job, &mut watch).map_err(|error| {
+        let ended = RUNNER.run(&job, &mut watch).map_err(|error| {
             let is_limit = error.kind() == std::io::ErrorKind::WouldBlock;
             let error = Error::io(format!("starting '{}' for a check", output::escaped(program)), &error);
             error.advise(match is_limit {
@@ -385,10 +386,14 @@ fn times_of(ended: &JobOutcome) -> Option<(Vec<f64>, bool)> {
 /// The crash of a process, if it ended by one.
 fn crash_of(ended: &JobOutcome) -> Option<Crash> {
     let printed = String::from_utf8_lossy(&ended.stderr.bytes);
-    let report =
-        printed.lines().rev().find_map(|line| line.split_once("; a kernel crashed with ").map(|it| it.1));
-    if let (JobEnd::Exited(CrashReports::EXIT_STATUS), Some(report)) = (ended.end, report) {
-        let signal = report.split([' ', ':']).next().unwrap_or_default().to_string();
+    // What the guard says before it ends the process, also of a call of exit(3).
+    let reports = [("; a kernel crashed with ", ""), ("; a kernel called ", "a call of ")];
+    let report = printed
+        .lines()
+        .rev()
+        .find_map(|line| reports.iter().find_map(|(start, how)| Some((*how, line.split_once(start)?.1))));
+    if let (JobEnd::Exited(CrashReports::EXIT_STATUS), Some((how, report))) = (ended.end, report) {
+        let signal = format!("{how}{}", report.split([' ', ':']).next().unwrap_or_default());
         let name = report.split_once("function '").map(|it| it.1);
         let function = name.and_then(|name| name.rsplit_once("' (")).map(|it| it.0);
         // A label may have parentheses as well: the ordinal follows the name.
@@ -411,9 +416,8 @@ fn crash_of(ended: &JobOutcome) -> Option<Crash> {
 fn how(end: JobEnd) -> String {
     match end {
         JobEnd::TimedOut { .. } => "took longer than --check_timeout allows".into(),
-        JobEnd::Interrupted => "was interrupted".into(),
-        JobEnd::Exited(code) => format!("exited with status {code}"),
-        JobEnd::Signaled(signal) => format!("was ended by signal {signal}"),
+        JobEnd::Exited(_) => format!("exited {end}"),
+        JobEnd::Signaled(_) | JobEnd::Interrupted => format!("was ended {end}"),
     }
 }
 
