@@ -7,7 +7,6 @@ mod kernel_stack;
 mod library_file;
 mod memory;
 mod open_library;
-mod transpose;
 mod vectors;
 mod watched_pages;
 
@@ -18,7 +17,6 @@ pub(crate) use kernel_stack::{KernelStack, is_overflow as is_stack_overflow};
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
-pub(crate) use transpose::{has_transpositions, transpose_block};
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
 pub(crate) use watched_pages::WatchedPages;
 

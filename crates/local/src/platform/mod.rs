@@ -27,13 +27,6 @@ pub(crate) enum Protection {
     ReadExecute,
 }
 
-/// Rows of a block that is transposed.
-pub(crate) const BLOCK_ROWS: usize = 16;
-/// Bytes of a row of such a block.
-pub(crate) const BLOCK_ROW_BYTES: usize = 64;
-/// Such a block: its rows, or its columns, one after another.
-pub(crate) type Block = [u8; BLOCK_ROWS * BLOCK_ROW_BYTES];
-
 /// A numeric loop worth compiling for wide vectors.
 pub(crate) trait VectorWork {
     /// The result.

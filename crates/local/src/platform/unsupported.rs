@@ -124,18 +124,6 @@ pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
     unreachable!("no CPU with dot products is supported here");
 }
 
-pub(crate) fn has_transpositions() -> bool {
-    false
-}
-
-/// Not called, as [`has_transpositions`] is false.
-pub(crate) fn transpose_block<const E: usize>(
-    _rows: [&[u8; super::BLOCK_ROW_BYTES]; super::BLOCK_ROWS],
-    _columns: &mut super::Block,
-) {
-    unreachable!("no CPU with permutations of two vectors is supported here");
-}
-
 pub(crate) fn processor_data() -> [u64; 8] {
     [0; 8]
 }

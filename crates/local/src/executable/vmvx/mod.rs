@@ -12,7 +12,7 @@
 //! that it runs of a dispatch. Most workgroups are short, so starting one must cost little: bindings are read
 //! without a lock (`List::of_buffers`), and arguments that the function does not use are not passed
 //! (`vm/src/lower/unused.rs`). The kernels' loops are compiled for the CPU's widest vectors
-//! (`platform::with_vectors`); only products of `i8` and transpositions use intrinsics.
+//! (`platform::with_vectors`); only products of `i8` use intrinsics.
 
 #![deny(unsafe_code)]
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rehal_base::{Error, Result};
 
 use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
-use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS, VectorWork};
+use crate::platform::{self, VectorWork};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
@@ -454,54 +454,16 @@ fn pack_specialized<const W: usize>(
         [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
         [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
         [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
-            let rest = pack_blocks::<W, 2, 64>(run, matrix, tiled);
-            transpose_pairs::<_, 16>(&rest, matrix, tiled);
+            transpose_pairs::<_, 16>(run, matrix, tiled);
         }
         [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
         [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
         [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
-        [1, 16] if is_transposed && W == 4 => {
-            let rest = pack_blocks::<W, 4, 16>(run, matrix.transposed(), tiled);
-            transpose::<_, 16>(&rest, matrix, tiled);
-        }
         [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
         [1, 8] if is_transposed => transpose::<_, 8>(run, matrix, tiled),
         _ => return false,
     }
     true
-}
-
-/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E`
-/// bytes wide, a row of a block has `R` elements. Returns the tiles that are left.
-fn pack_blocks<const W: usize, const E: usize, const R: usize>(
-    run: &Run,
-    matrix: Elements<'_, [u8; W]>,
-    tiled: &mut ElementsMut<'_, [u8; W]>,
-) -> Run {
-    let (in_block, tile_elements) = (BLOCK_ROW_BYTES / E, BLOCK_ROWS * E / W);
-    // The columns of a block are written one after another.
-    let is_contiguous = run.tiled_step == [0, tile_elements];
-    let blocks = if is_contiguous && platform::has_transpositions() { run.count / in_block } else { 0 };
-    let done = blocks * in_block;
-    // The step along a row is the only one that is not 0, in the orientation in which the tile's lines are
-    // rows or columns.
-    let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
-    let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
-    for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
-        let mut rows = [&[0; BLOCK_ROW_BYTES]; BLOCK_ROWS];
-        for (row, elements) in rows.iter_mut().zip(matrix.block::<R>([first_row, first + at * R], BLOCK_ROWS))
-        {
-            *row = &elements.as_flattened().as_chunks().0[0];
-        }
-        platform::transpose_block::<E>(rows, block);
-    }
-    let after = |first: [usize; 2], step: [usize; 2]| [first[0] + done * step[0], first[1] + done * step[1]];
-    Run {
-        count: run.count - done,
-        tiled: after(run.tiled, run.tiled_step),
-        matrix: after(run.matrix, run.matrix_step),
-        ..*run
-    }
 }
 
 /// Lines of `N` elements that are contiguous in the matrix too.
