@@ -102,8 +102,8 @@ pub fn bootstrap_ratio(before: &[f64], after: &[f64], statistic: fn(&[f64]) -> f
 ///   independent ones times `sqrt((1 + r) / (1 - r))` for an autocorrelation `r` above 0. Resampling one by
 ///   one does not see it.
 ///
-/// `outside` is the two-sided probability of a mean outside of it, at least 0.001. The same samples always
-/// yield the same interval.
+/// `outside` is the two-sided probability of a mean outside of it. Below 0.001, resamples say nothing about it,
+/// and the interval is that of the t distribution, or wider. The same samples always yield the same interval.
 pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
     const RESAMPLES: usize = 4000;
     let count = samples.len();
@@ -121,33 +121,33 @@ pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
     Interval { low: at(tail).min(mean - t * error), high: at(1.0 - tail).max(mean + t * error) }
 }
 
-/// The 95 % confidence interval of the mean of times in the order of measurement, of which there are at least
-/// [`MIN_INTERVAL_SAMPLES`].
+/// The confidence interval of the mean of times in the order of measurement, of which there are at least
+/// [`MIN_INTERVAL_SAMPLES`]. `outside` is the probability of a mean outside of it.
 ///
 /// The phases of a machine may last for many short times, which are then no independent samples, and neither
 /// are short blocks of them. So each sixth of the run counts as one sample of [`mean_interval`], its mean
 /// (batch means; Law and Carson, 1979): phases up to about that length are in the interval. That no time is
 /// below the smallest one bounds it. What differs between runs is not in it.
-pub fn run_mean_interval(times: &[f64]) -> Interval {
+pub fn run_mean_interval(times: &[f64], outside: f64) -> Interval {
     let count = times.len();
     let batches: Vec<f64> = (0..BATCHES)
         .map(|index| &times[index * count / BATCHES..(index + 1) * count / BATCHES])
         .map(mean)
         .collect();
-    let Interval { low, high } = mean_interval(&batches, 0.05);
+    let Interval { low, high } = mean_interval(&batches, outside);
     let smallest = times.iter().copied().fold(f64::INFINITY, f64::min);
     // Batches may differ by one time in length.
     let (mean, shift) = (mean(times), mean(times) - mean(&batches));
     Interval { low: (low + shift).max(smallest).min(mean), high: (high + shift).max(mean) }
 }
 
-/// The 95 % confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals
-/// of both by [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are
+/// The confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals of both
+/// by [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are
 /// independent of each other (Donner and Zou, 2012, "Closed-form confidence intervals for functions of the
 /// normal mean and standard deviation"). An end may be infinite if a time is 0.
-pub fn run_ratio_interval(before: &[f64], after: &[f64]) -> Interval {
+pub fn run_ratio_interval(before: &[f64], after: &[f64], outside: f64) -> Interval {
     let of = |times: &[f64]| {
-        let (center, interval) = (mean(times).ln(), run_mean_interval(times));
+        let (center, interval) = (mean(times).ln(), run_mean_interval(times, outside));
         (center, center - interval.low.ln(), interval.high.ln() - center)
     };
     let ((before, before_below, before_above), (after, after_below, after_above)) = (of(before), of(after));
@@ -516,7 +516,7 @@ mod tests {
         for (count, persistence) in [(100, 0.0), (100, 0.5), (100, 0.9), (400, 0.9), (1000, 0.97)] {
             let mut differs = || {
                 let (before, after) = (run(count, persistence), run(count, persistence));
-                let Interval { low, high } = run_ratio_interval(&before, &after);
+                let Interval { low, high } = run_ratio_interval(&before, &after, 0.05);
                 high < 1.0 || low > 1.0
             };
             let different = (0..CASES).filter(|_| differs()).count();
@@ -525,20 +525,20 @@ mod tests {
         // Differences that are larger are found.
         let (before, after) =
             (run(400, 0.9), run(400, 0.9).iter().map(|time| time * 1.3).collect::<Vec<_>>());
-        let found = run_ratio_interval(&before, &after);
+        let found = run_ratio_interval(&before, &after, 0.05);
         assert!(found.low > 1.0 && found.low < 1.3 && found.high > 1.3, "{found:?}");
     }
 
     #[test]
     fn intervals_of_runs_are_bounded_by_the_smallest_time() {
         let times: Vec<f64> = (0..16).map(|at| if at == 9 { 1_000.0 } else { 10.0 }).collect();
-        let interval = run_mean_interval(&times);
+        let interval = run_mean_interval(&times, 0.05);
         assert!(interval.low == 10.0 && interval.high > mean(&times), "{interval:?}");
         let same = Interval { low: 2.0, high: 2.0 };
-        assert_eq!(run_mean_interval(&[2.0; 8]), same);
-        let ratio = run_ratio_interval(&[2.0; 9], &[4.0; 30]);
+        assert_eq!(run_mean_interval(&[2.0; 8], 0.05), same);
+        let ratio = run_ratio_interval(&[2.0; 9], &[4.0; 30], 0.05);
         assert!((ratio.low - 2.0).abs() < 1e-9 && (ratio.high - 2.0).abs() < 1e-9, "{ratio:?}");
-        assert!(run_ratio_interval(&[&[0.0][..], &times].concat(), &times).high.is_infinite());
+        assert!(run_ratio_interval(&[&[0.0][..], &times].concat(), &times, 0.05).high.is_infinite());
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub const PROFILE_COMPARE: Tool = Tool {
     about: "Prints for each function the mean time of a dispatch before and after, with 95 % intervals, the number of \
             dispatches, and by how much the function changed the time of all dispatches: the most first. A change is \
             'noise' if the interval of the ratio of both means includes 1, and 'few' with fewer than 8 dispatches on a \
-            side. Functions are matched by name, and a function that only one profile has is listed with its whole \
+            side. These intervals are wider the more functions are compared, so that no function that is the same seems to \
+            have changed, in 95 % of all comparisons. Functions are matched by name, and a function that only one profile has is listed with its whole \
             time.\n\n\
             If one profile has more iterations, as after a benchmark that runs for a time, the functions with most of \
             the time were dispatched more often by one factor. Then the time before is multiplied by it, which the \

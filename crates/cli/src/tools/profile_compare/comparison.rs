@@ -45,7 +45,8 @@ pub(super) struct Change {
     pub mean_ns: f64,
     /// The mean after as a fraction of that before, if both are known and the latter is not zero.
     pub ratio: Option<f64>,
-    /// Its 95 % interval, with enough dispatches.
+    /// Its interval, with enough dispatches. All of them are wide enough that with 95 %, no function without a
+    /// change has one that excludes 1.
     pub ratio_interval: Option<Interval>,
 }
 
@@ -110,7 +111,8 @@ impl Comparison {
         let common_factor = common_factor(&pairs);
         let count_factor = common_factor.unwrap_or(1.0);
         let mut changes: Vec<_> =
-            pairs.into_iter().map(|(before, after)| Change::of(before, after, count_factor)).collect();
+            pairs.iter().map(|(before, after)| Change::of(*before, *after, count_factor)).collect();
+        set_intervals(&pairs, &mut changes);
         let weight = |change: &Change| change.total_ns().abs();
         changes.sort_by(|left, right| {
             weight(right).total_cmp(&weight(left)).then_with(|| left.name.cmp(&right.name))
@@ -174,6 +176,44 @@ fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
     (same >= MIN_SHARE * all).then_some(*factor)
 }
 
+/// Sets the intervals of ratios. Of many functions without a change, some would have a 95 % interval that
+/// excludes 1. So each has the probability that is left to it by their number, without those of which it is
+/// known that they changed (Holm, 1979, "A simple sequentially rejective multiple test procedure").
+fn set_intervals(pairs: &[Pair<'_>], changes: &mut [Change]) {
+    let mut compared = Vec::new();
+    for (index, (pair, change)) in pairs.iter().zip(&*changes).enumerate() {
+        if let ((Some(before), Some(after)), Some(_)) = (pair, change.ratio)
+            && has_interval(&before.times_ns)
+            && has_interval(&after.times_ns)
+        {
+            compared.push((index, &before.times_ns, &after.times_ns));
+        }
+    }
+    let mut changed_count = 0;
+    loop {
+        let outside = OUTSIDE / (compared.len() - changed_count).max(1) as f64;
+        for (index, before, after) in &compared {
+            let interval = stats::run_ratio_interval(before, after, outside);
+            // A time of zero may be the smallest, which bounds the interval of the mean.
+            changes[*index].ratio_interval = interval.high.is_finite().then_some(interval);
+        }
+        let has_changed = |change: &&Change| matches!(change.verdict(), Verdict::Faster | Verdict::Slower);
+        let count = changes.iter().filter(has_changed).count();
+        // Fewer others have narrower intervals, so that it does not decrease.
+        if count <= changed_count {
+            return;
+        }
+        changed_count = count;
+    }
+}
+
+/// The probability that any function without a change seems to have one.
+const OUTSIDE: f64 = 0.05;
+
+fn has_interval(times: &[f64]) -> bool {
+    times.len() >= stats::MIN_INTERVAL_SAMPLES
+}
+
 impl Change {
     fn of(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>, count_factor: f64) -> Self {
         let Some(any) = before.or(after) else { unreachable!("a profile has the function") };
@@ -199,14 +239,6 @@ impl Change {
         change.mean_ns = count(change.after) * (new.mean_ns - old.mean_ns);
         if old.mean_ns > 0.0 {
             change.ratio = Some(new.mean_ns / old.mean_ns);
-            if let (Some(before), Some(after)) = (before, after)
-                && old.interval_ns.is_some()
-                && new.interval_ns.is_some()
-            {
-                let interval = stats::run_ratio_interval(&before.times_ns, &after.times_ns);
-                // A time of zero may be the smallest, which bounds the interval of the mean.
-                change.ratio_interval = interval.high.is_finite().then_some(interval);
-            }
         }
         change
     }
@@ -237,12 +269,11 @@ impl Change {
 impl Times {
     fn of(function: &FunctionTimes) -> Self {
         let times = &function.times_ns;
-        let has_interval = times.len() >= stats::MIN_INTERVAL_SAMPLES;
         Self {
             count: times.len(),
             total_ns: times.iter().sum(),
             mean_ns: stats::mean(times),
-            interval_ns: has_interval.then(|| stats::run_mean_interval(times)),
+            interval_ns: has_interval(times).then(|| stats::run_mean_interval(times, 0.05)),
         }
     }
 }
@@ -311,6 +342,37 @@ mod tests {
         // One percent slower, with ten percent of noise.
         assert_eq!(verdict(&times(100.0, 30), &times(101.0, 30)), Verdict::Noise);
         assert_eq!(verdict(&[0.0; 30], &times(90.0, 30)), Verdict::Few);
+    }
+
+    /// Times of functions without a change, in phases of the machine that are shorter than a sixth of a profile.
+    fn equal(random: &mut fastrand::Rng, count: usize) -> Vec<FunctionTimes> {
+        let time = |random: &mut fastrand::Rng| 100.0 * (1.0 + 0.2 * random.f64() + random.f64().powi(20));
+        let times = |random: &mut fastrand::Rng| (0..60).map(|_| time(random)).collect::<Vec<_>>();
+        (0..count).map(|index| function(&format!("f{index}"), &times(random))).collect()
+    }
+
+    #[test]
+    fn none_of_many_equal_functions_seems_to_have_changed() {
+        const COMPARISONS: u64 = 20;
+        let changed = |seed: u64, count: usize| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let found = compared(equal(&mut random, count), equal(&mut random, count));
+            found.iter().filter(|(_, verdict, _)| *verdict != Verdict::Noise).count()
+        };
+        let wrong = (0..COMPARISONS).filter(|seed| changed(*seed, 88) > 0).count();
+        assert!(wrong <= 2, "{wrong} of {COMPARISONS} comparisons");
+    }
+
+    #[test]
+    fn functions_that_changed_are_found_among_many() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (before, mut after) = (equal(&mut random, 40), equal(&mut random, 40));
+        for function in &mut after[..30] {
+            function.times_ns.iter_mut().for_each(|it| *it *= 2.0);
+        }
+        let found = compared(before, after);
+        let slower = found.iter().filter(|(_, verdict, _)| *verdict == Verdict::Slower).count();
+        assert_eq!((slower, found[..30].iter().all(|it| it.1 == Verdict::Slower)), (30, true));
     }
 
     #[test]

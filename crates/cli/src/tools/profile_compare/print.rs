@@ -102,8 +102,8 @@ fn notes(changes: &[Change]) -> String {
     }
     if changes.iter().any(|change| change.ratio_interval.is_some()) {
         text.push_str(
-            "\nintervals: 95 %, from the variation within each profile. Two runs of the same program may differ by more: \
-             compare such profiles first\n",
+            "\nintervals: 95 %, from the variation within each profile; those of changes are corrected for the number of functions. \
+             Two runs of the same program may differ by more: compare such profiles first\n",
         );
     }
     text
