@@ -193,6 +193,29 @@ impl Replay {
         run.finish().map_err(|error| self.plan().in_file(error))
     }
 
+    /// How many of the bytes that are bound to each of these dispatches it accesses, in pages of 4 KiB, each
+    /// counted once: `None` if the device cannot tell, or if the dispatch does not write the same bytes by
+    /// itself. They are named by record and occurrence. Replays once, up to the last of them, which other
+    /// observers also see.
+    pub fn accessed_bytes(
+        &self,
+        dispatches: &[(u32, u64)],
+        watch: WatchBuffer,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Vec<Option<u64>>> {
+        let outcome = self.find_dispatches(dispatches);
+        let founds = outcome.map_err(|error| self.plan().in_file(error))?;
+        let shared = Shared::new(self, &SliceOptions { watch: Some(watch), ..SliceOptions::default() });
+        let mut accessed = vec![None; founds.len()];
+        let mut run = DispatchRun::new(&shared, &founds, |index, collected, _| {
+            accessed[index] = shared.accessed_bytes(&founds[index], &collected);
+            Ok(())
+        });
+        self.run(&mut with(observers, &mut run))?;
+        run.finish().map_err(|error| self.plan().in_file(error))?;
+        Ok(accessed)
+    }
+
     fn slice_to(
         &self,
         cut: &Cut,

@@ -3,7 +3,8 @@
 //! Dispatches come from a plan (`Plan::distinct_dispatches`, whose work does not grow with the executions of
 //! a command buffer), or from a replay one operation at a time, which also knows indirect workgroup counts.
 //! Times are the spans that devices report, each of which belongs to one dispatch because operations are
-//! serialized; without them, the host measures from before the submission to completion. A second replay
+//! serialized; without them, the host measures from before the submission to completion. Replays are repeated
+//! until the order of the kernels is known. A last replay
 //! compares what is bound before and after the first dispatch of each kernel, and cuts the slices that are
 //! exported. `DispatchFiles` replays such a slice up to its dispatch, and names files by their digest, so
 //! that equal contents are stored once.
@@ -14,6 +15,7 @@
 mod aliases;
 mod dispatch_files;
 mod observed;
+mod ranking;
 mod records;
 mod runs;
 
@@ -21,9 +23,12 @@ pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_r
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rehal_base::{Range, Result, glob};
-use rehal_replay::{AccessKind, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
+use rehal_bench::stats::Interval;
+use rehal_local::watch_buffer;
+use rehal_replay::{AccessKind, Observer, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
 
 use crate::CrashReports;
 
@@ -35,6 +40,11 @@ pub use dispatch_files::{BindingFile, DispatchFile, DispatchFiles};
 pub struct KernelOptions {
     /// Only functions whose names match this pattern, with `*` and `?`.
     pub function: Option<String>,
+    /// Replays are timed until the order of the first ten kernels is stable, but none begins after this time.
+    /// Default: 0, for one replay.
+    pub max_time: Duration,
+    /// Number of timed replays, instead of until the order is stable. Default: none.
+    pub repetitions: Option<u64>,
 }
 
 /// The distinct dispatches of a capture.
@@ -45,10 +55,17 @@ pub struct Kernels {
     pub kernels: Vec<Kernel>,
     /// Number of dispatches of all functions.
     pub dispatch_count: u64,
-    /// Time of all dispatches of all functions in nanoseconds, if measured.
+    /// Time of all dispatches of all functions in nanoseconds, if measured: the sum of the kernels' medians.
     pub total_ns: Option<u64>,
     /// How times are measured, if they are.
     pub times: Option<KernelTimes>,
+    /// Number of replays that the times are medians of.
+    pub sample_count: u64,
+    /// Whether the order of the first ten kernels is stable, if it was measured: each takes longer than the
+    /// next in 99 of 100 such measurements, or their times are within 5 % of each other.
+    pub is_order_stable: Option<bool>,
+    /// What may have distorted the times, as sentences.
+    pub warnings: Vec<String>,
 }
 
 /// How the time of a dispatch is measured.
@@ -88,8 +105,10 @@ pub struct Kernel {
     pub occurrence: u64,
     /// The index of the device of the first, if it was run.
     pub device: Option<usize>,
-    /// Time of all of them in nanoseconds, if measured.
+    /// Time of all of them in nanoseconds, if measured: the median of replays.
     pub time_ns: Option<u64>,
+    /// The 95 % interval of this median; `None` with fewer than 6 replays.
+    pub interval_ns: Option<Interval>,
     /// What the first dispatch accesses, if it was run.
     traffic: Option<Traffic>,
 }
@@ -105,6 +124,8 @@ struct Traffic {
     written: u64,
     /// All that is bound.
     bound: u64,
+    /// What it accesses of that, in pages, if that is known.
+    accessed: Option<u64>,
 }
 
 /// A binding of a [`Kernel`].
@@ -176,17 +197,21 @@ impl Kernels {
         groups.finish(options)
     }
 
-    /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
+    /// The kernels of a replay, which runs to measure times, and once more to see which bindings change.
     pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut this = Self::timed(replay, options)?;
+        let (dispatches, mut accessed) = (this.dispatches(), Vec::new());
         runs::inspect(&mut this.kernels, |inspector| {
-            replay.run(&mut [&mut CrashReports::records(), inspector])
+            let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records(), inspector];
+            accessed = replay.accessed_bytes(&dispatches, watch_buffer, observers)?;
+            Ok(())
         })?;
+        this.set_accessed(accessed);
         Ok(this)
     }
 
     /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices
-    /// are cut while the second replay sees which bindings change.
+    /// are cut while the last replay sees which bindings change.
     pub fn of_replay_with_slices(
         replay: &Replay,
         options: &KernelOptions,
@@ -194,20 +219,41 @@ impl Kernels {
         slices: &mut impl SliceSet,
     ) -> Result<Self> {
         let mut this = Self::timed(replay, options)?;
-        let dispatches: Vec<_> = this.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
+        let dispatches = this.dispatches();
         runs::inspect(&mut this.kernels, |inspector| {
             replay.slices(&dispatches, slicing, slices, &mut [&mut CrashReports::records(), inspector])
         })?;
+        if !dispatches.is_empty() {
+            let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records()];
+            this.set_accessed(replay.accessed_bytes(&dispatches, watch_buffer, observers)?);
+        }
         Ok(this)
     }
 
-    /// The kernels of a replay, which runs once, to measure times: which bindings change is unknown.
+    /// The first dispatch of each kernel, by record and occurrence.
+    fn dispatches(&self) -> Vec<(u32, u64)> {
+        self.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect()
+    }
+
+    /// Sets what the first dispatch of each accesses.
+    fn set_accessed(&mut self, accessed: Vec<Option<u64>>) {
+        for (kernel, bytes) in self.kernels.iter_mut().zip(accessed) {
+            if let Some(traffic) = &mut kernel.traffic {
+                traffic.accessed = bytes;
+            }
+        }
+    }
+
+    /// The kernels of a replay that only measures times: which bindings change is unknown.
     pub fn timed(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
-        let times = runs::measure(replay, &mut groups)?;
+        let measured = runs::measure(replay, &mut groups, options)?;
         let mut this = groups.finish(options)?;
-        this.total_ns = Some(times.total_ns);
-        this.times = Some(times.times);
+        this.total_ns = Some(measured.total_ns);
+        this.times = Some(measured.times);
+        this.sample_count = measured.sample_count;
+        this.is_order_stable = (measured.sample_count > 1).then_some(measured.is_order_stable);
+        this.warnings = measured.warnings;
         this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
         Ok(this)
     }
@@ -226,18 +272,25 @@ impl Kernel {
         self.traffic.map(|it| it.read)
     }
 
-    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that
-    /// cannot be said: also if it is more than 320 GB for each core that may work on a dispatch, since such a
-    /// kernel accesses less than is bound.
+    /// The bytes of the pages that the first dispatch accesses, each counted once; `None` if that is unknown.
+    pub fn bytes_accessed(&self) -> Option<u64> {
+        self.traffic?.accessed
+    }
+
+    /// Bytes per second at most, each counted once: of the pages that it accesses; if these are unknown, of
+    /// all that is bound. Or why that cannot be said: also if it is more than 320 GB for each core that may work
+    /// on a dispatch, since such a kernel accesses less.
     pub fn max_bytes_per_second(&self) -> Result<f64, &'static str> {
-        if self.bindings.iter().any(|it| it.alias_of.is_some()) {
-            return Err("bindings overlap");
-        }
         let Some(traffic) = self.traffic else { return Err("unknown directions") };
+        let bytes = match traffic.accessed {
+            Some(bytes) => bytes,
+            None if self.bindings.iter().any(|it| it.alias_of.is_some()) => return Err("bindings overlap"),
+            None => traffic.bound,
+        };
         match self.time_ns {
             None | Some(0) => Err("no time"),
             Some(time_ns) => {
-                let rate = traffic.bound as f64 * self.count as f64 * 1e9 / time_ns as f64;
+                let rate = bytes as f64 * self.count as f64 * 1e9 / time_ns as f64;
                 match rate <= self.cores() as f64 * MAX_CORE_BYTES_PER_SECOND {
                     true => Ok(rate),
                     false => Err("accesses less"),
@@ -297,6 +350,7 @@ impl Groups {
             occurrence,
             device,
             time_ns: None,
+            interval_ns: None,
             traffic: None,
         });
         self.indices.insert(key, self.kernels.len() - 1);
@@ -313,7 +367,7 @@ impl Groups {
             }
             kernels.retain(is_match);
         }
-        Ok(Kernels { kernels, dispatch_count: self.dispatch_count, total_ns: None, times: None })
+        Ok(Kernels { kernels, dispatch_count: self.dispatch_count, ..Kernels::default() })
     }
 }
 
@@ -336,7 +390,8 @@ mod tests {
             occurrence: 0,
             device: None,
             time_ns: Some(time_ns),
-            traffic: Some(Traffic { read: bound, written: 0, bound }),
+            interval_ns: None,
+            traffic: Some(Traffic { read: bound, written: 0, bound, accessed: None }),
         }
     }
 
@@ -349,5 +404,9 @@ mod tests {
         assert_eq!(kernel(u32::MAX, 320, 1).max_bytes_per_second(), Ok(320e9));
         assert_eq!(kernel(u32::MAX, 1 << 50, 1).max_bytes_per_second(), Err("accesses less"));
         assert_eq!(kernel(1, 321, 0).max_bytes_per_second(), Err("no time"));
+        // What is accessed counts, whatever is bound.
+        let mut little = kernel(1, 1 << 50, 1);
+        little.traffic = little.traffic.map(|it| Traffic { accessed: Some(320), ..it });
+        assert_eq!((little.bytes_accessed(), little.max_bytes_per_second()), (Some(320), Ok(320e9)));
     }
 }

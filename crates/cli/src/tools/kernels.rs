@@ -5,6 +5,7 @@ mod export;
 mod print;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
@@ -12,7 +13,7 @@ use rehal_session::{
 };
 
 use super::{replay_flags, slice};
-use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, with_devices};
+use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Format as ReportFormat, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
@@ -29,8 +30,9 @@ pub const KERNELS: Tool = Tool {
             bindings and which of them overlap, how often it runs, its share of the time, the bytes that it reads and writes, \
             and bytes per second. Dispatches with other workgroups, constants or lengths are listed apart, as observed. The \
             longest come first.\n\n\
-            The capture is replayed twice, one operation at a time: to measure times, and to see which bindings change. \
-            --no_run prints only what the capture says. The slices of --export are cut in the second of these replays.",
+            The capture is replayed one operation at a time: repeatedly to measure times, until the order of the first ten \
+            kernels is stable, and once to see which bindings change. Times are medians, with 95 % intervals. \
+            --no_run prints only what the capture says. The slices of --export are cut in the last of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: with_devices![&REPORT, &KERNEL_RECORDING],
     examples: &[
@@ -73,6 +75,29 @@ const NO_RUN: Flag<bool> = Flag::switch(
     "Does not replay the capture: times, the directions of bindings and indirect workgroup counts are left out.",
 );
 
+const MAX_TIME: Flag<Duration> = Flag::parsed(
+    "max_time",
+    "TIME",
+    "5s",
+    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
+    time,
+    "No timed replay begins after this time, also if the order of the kernels is not stable.",
+)
+.unquoted();
+
+const REPETITIONS: Flag<Option<u64>> = Flag::parsed(
+    "repetitions",
+    "N",
+    "",
+    "a number of replays of at least 1",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().ok().filter(|it| *it > 0).map(Some).ok_or(Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "Times so many replays, instead of until the order of the first ten kernels is stable.",
+);
+
 const EXPORT: Flag<Option<PathBuf>> = Flag::path(
     "export",
     "Also writes a slice of each kernel that is listed to this directory, which must not exist, and index.json with \
@@ -92,6 +117,8 @@ const REPORT: Group = Group {
         &FORMAT,
         &FUNCTION,
         &NO_RUN,
+        &MAX_TIME,
+        &REPETITIONS,
         &EXPORT,
         &EXPORT_COMMANDS,
         &slice::KEEP,
@@ -127,6 +154,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = flags.get(&FUNCTION);
+    (options.max_time, options.repetitions) = (flags.get(&MAX_TIME), flags.get(&REPETITIONS));
     let recording = Recording::of_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;
     let (kernels, commands) = if no_run {
@@ -159,9 +187,24 @@ fn run(invocation: &Invocation) -> Result<()> {
         Format::Json => invocation.print(&list, ReportFormat::Json, subject)?,
         Format::Csv => output::print(&print::csv(&list))?,
     }
+    note_doubts(&kernels);
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
+    }
+}
+
+/// Says how far the times can be trusted.
+fn note_doubts(kernels: &Kernels) {
+    if kernels.is_order_stable == Some(false) {
+        output::note(&format!(
+            "note: the order of the first kernels is not stable after {} replays: their intervals say how far the times can be \
+             trusted, and --max_time=60s measures longer",
+            kernels.sample_count
+        ));
+    }
+    for warning in &kernels.warnings {
+        output::note(&format!("***WARNING*** {warning}"));
     }
 }
 

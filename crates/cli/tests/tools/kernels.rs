@@ -17,9 +17,16 @@ fn shapes(report: &Value) -> Vec<Value> {
     let mut kernels = report["kernels"].as_array().unwrap().clone();
     for kernel in &mut kernels {
         let kernel = kernel.as_object_mut().unwrap();
-        for timed in
-            ["time_ns", "share", "max_bytes_per_second", "no_rate_because", "bytes_read", "bytes_written"]
-        {
+        for timed in [
+            "time_ns",
+            "time_interval_ns",
+            "share",
+            "max_bytes_per_second",
+            "no_rate_because",
+            "bytes_read",
+            "bytes_written",
+            "bytes_accessed",
+        ] {
             kernel.remove(timed);
         }
         for binding in kernel["bindings"].as_array_mut().unwrap() {
@@ -88,9 +95,11 @@ fn functions_are_selected_and_the_longest_come_first() {
     assert_eq!(one["dispatch_count"], count);
     let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
     assert_eq!(lines.lines().count(), kernels.len() + 1);
-    assert!(lines.lines().all(|line| line.split(',').count() == 18), "{lines}");
+    assert!(lines.lines().all(|line| line.split(',').count() == 21), "{lines}");
     let columns = lines.lines().next().unwrap().split(',');
-    let renamed = |column: &&str| !["binding_lengths", "binding_directions", "aliases"].contains(column);
+    let renamed = |column: &&str| {
+        !["binding_lengths", "binding_directions", "aliases", "time_low_ns", "time_high_ns"].contains(column)
+    };
     assert!(columns.filter(renamed).all(|column| kernels[0].get(column).is_some()), "{lines}");
     let direction = |it: &Value| match it["is_written"].as_bool() {
         Some(is_written) => {
@@ -111,6 +120,32 @@ fn functions_are_selected_and_the_longest_come_first() {
     }
     let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
     assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
+}
+
+#[test]
+fn times_are_medians_of_replays_with_intervals() {
+    let path = capture("mlp.mlp.local-sync");
+    let report = json(&["--repetitions=9", &path]);
+    assert_eq!((&report["samples"], report["is_order_stable"].is_boolean()), (&9.into(), true));
+    for kernel in report["kernels"].as_array().unwrap() {
+        let ends = kernel["time_interval_ns"].as_array().unwrap();
+        let [low, high] = [0, 1].map(|end: usize| ends[end].as_f64().unwrap());
+        let time = kernel["time_ns"].as_f64().unwrap();
+        assert!(low - 0.5 <= time && time <= high + 0.5, "{kernel}");
+    }
+    let one = json(&["--repetitions=1", &path]);
+    assert_eq!((&one["samples"], &one["is_order_stable"]), (&1.into(), &Value::Null));
+    assert!(one["kernels"][0]["time_interval_ns"].is_null(), "{one}");
+    let text = |flag| print(&["rehal", "kernels", "--device=local-sync", flag, &path]);
+    assert!(text("--repetitions=1").contains(", of one replay\n"));
+    let many = text("--repetitions=9");
+    assert!(many.contains(", medians of 9 replays\n") && many.contains("95 % interval"), "{many}");
+    // Until the order is stable, but no longer than the time.
+    let count = json(&["--max_time=1ms", &path])["samples"].as_u64().unwrap();
+    assert!(count >= 1);
+    assert!(
+        fail(&["rehal", "kernels", "--repetitions=0", &path]).contains("a number of replays of at least 1")
+    );
 }
 
 #[test]

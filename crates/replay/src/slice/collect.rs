@@ -89,6 +89,11 @@ impl<'s> Collector<'s> {
         self.buffers.keys().copied()
     }
 
+    /// The ranges that it accesses, as far as is known, by buffer.
+    pub(super) fn touched(&self) -> impl Iterator<Item = (u32, &Ranges)> {
+        self.touched.iter().map(|(buffer, ranges)| (*buffer, ranges))
+    }
+
     fn index(&self, buffer_id: u64) -> Result<u32> {
         let index = self.shared.buffers.get(&buffer_id);
         index.copied().ok_or_else(|| Error::not_found(format!("buffer {buffer_id}")))

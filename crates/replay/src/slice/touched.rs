@@ -60,6 +60,23 @@ impl Shared<'_> {
         Ok(())
     }
 
+    /// How many bytes of what is bound to a dispatch it accesses, in whole pages; `None` if that is unknown,
+    /// also because it cannot be performed by itself.
+    pub(super) fn accessed_bytes(&self, found: &Found, collected: &Collector<'_>) -> Option<u64> {
+        let pages = self.touched(found, collected).ok()??;
+        let mut bytes = 0;
+        for (buffer, bound) in collected.touched() {
+            let mut accessed = Ranges::default();
+            for page in pages.get(&buffer)? {
+                for part in bound.iter().filter_map(|range| overlap(*page, range)) {
+                    accessed.add(part);
+                }
+            }
+            bytes += accessed.iter().map(|it| it.length).sum::<u64>();
+        }
+        Some(bytes)
+    }
+
     /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or
     /// if that is unknown.
     fn touched(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {

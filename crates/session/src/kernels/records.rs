@@ -80,7 +80,7 @@ impl KernelRecording {
             return Ok(());
         }
         let mut measured = Groups::default();
-        runs::measure(replay, &mut measured)?;
+        runs::measure(replay, &mut measured, &KernelOptions::default())?;
         let by_site = measured.kernels.iter().map(|it| ((it.location.ordinal, it.occurrence), it));
         let by_site: HashMap<_, _> = by_site.collect();
         for (site, file, name) in recorded {

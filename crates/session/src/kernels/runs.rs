@@ -1,11 +1,12 @@
-//! The two replays of a catalog of kernels: one measures, and the other reads what is bound, which would warm
-//! caches.
+//! The replays of a catalog of kernels: some measure, and the last reads what is bound, which would warm caches.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rehal_base::{ElementType, Range, Result};
+use rehal_base::{ElementType, Error, Range, Result, glob};
+use rehal_bench::Monitor;
+use rehal_bench::stats;
 use rehal_replay::{
     AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay, distinct_bytes,
 };
@@ -13,35 +14,104 @@ use rehal_tune::{DispatchSpans, type_in_name};
 
 use crate::CrashReports;
 
-use super::{Groups, Kernel, KernelTimes, Key, Seen, Traffic, bindings};
+use super::ranking::Rounds;
+use super::{Groups, Kernel, KernelOptions, KernelTimes, Key, Seen, Traffic, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
     pub total_ns: u64,
     pub times: KernelTimes,
+    pub sample_count: u64,
+    pub is_order_stable: bool,
+    pub warnings: Vec<String>,
 }
 
-/// Adds the dispatches of a replay, with their times.
-pub(super) fn measure(replay: &Replay, groups: &mut Groups) -> Result<Measured> {
+/// Adds the dispatches of a replay, with their times, which are the medians of as many replays as the options
+/// ask for.
+pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOptions) -> Result<Measured> {
+    let (mut monitor, mut rounds) = (Monitor::begin(), Rounds::begin());
     // A device that cannot report spans is measured from the host.
     let spans = DispatchSpans::begin(replay.devices());
-    let mut timer = Timer { groups, begun: Instant::now(), dispatches: Vec::new() };
-    let outcome = replay.run(&mut [&mut CrashReports::records(), &mut timer]);
-    let Timer { dispatches, .. } = timer;
-    let spans = spans.end()?;
-    outcome?;
-    // Operations run one by one, so both are in the same order.
-    let times = if spans.len() == dispatches.len() { KernelTimes::Device } else { KernelTimes::Host };
+    let first = sample(replay, groups, &spans, true)?;
+    let how = first.times();
+    let is_listed = |kernel: &Kernel| {
+        options.function.as_ref().is_none_or(|pattern| glob::matches(pattern, &kernel.name))
+    };
+    let listed: Vec<_> = groups.kernels.iter().map(is_listed).collect();
+    let mut times: Vec<Vec<f64>> = first.of_kernels(how)?.iter().map(|time| vec![*time]).collect();
+    let mut sample_count = 1;
+    loop {
+        let considered: Vec<_> = times.iter().zip(&listed).filter(|it| *it.1).map(|it| &it.0[..]).collect();
+        if !rounds.continues(&considered, options) {
+            break;
+        }
+        monitor.sample();
+        let next = sample(replay, groups, &spans, false)?;
+        times.iter_mut().zip(next.of_kernels(how)?).for_each(|(times, time)| times.push(*time));
+        sample_count += 1;
+    }
+    spans.end()?;
     let mut total_ns = 0;
-    for (number, (kernel, host_ns)) in dispatches.into_iter().enumerate() {
-        let time_ns = match times {
-            KernelTimes::Device => spans[number].1.saturating_sub(spans[number].0).max(0) as u64,
-            KernelTimes::Host => host_ns,
-        };
-        *groups.kernels[kernel].time_ns.get_or_insert(0) += time_ns;
+    for (kernel, times) in groups.kernels.iter_mut().zip(times) {
+        let time_ns = stats::median(&times).round() as u64;
+        kernel.time_ns = Some(time_ns);
+        kernel.interval_ns = stats::median_interval(&times, 0.05);
         total_ns += time_ns;
     }
-    Ok(Measured { total_ns, times })
+    let (is_order_stable, warnings) = (rounds.is_stable, monitor.end().warnings);
+    Ok(Measured { total_ns, times: how, sample_count, is_order_stable, warnings })
+}
+
+/// The time of all dispatches of each kernel in a replay, in nanoseconds.
+pub(super) struct Sample {
+    device_ns: Option<Vec<f64>>,
+    host_ns: Vec<f64>,
+}
+
+impl Sample {
+    /// How they are measured best.
+    pub(super) fn times(&self) -> KernelTimes {
+        match self.device_ns {
+            Some(_) => KernelTimes::Device,
+            None => KernelTimes::Host,
+        }
+    }
+
+    /// Fails if the device did not report them.
+    pub(super) fn of_kernels(&self, times: KernelTimes) -> Result<&[f64]> {
+        match (times, &self.device_ns) {
+            (KernelTimes::Host, _) => Ok(&self.host_ns),
+            (KernelTimes::Device, Some(times)) => Ok(times),
+            (KernelTimes::Device, None) => Err(Error::failed_precondition(
+                "the device reported the times of all dispatches of one replay, but not of the next",
+            )),
+        }
+    }
+}
+
+/// Replays once.
+pub(super) fn sample(
+    replay: &Replay,
+    groups: &mut Groups,
+    spans: &DispatchSpans,
+    is_first: bool,
+) -> Result<Sample> {
+    let mut timer = Timer { groups, is_first, begun: Instant::now(), dispatches: Vec::new() };
+    replay.run(&mut [&mut CrashReports::records(), &mut timer])?;
+    let Timer { dispatches, .. } = timer;
+    let spans = spans.take();
+    let (mut host_ns, mut device_ns) = (vec![0.0; groups.kernels.len()], vec![0.0; groups.kernels.len()]);
+    // Operations run one by one, so both are in the same order.
+    let has_spans = spans.len() == dispatches.len();
+    for (number, (kernel, time_ns)) in dispatches.into_iter().enumerate() {
+        // What only later replays dispatch is not listed.
+        let Some(kernel) = kernel else { continue };
+        host_ns[kernel] += time_ns as f64;
+        if has_spans {
+            device_ns[kernel] += spans[number].1.saturating_sub(spans[number].0).max(0) as f64;
+        }
+    }
+    Ok(Sample { device_ns: has_spans.then_some(device_ns), host_ns })
 }
 
 /// Sets which bindings the first dispatch of each kernel changes. `replay` runs with an observer.
@@ -79,9 +149,11 @@ pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Seen<'o>> {
 /// Groups dispatches, and measures them from the host.
 struct Timer<'g> {
     groups: &'g mut Groups,
+    /// Whether the dispatches are added to the groups; later replays repeat them.
+    is_first: bool,
     begun: Instant,
     /// The kernel of each dispatch, and its time in nanoseconds.
-    dispatches: Vec<(usize, u64)>,
+    dispatches: Vec<(Option<usize>, u64)>,
 }
 
 impl Observer for Timer<'_> {
@@ -91,8 +163,11 @@ impl Observer for Timer<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if let Some(seen) = seen(operation) {
-            let (index, _) = self.groups.add(seen, 1);
-            self.dispatches.push((index, 0));
+            let kernel = match self.is_first {
+                true => Some(self.groups.add(seen, 1).0),
+                false => self.groups.indices.get(&seen.key).copied(),
+            };
+            self.dispatches.push((kernel, 0));
         }
         self.begun = Instant::now();
         Ok(ControlFlow::Continue(()))
@@ -187,7 +262,7 @@ impl Observer for Inspector<'_> {
         let both = distinct_bytes(read) + only_written;
         let bound = distinct_bytes(operation.bindings().iter().map(|it| (it.buffer_id, it.range())));
         self.changes.release();
-        kernel.traffic = Some(Traffic { read: both.saturating_sub(written), written, bound });
+        kernel.traffic = Some(Traffic { read: both.saturating_sub(written), written, bound, accessed: None });
         match self.sites.is_empty() {
             true => Ok(ControlFlow::Break(())),
             false => Ok(ControlFlow::Continue(())),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use rehal_session::{Kernel, KernelBinding, KernelTimes, Kernels};
+use rehal_session::{Interval, Kernel, KernelBinding, KernelTimes, Kernels};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
@@ -19,6 +19,9 @@ pub(super) struct List<'a> {
     pub total_ns: Option<u64>,
     /// How many replays were timed.
     pub samples: Option<u64>,
+    pub is_order_stable: Option<bool>,
+    /// What may have distorted the times.
+    pub warnings: &'a [String],
     /// How times are measured.
     #[serde(serialize_with = "timed_by")]
     pub timed_by: Option<KernelTimes>,
@@ -45,9 +48,11 @@ pub(super) struct Row<'a> {
     record: u32,
     occurrence: u64,
     time_ns: Option<u64>,
+    time_interval_ns: Option<Interval>,
     share: Option<f64>,
     bytes_read: Option<u64>,
     bytes_written: Option<u64>,
+    bytes_accessed: Option<u64>,
     max_bytes_per_second: Option<f64>,
     no_rate_because: Option<&'static str>,
     /// How it is measured by itself, if it is exported.
@@ -62,6 +67,8 @@ impl<'a> List<'a> {
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
             samples: samples(kernels),
+            is_order_stable: kernels.is_order_stable,
+            warnings: &kernels.warnings,
             timed_by: kernels.times,
             kernels: rows.map(|(index, kernel)| Row::new(kernels, kernel, commands.get(&index))).collect(),
             directory,
@@ -85,9 +92,11 @@ impl<'a> Row<'a> {
             record: kernel.location.ordinal,
             occurrence: kernel.occurrence,
             time_ns: kernel.time_ns,
+            time_interval_ns: kernel.interval_ns,
             share: share(kernels, kernel),
             bytes_read: kernel.bytes_read(),
             bytes_written: kernel.bytes_written(),
+            bytes_accessed: kernel.bytes_accessed(),
             max_bytes_per_second: rate.ok(),
             no_rate_because: rate.err(),
             command: command.and_then(|command| command.line.as_deref()),
@@ -116,7 +125,7 @@ fn bindings<S: Serializer>(bindings: &[KernelBinding], serializer: S) -> Result<
 
 /// How many replays the times are of.
 pub(super) fn samples(kernels: &Kernels) -> Option<u64> {
-    kernels.times.map(|_| 1)
+    kernels.times.map(|_| kernels.sample_count)
 }
 
 pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -124,7 +133,12 @@ pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S
 }
 
 /// The columns of the table, those of times first.
-const TIMES: [Column; 3] = [Column::right("share"), Column::right("time"), Column::right("each")];
+const TIMES: [Column; 4] = [
+    Column::right("share"),
+    Column::right("time"),
+    Column::right("95 % interval").optional(8),
+    Column::right("each"),
+];
 const COLUMNS: [Column; 10] = [
     Column::right("count"),
     Column::right("workgroups"),
@@ -138,7 +152,7 @@ const COLUMNS: [Column; 10] = [
     Column::names("function"),
 ];
 /// The column of the rate, with those of times.
-const RATE_COLUMN: usize = 9;
+const RATE_COLUMN: usize = 10;
 const RATE: Column = Column::right("bytes/s").optional(1);
 
 impl Report for List<'_> {
@@ -152,7 +166,11 @@ impl Report for List<'_> {
             plural(self.dispatch_count, "dispatch")
         );
         if let (Some(total), Some(times)) = (self.total_ns, self.timed_by) {
-            let _ = write!(text, " in {}, {}, of one replay", time(total as f64), described(times));
+            let replays = match self.samples {
+                Some(count @ 2..) => format!("medians of {count} replays"),
+                _ => "of one replay".into(),
+            };
+            let _ = write!(text, " in {}, {}, {replays}", time(total as f64), described(times));
         }
         text.push('\n');
         if self.kernels.is_empty() {
@@ -169,7 +187,8 @@ impl Report for List<'_> {
         text.push_str(&table.text(layout));
         text.push_str(
             "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
-             read: unless it also reads what it changes; written: at least; bytes/s: if all that is bound is accessed once\n",
+             read: unless it also reads what it changes; written: at least; bytes/s: if each byte of the \
+             accessed pages, or of all that is bound if these are unknown, is accessed once\n",
         );
         self.add_commands(&mut text);
         text
@@ -221,7 +240,11 @@ fn row(kernel: &Row<'_>) -> Vec<String> {
     ];
     if let Some(time_ns) = kernel.time_ns {
         let share = kernel.share.map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
-        row.splice(0..0, [share, time(time_ns as f64), time(time_ns as f64 / kernel.count as f64)]);
+        let interval = kernel
+            .time_interval_ns
+            .map_or_else(|| "-".into(), |Interval { low, high }| format!("{} to {}", time(low), time(high)));
+        let each = time(time_ns as f64 / kernel.count as f64);
+        row.splice(0..0, [share, time(time_ns as f64), interval, each]);
         let rate = match kernel.max_bytes_per_second {
             Some(bytes_per_second) => format!("<= {}", rate(bytes_per_second)),
             None => kernel.no_rate_because.unwrap_or("-").into(),
@@ -271,7 +294,7 @@ pub(super) fn csv(list: &List<'_>) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
-                    max_bytes_per_second\n"
+                    max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed\n"
             .to_string();
     for kernel in &list.kernels {
         let dimensions = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
@@ -297,6 +320,9 @@ pub(super) fn csv(list: &List<'_>) -> String {
             optional(kernel.bytes_read),
             optional(kernel.bytes_written),
             optional(kernel.max_bytes_per_second),
+            optional(kernel.time_interval_ns.map(|it| it.low)),
+            optional(kernel.time_interval_ns.map(|it| it.high)),
+            optional(kernel.bytes_accessed),
         ];
         text.push_str(&fields.join(","));
         text.push('\n');

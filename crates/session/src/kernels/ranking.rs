@@ -1,0 +1,111 @@
+//! How often a capture is replayed until the order of its kernels is known.
+
+use std::time::Instant;
+
+use rehal_bench::stats::{self, Interval};
+
+use super::KernelOptions;
+
+/// Kernels whose order matters.
+const RANKED: usize = 10;
+/// The order of two kernels is of no interest if their times differ by at most this fraction.
+const EQUAL: f64 = 0.05;
+/// The probability that the ratio of two kernels is outside of its interval. It is small, since many pairs are
+/// compared, again and again.
+const OUTSIDE: f64 = 0.01;
+/// Fewer replays have no interval with this probability.
+const MIN_SAMPLES: usize = 8;
+
+/// Decides when enough replays are timed.
+pub(super) struct Rounds {
+    begun: Instant,
+    next_look: usize,
+    pub is_stable: bool,
+}
+
+impl Rounds {
+    pub(super) fn begin() -> Self {
+        Self { begun: Instant::now(), next_look: MIN_SAMPLES, is_stable: false }
+    }
+
+    /// Whether another replay is to be timed. `times` has those of each kernel that is listed.
+    pub(super) fn continues(&mut self, times: &[&[f64]], options: &KernelOptions) -> bool {
+        let count = times.first().map_or(0, |it| it.len());
+        let is_late = self.begun.elapsed() >= options.max_time;
+        let is_last = is_late || options.repetitions.is_some_and(|wanted| count as u64 >= wanted);
+        if is_last || count >= self.next_look {
+            self.is_stable = is_stable(times);
+            self.next_look = count + (count / 8).max(1);
+        }
+        !is_last && !times.is_empty() && (options.repetitions.is_some() || !self.is_stable)
+    }
+}
+
+/// Whether each of the first kernels takes longer than the next, or as long. A sample of all of them is of one
+/// replay, so that a slow phase of the machine is in both sides of a ratio.
+fn is_stable(times: &[&[f64]]) -> bool {
+    let count = times.first().map_or(0, |it| it.len());
+    if count < MIN_SAMPLES {
+        return false;
+    }
+    let mut ranked: Vec<_> = times.iter().map(|it| (stats::median(it), *it)).collect();
+    ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    ranked.truncate(RANKED + 1);
+    ranked.windows(2).all(|pair| {
+        let sides = pair[0].1.iter().zip(pair[1].1);
+        // A time below a step of the clock is 0.
+        let ratios: Vec<f64> = sides.map(|(one, other)| one.max(1.0) / other.max(1.0)).collect();
+        let Some(Interval { low, high }) = stats::median_interval(&ratios, OUTSIDE) else { return false };
+        low > 1.0 || (low >= 1.0 - EQUAL && high <= 1.0 + EQUAL)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Times of `count` replays around a center, with a spread of a fraction of it.
+    fn times(random: &mut fastrand::Rng, count: usize, center: f64, spread: f64) -> Vec<f64> {
+        (0..count).map(|_| center * (1.0 + spread * (random.f64() - 0.5))).collect()
+    }
+
+    fn is_stable_of(kernels: &[Vec<f64>]) -> bool {
+        is_stable(&kernels.iter().map(|it| &it[..]).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn an_order_is_stable_if_kernels_differ_or_are_equal() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut of = |count, center, spread| times(&mut random, count, center, spread);
+        let apart = [of(8, 1000.0, 0.1), of(8, 100.0, 0.1), of(8, 500.0, 0.1)];
+        assert!(is_stable_of(&apart));
+        assert!(!is_stable_of(&apart.clone().map(|it| it[..7].to_vec())), "too few samples");
+        let equal = [of(8, 1000.0, 0.02), of(8, 1000.0, 0.02)];
+        assert!(is_stable_of(&equal));
+        let noisy = [of(8, 1000.0, 0.8), of(8, 1050.0, 0.8)];
+        assert!(!is_stable_of(&noisy));
+        assert!(is_stable_of(&[of(2000, 1000.0, 0.8), of(2000, 1200.0, 0.8)]), "more samples tell");
+        // What is below the first ten and their next does not matter.
+        let mut many: Vec<_> = (0..11).map(|index| of(8, 1e6 / f64::from(1 << index), 0.1)).collect();
+        many.extend([of(8, 10.0, 0.8), of(8, 10.5, 0.8)]);
+        assert!(is_stable_of(&many));
+    }
+
+    #[test]
+    fn repetitions_and_time_end_it() {
+        let kernel = [5.0; 8];
+        let continues = |count: usize, max_time, repetitions| {
+            let options = KernelOptions { max_time, repetitions, ..KernelOptions::default() };
+            Rounds::begin().continues(&[&kernel[..count]], &options)
+        };
+        let long = Duration::from_secs(3600);
+        assert!(!continues(1, Duration::ZERO, None));
+        assert!(continues(1, long, None) && continues(7, long, None) && !continues(8, long, None));
+        assert!(continues(2, long, Some(3)) && !continues(3, long, Some(3)) && continues(8, long, Some(9)));
+        assert!(
+            !Rounds::begin().continues(&[], &KernelOptions { max_time: long, ..KernelOptions::default() })
+        );
+    }
+}
