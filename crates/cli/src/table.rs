@@ -354,8 +354,8 @@ mod tests {
         }
         let narrow = functions(&NAMES, terminal(33));
         assert!(narrow.contains("\ntoo narrow for: constants, record\n"), "{narrow}");
-        let wider = functions(&NAMES, terminal(50));
-        assert!(wider.contains("  1 2 …6 7 8      #0  *1_matmul"), "{wider}");
+        let wider = functions(&NAMES, terminal(52));
+        assert!(wider.contains("  1 2 …6 7 8      #0  '*1_matmul"), "{wider}");
     }
 
     #[test]

@@ -15,10 +15,12 @@
 mod aliases;
 mod dispatch_files;
 mod observed;
+mod pairs;
 mod ranking;
 mod records;
 mod runs;
 
+pub use pairs::{FunctionTiming, ReplayComparison, compare_replays};
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 
 use std::collections::HashMap;

@@ -77,8 +77,9 @@ pub use devices::{
 };
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
-    BindingFile, DispatchFile, DispatchFiles, Kernel, KernelBinding, KernelOptions, KernelRecording,
-    KernelRecords, KernelTimes, Kernels, RecordedKernel, check_kernel_records,
+    BindingFile, DispatchFile, DispatchFiles, FunctionTiming, Kernel, KernelBinding,
+    KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels, RecordedKernel, ReplayComparison,
+    check_kernel_records, compare_replays,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
@@ -131,7 +132,7 @@ pub use rehal_replay::{
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+    Interval, KernelComparer, PairOptions, ShapeTiming, Stopped, Timing, TimingVerdict,
 };
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,

@@ -12,7 +12,7 @@
 //! (`spans.rs`), since a submission takes longer than a short kernel. A dispatch is never repeated within a
 //! span: a kernel could remember its results. `sampling.rs` has the statistics (docs/decisions/026), and
 //! `sampling/coarse.rs` those of clocks with few steps per dispatch. They have no clock, so that their tests
-//! run on simulated machines.
+//! run on simulated machines. `paired.rs` applies them to replays of a whole capture.
 //!
 //! `fresh.rs` gives inputs of a known element type fresh values in each pair. They may be out of bounds for a
 //! kernel, so a process that crashes is repeated without them. The tool runs each comparison in a process of
@@ -21,12 +21,14 @@
 mod bound;
 mod fresh;
 mod memory;
+mod paired;
 mod sampling;
 mod slices;
 mod spans;
 mod timing;
 mod workgroups;
 
+pub use paired::{PairOptions, PairPart, PairSide, PairTimings, time_pairs};
 pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
 pub use spans::DispatchSpans;
 

@@ -40,7 +40,8 @@ mod verify;
 
 pub use compare::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    DispatchSpans, Interval, KernelComparer, ShapeTiming, Stopped, Timing, TimingVerdict,
+    DispatchSpans, Interval, KernelComparer, PairOptions, PairPart, PairSide, PairTimings, ShapeTiming,
+    Stopped, Timing, TimingVerdict, time_pairs,
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,

@@ -35,6 +35,7 @@ fn forms(tool: &Tool, flag: &str) -> &'static [&'static str] {
         "input" | "expected_output" | "binding" => &["2xf32=@{}", "2xf32=+{}"],
         "parameters" => &["{}", "scope={}"],
         "replay_executable_substitution" => &["1={}", "name@embedded-elf-x86_64={}"],
+        "with" if tool.verb == "benchmark" => &["1={}", "name@embedded-elf-x86_64={}"],
         "replay_file_remap" => &["/captured={}"],
         "executable_plugin" => &["{}", "embedded:{}"],
         "extract" => &["scope::key={}"],

@@ -135,6 +135,15 @@ impl Flags {
         self.table.iter().any(|entry| entry.spec().name == name)
     }
 
+    /// The name of the first such flag that is given with another value than its default.
+    pub(crate) fn changed(&self, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
+        let is_changed = |it: &&Given| {
+            let entry = self.table.iter().find(|entry| entry.spec().name == it.name);
+            is_wanted(&it.name) && entry.is_some_and(|entry| !entry.is_default(it.value.as_deref()))
+        };
+        self.given.iter().find(is_changed).map(|it| it.name.as_str())
+    }
+
     /// Whether the flag, or the environment variable of its name, is given.
     pub(super) fn has(&self, name: &str) -> bool {
         self.values.iter().any(|(it, _)| *it == name)

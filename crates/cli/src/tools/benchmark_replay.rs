@@ -1,5 +1,7 @@
 //! `iree-benchmark-replay`: benchmarks replays of a capture.
 
+mod with;
+
 use rehal_base::{Context, Error, Result};
 use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, State, TimeUnit};
@@ -25,7 +27,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPLAY, &BENCHMARK; &PROFILING, &KERNEL_RECORDING],
+    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
@@ -43,6 +45,10 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
         (
             "Measure a scope that is a small part of the capture, without repeating the rest",
             "{tool} --replay_scope=execute --replay_fast_forward model.ireereplay",
+        ),
+        (
+            "Tell whether a replacement of a kernel makes the whole faster",
+            "{tool} --with=matmul_0=kernel.c --replay_scope=execute model.ireereplay",
         ),
         (
             "Save results for Google Benchmark's compare.py",
@@ -136,6 +142,12 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let orders = flags.get(&ORDER);
+    with::check(flags)?;
+    let with = flags.list(&with::WITH);
+    if !with.is_empty() {
+        let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &with)?;
+        return with::run(invocation, &replay);
+    }
     let options = Options {
         replay: replay_flags::Options::in_order(invocation, orders.all()[0])?,
         orders,

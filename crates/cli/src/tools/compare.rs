@@ -29,6 +29,9 @@ use crate::output::ReaderLeft;
 use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
+/// Also of `rehal benchmark --with`.
+pub(super) use print::{machine, told, verdict};
+
 /// See the [module](self).
 pub const COMPARE: Tool = Tool {
     name: "rehal compare",
@@ -96,7 +99,8 @@ const CACHE: Flag<Caches> = Flag::choice(
      evicted from the CPU's caches before each (x86-64 only). both: each by itself.",
 );
 
-const PRECISION: Flag<f64> = Flag::parsed(
+/// Also of `rehal benchmark --with`.
+pub(super) const PRECISION: Flag<f64> = Flag::parsed(
     "precision",
     "PERCENT",
     "1%",
@@ -107,7 +111,8 @@ const PRECISION: Flag<f64> = Flag::parsed(
 )
 .unquoted();
 
-const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
+/// Also of `rehal benchmark --with`.
+pub(super) const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
     "fail_if_slower",
     "PERCENT",
     "5%",
@@ -117,7 +122,8 @@ const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
 )
 .unquoted();
 
-const MAX_TIME: Flag<Duration> = Flag::parsed(
+/// Also of `rehal benchmark --with`.
+pub(super) const MAX_TIME: Flag<Duration> = Flag::parsed(
     "max_time",
     "TIME",
     "60s",
@@ -127,7 +133,8 @@ const MAX_TIME: Flag<Duration> = Flag::parsed(
 )
 .unquoted();
 
-const SEED: Flag<u64> =
+/// Also of `rehal benchmark --with`.
+pub(super) const SEED: Flag<u64> =
     Flag::number("seed", 0, (0, i64::MAX), |seed| seed as u64, "Seed of the order of the pairs.");
 
 const ATOMICS: Flag<bool> = Flag::switch(

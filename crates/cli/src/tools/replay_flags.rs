@@ -88,12 +88,22 @@ impl Options {
 
     /// The same, of a tool that has its own flag for the order.
     pub(crate) fn in_order(invocation: &Invocation, order: ReplayOrder) -> Result<Self> {
+        Self::in_order_with(invocation, order, &[])
+    }
+
+    /// The same, of a tool that has more substitutions than [`SUBSTITUTION`].
+    pub(crate) fn in_order_with(
+        invocation: &Invocation,
+        order: ReplayOrder,
+        with: &[Substitution],
+    ) -> Result<Self> {
         let flags = &invocation.flags;
         let substitutions = flags.list(&SUBSTITUTION);
+        let all: Vec<_> = substitutions.iter().chain(with).cloned().collect();
         Ok(Self {
             path: invocation.operand(),
             capture: captures::options(flags.get(&RECOVER)),
-            devices: devices_for(flags, &substitutions)?,
+            devices: devices_for(flags, &all)?,
             replay: ReplayOptions {
                 substitutions,
                 order,
@@ -163,6 +173,27 @@ pub(crate) fn prepare_each(
         Ok(replay)
     };
     Ok((orders.iter().map(prepare).collect::<Result<_>>()?, reports))
+}
+
+/// The same, of a replay as the options say, and one with more substitutions, on the same devices.
+pub(crate) fn prepare_with(
+    options: &Options,
+    plan: Arc<Plan>,
+    with: &[Substitution],
+) -> Result<([Replay; 2], CrashReports)> {
+    let reports = CrashReports::install();
+    let mut replaying = options.replay.clone();
+    compile_sources(&mut replaying.substitutions)?;
+    let mut added = with.to_vec();
+    compile_sources(&mut added)?;
+    let devices = options.devices.open()?;
+    let captured = Replay::new(plan.clone(), &devices, &replaying)?;
+    captured.check_executables()?;
+    replaying.substitutions.append(&mut added);
+    let replaced = Replay::new(plan, &devices, &replaying)?;
+    // Reports a signature mismatch before the first dispatch.
+    replaced.check_executables()?;
+    Ok(([captured, replaced], reports))
 }
 
 /// Compiles the sources that substitutions name.

@@ -1,6 +1,6 @@
 //! `iree-benchmark-replay`: names, reports, scopes.
 
-use crate::common::{Scratch, capture, command, fail, print, ran, run};
+use crate::common::{Scratch, capture, command, fail, print, ran, run, write_kernel};
 use serde_json::Value;
 
 const ONCE: &str = "--benchmark_min_time=1x";
@@ -280,4 +280,69 @@ fn json_has_the_median_and_its_interval() {
     assert!(rows.iter().all(|row| row.get("sample_median").is_some() == (row["run_type"] == "iteration")));
     let csv = print(&["iree-benchmark-replay", "--benchmark_format=csv", "--benchmark_min_time=9x", &mlp()]);
     assert!(csv.lines().next().unwrap().ends_with(",error_occurred,error_message"), "{csv}");
+}
+
+const MATMUL: &str = "mlp_dispatch_0_matmul_8x48x32_f32";
+
+/// What a replacement computes is not checked, so that this one can take a long time only.
+const SLOW: &str = "for (volatile int j = 0; j < 5000; ++j) {}";
+
+/// No verdict depends on how fast the machine is, except on a kernel that takes many times as long.
+#[test]
+fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
+    let scratch = Scratch::new();
+    let source = scratch.path("slow.c");
+    write_kernel(&source, &mlp(), MATMUL, SLOW);
+    let with = format!("--with={MATMUL}={}", source.display());
+    let path = mlp();
+    let words =
+        ["rehal", "benchmark", "--device=local-sync", "--precision=50%", "--max_time=4s", &with, &path];
+    let measured = run(&[&words[..], &["--format=json"]].concat());
+    assert_eq!(measured.status, Some(3), "{measured:?}");
+    let report: Value = serde_json::from_str(&measured.stdout).unwrap();
+    assert_eq!(report["header"]["schema"], "rehal.benchmark.with/1");
+    assert_eq!(
+        (&report["verdict"], &report["is_checked"], &report["timed_by"]),
+        (&"slower".into(), &false.into(), &"device".into())
+    );
+    assert_eq!(report["with"][0], format!("function or executable '{MATMUL}': {}", source.display()));
+    let functions = report["functions"].as_array().unwrap();
+    assert_eq!(functions.len(), 5, "{report}");
+    let of = |name: &str| functions.iter().find(|it| it["function"] == name).unwrap();
+    assert_eq!((&of(MATMUL)["verdict"], &of(MATMUL)["dispatches"]), (&"slower".into(), &1.into()));
+    assert!(of(MATMUL)["ratio"].as_f64().unwrap() > 10.0, "{report}");
+
+    let text = run(&[&words[..], &["--replay_scope=execute"]].concat());
+    assert_eq!(text.status, Some(3), "{text:?}");
+    for part in [
+        "\nscope execute: slower: ",
+        " of the captured time (95 % interval ",
+        "of a function in a replay, one operation at a time, as the device reports it:\n",
+        "\nwhat the replacement computes is not checked: rehal verify --replay_executable_substitution does that\n",
+    ] {
+        assert!(text.stdout.contains(part), "{part}: {text:?}");
+    }
+    let line = text.stdout.lines().find(|line| line.ends_with(MATMUL)).unwrap();
+    assert!(line.contains(" slower "), "{line}");
+}
+
+#[test]
+fn flags_that_mean_nothing_for_a_replacement_are_refused() {
+    let path = mlp();
+    for (flags, expected) in [
+        (&["--max_time=1s"][..], "--max_time needs --with"),
+        (&["--fail_if_slower=1%"], "--fail_if_slower needs --with"),
+        (&["--with=all=x.so", ONCE], "--benchmark_min_time has no effect with --with"),
+        (&["--with=all=x.so", "--replay_cache=cold"], "--replay_cache=cold has no effect with --with"),
+        (&["--with=all=x.so", "--replay_order=both"], "--replay_order=both has no effect with --with"),
+        (
+            &["--with=all=x.so", "--replay_fast_forward", "--replay_scope=execute"],
+            "--replay_fast_forward has no effect with --with",
+        ),
+        (&["--with=all"], "has no '='"),
+        (&["--with=nothing=x.so"], "x.so"),
+    ] {
+        let stderr = fail(&[&["rehal", "benchmark"], flags, &[&path]].concat());
+        assert!(stderr.contains(expected), "{flags:?}: {stderr}");
+    }
 }

@@ -103,6 +103,13 @@ pub struct ShapeTiming {
     pub varied_bindings: Vec<u32>,
 }
 
+impl ShapeTiming {
+    /// What the times of the shape prove, with this [margin](Timing::margin).
+    pub fn verdict(&self, margin: f64) -> TimingVerdict {
+        verdict_of(self.interval, margin)
+    }
+}
+
 impl Timing {
     /// What the times prove.
     pub fn verdict(&self) -> TimingVerdict {
@@ -164,6 +171,8 @@ pub(super) struct Sampler<'s> {
     /// The logarithm of the ratio of all dispatches of pairs, and of other dispatches, of the first batches.
     few: Vec<f64>,
     samples: Vec<Samples>,
+    /// The probability of a ratio of a shape outside of its interval.
+    shapes_outside: f64,
     interval: Option<Interval>,
     /// Number of batches at which the interval is computed again.
     next_look: usize,
@@ -244,9 +253,15 @@ impl<'s> Sampler<'s> {
             disturbed: Vec::new(),
             few: Vec::new(),
             samples,
+            shapes_outside: OUTSIDE,
             interval: None,
             next_look: MIN_BATCHES,
         }
+    }
+
+    /// The same with another probability of a ratio of a shape outside of its interval.
+    pub(super) fn with_shapes_outside(self, shapes_outside: f64) -> Self {
+        Self { shapes_outside, ..self }
     }
 
     /// Some clocks are only known by the times that they have measured: the more, the shorter their steps
@@ -320,7 +335,7 @@ impl<'s> Sampler<'s> {
     fn look(&mut self) {
         // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the
         // interval covers both results: with such times and without.
-        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it));
+        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it, OUTSIDE));
         let interval = match both {
             [Some(one), Some(other)] => {
                 Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
@@ -356,7 +371,7 @@ impl<'s> Sampler<'s> {
     /// What the batches say, of which there is at least one.
     pub(super) fn finish(mut self, cache: CacheState, stopped: Stopped) -> Timing {
         self.look();
-        let resolution_ns = self.resolution_ns;
+        let (resolution_ns, outside) = (self.resolution_ns, self.shapes_outside);
         let of_shape = |(samples, shape): (&Samples, &ComparedShape)| {
             let mut steps = Steps::default();
             samples.add_steps(&mut steps, resolution_ns, 1.0);
@@ -366,7 +381,7 @@ impl<'s> Sampler<'s> {
                 captured_ns: stats::median(&samples.captured_ns),
                 replaced_ns: stats::median(&samples.replaced_ns),
                 ratio,
-                interval: interval_of(&samples.ratios).map(|it| widened(it, ratio, steps)),
+                interval: interval_of(&samples.ratios, outside).map(|it| widened(it, ratio, steps)),
                 varied_bindings: Vec::new(),
             }
         };
@@ -406,8 +421,8 @@ fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
 }
 
 /// The interval of a ratio, from the logarithms of batches.
-fn interval_of(logarithms: &[f64]) -> Option<Interval> {
-    let Interval { low, high } = stats::median_interval(logarithms, OUTSIDE)?;
+fn interval_of(logarithms: &[f64], outside: f64) -> Option<Interval> {
+    let Interval { low, high } = stats::median_interval(logarithms, outside)?;
     Some(Interval { low: low.exp(), high: high.exp() })
 }
 

@@ -411,17 +411,17 @@ impl From<[Time; 2]> for Pair {
 
 /// Counts how often the threads of this process were preempted: their involuntary context switches
 /// (<https://man7.org/linux/man-pages/man5/proc_pid_status.5.html>).
-struct Switches(Vec<File>);
+pub(super) struct Switches(Vec<File>);
 
 impl Switches {
-    fn of_threads() -> Result<Self> {
+    pub(super) fn of_threads() -> Result<Self> {
         let cannot = |error: io::Error| Error::io("reading the state of the threads", &error);
         let tasks = fs::read_dir("/proc/self/task").map_err(cannot)?;
         // A thread may end meanwhile.
         Ok(Self(tasks.flatten().filter_map(|task| File::open(task.path().join("status")).ok()).collect()))
     }
 
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         let mut text = [0; 4 << 10];
         let mut count = |file: &File| {
             let length = file.read_at(&mut text, 0).ok()?;

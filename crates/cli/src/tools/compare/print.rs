@@ -195,7 +195,7 @@ fn add_shapes(text: &mut String, shapes: &[ShapeTiming]) {
 }
 
 /// What the machine did, in a line.
-fn machine(conditions: &Conditions) -> String {
+pub(in crate::tools) fn machine(conditions: &Conditions) -> String {
     let unknown = || "unknown".to_owned();
     let frequency = match conditions.frequency_hz {
         Some((low, high)) if low == high => format!("{:.2} GHz", low as f64 / 1e9),
@@ -318,7 +318,7 @@ fn cache(cache: CacheState) -> &'static str {
     }
 }
 
-fn verdict(verdict: TimingVerdict) -> &'static str {
+pub(in crate::tools) fn verdict(verdict: TimingVerdict) -> &'static str {
     match verdict {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",
@@ -328,7 +328,7 @@ fn verdict(verdict: TimingVerdict) -> &'static str {
 }
 
 /// A verdict in the text.
-fn told(verdict: TimingVerdict) -> &'static str {
+pub(in crate::tools) fn told(verdict: TimingVerdict) -> &'static str {
     match verdict {
         TimingVerdict::Faster => "faster",
         TimingVerdict::Slower => "slower",

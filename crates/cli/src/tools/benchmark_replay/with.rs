@@ -1,0 +1,363 @@
+//! `rehal benchmark --with`: replays with and without replacements, by turns.
+
+use std::fmt::Write;
+
+use rehal_base::{Context, Error, Result};
+use rehal_bench::Conditions;
+use rehal_session::{
+    Code, FunctionTiming, Interval, KernelTimes, PairOptions, Replay, ReplayComparison, Stopped,
+    Substitution, Timing, TimingVerdict, compare_replays, find_scope,
+};
+use serde::Serialize;
+
+use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE};
+use crate::flags::{Access, Flag, Flags, Group, List};
+use crate::kernel_recording::Recording;
+use crate::output::{escaped, plural};
+use crate::report::{Format, Report, Subject};
+use crate::table::{Column, Layout, Table};
+use crate::tools::profile_compare::time;
+use crate::tools::{compare, replay_flags, report_format};
+use crate::{Invocation, captures, profiling};
+
+pub(super) const WITH: List<Substitution> = List::parsed(
+    "with",
+    "WHICH[@FORMAT]=PATH",
+    "WHICH[@FORMAT]=PATH",
+    |value| Ok(Substitution::parse(value)?),
+    "Measures replays with this replacement and without it, by turns, instead of a benchmark: the ratio of the whole, or of the \
+     scope, and of each function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
+     those of --replay_executable_substitution, whose replacements are on both sides. May be repeated. Exit status 0 if it is \
+     proved to be not slower than --fail_if_slower allows, 3 if it is slower, 4 if that cannot be told.",
+)
+.files(|substitution, _| match &substitution.replacement.code {
+    Code::File(path) => vec![Access::Read.to(path)],
+    Code::Bytes(_) => Vec::new(),
+});
+
+const FORMAT: Flag<Format> = report_format::flag(
+    "text: a screen. json: an object. Only with --with; --benchmark_format is that of benchmarks.",
+);
+
+pub(super) const COMPARISON: Group = Group {
+    title: "Before and after",
+    flags: &[
+        &WITH,
+        &compare::FAIL_IF_SLOWER,
+        &compare::PRECISION,
+        &compare::MAX_TIME,
+        &compare::SEED,
+        &FORMAT,
+    ],
+};
+
+/// The flags of [`COMPARISON`] that say how to compare.
+const OF_COMPARISON: [&str; 5] = ["fail_if_slower", "precision", "max_time", "seed", "format"];
+
+/// Refuses flags that would have no effect.
+pub(super) fn check(flags: &Flags) -> Result<()> {
+    if flags.list(&WITH).is_empty() {
+        return match flags.changed(|name| OF_COMPARISON.contains(&name)) {
+            Some(name) => Err(Error::invalid_argument(format!("--{name} needs --with"))
+                .advise("name a replacement with --with=NAME=PATH, or leave it out")),
+            None => Ok(()),
+        };
+    }
+    let refuse = |what: &str, advice: &str| {
+        Err(Error::invalid_argument(format!("{what} has no effect with --with")).advise(advice))
+    };
+    if let Some(name) = flags.changed(|name| name.starts_with("benchmark_")) {
+        return refuse(
+            &format!("--{name}"),
+            "leave it out: --max_time and --precision say how long to measure",
+        );
+    }
+    if flags.get(&FAST_FORWARD) {
+        return refuse("--replay_fast_forward", "leave it out: whole replays are measured");
+    }
+    if flags.get(&CACHE) == Cache::Cold {
+        return refuse("--replay_cache=cold", "rehal compare measures a kernel with cold caches");
+    }
+    if flags.get(&ORDER) == Orders::Both {
+        return refuse("--replay_order=both", "name one order");
+    }
+    match profiling::Options::from_flags(flags)? {
+        Some(_) => refuse("--device_profiling_mode", "leave it out: profiles slow down what is measured"),
+        None => Ok(()),
+    }
+}
+
+/// Measures and reports.
+pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> Result<()> {
+    let flags = &invocation.flags;
+    rehal_base::keep_freed_memory();
+    let capture = captures::open(&options.path, &options.capture)?;
+    let plan = replay_flags::compile(&capture)?;
+    let scope = flags.get(&SCOPE);
+    if let Some(name) = &scope {
+        find_scope(&plan, name)
+            .context(|| captures::place(&capture))
+            .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
+    }
+    let recording = Recording::checked(flags)?;
+    let with = flags.list(&WITH);
+    let ([captured, replaced], _reports) = replay_flags::prepare_with(options, plan, &with)?;
+    let mut pairs = PairOptions::default();
+    pairs.precision = flags.get(&compare::PRECISION);
+    pairs.margin = flags.get(&compare::FAIL_IF_SLOWER);
+    pairs.max_time = flags.get(&compare::MAX_TIME);
+    pairs.seed = flags.get(&compare::SEED);
+    let comparison = compare_replays(&captured, &replaced, scope.as_deref(), &pairs)
+        .context(|| captures::place(&capture))?;
+    let subject = Subject { capture: Some(capture.bytes()), devices: Some(captured.devices()) };
+    let compared = Compared::new(&comparison, &with, scope.as_deref(), pairs.precision);
+    invocation.print(&compared, flags.get(&FORMAT), subject)?;
+    invocation.set_status(status(comparison.whole.verdict()));
+    Recording::of_capture(recording.as_ref(), None, || Ok::<Replay, Error>(captured))
+}
+
+/// As `rehal compare` has them.
+fn status(verdict: TimingVerdict) -> u8 {
+    match verdict {
+        TimingVerdict::Faster | TimingVerdict::NotSlower => 0,
+        TimingVerdict::Slower => 3,
+        TimingVerdict::CannotTell => 4,
+    }
+}
+
+/// A comparison. What is not known is null.
+#[derive(Serialize)]
+struct Compared<'a> {
+    with: Vec<String>,
+    /// The scope that is timed; null for whole replays.
+    scope: Option<&'a str>,
+    #[serde(flatten)]
+    whole: Ratio,
+    margin: f64,
+    pair_count: u64,
+    preempted_pair_count: u64,
+    batch_count: u64,
+    stopped: &'static str,
+    elapsed_ns: u64,
+    /// What is compared is not checked.
+    is_checked: bool,
+    timed_by: Option<&'static str>,
+    functions: Vec<Function<'a>>,
+    machine: Machine<'a>,
+    #[serde(skip)]
+    timing: &'a Timing,
+    #[serde(skip)]
+    precision: f64,
+}
+
+/// How long the replaced side takes, compared with the captured one.
+#[derive(Serialize)]
+struct Ratio {
+    #[serde(serialize_with = "verdict")]
+    verdict: TimingVerdict,
+    ratio: f64,
+    ratio_interval: Option<Interval>,
+    captured_ns: f64,
+    replaced_ns: f64,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    function: &'a str,
+    dispatches: u64,
+    #[serde(flatten)]
+    ratio: Ratio,
+}
+
+/// What the machine did meanwhile.
+#[derive(Serialize)]
+struct Machine<'a> {
+    frequency_hz: Option<[u64; 2]>,
+    steal: Option<f64>,
+    other_cpus: Option<f64>,
+    migrations: Option<u64>,
+    warnings: &'a [String],
+}
+
+fn verdict<S: serde::Serializer>(verdict: &TimingVerdict, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(compare::verdict(*verdict))
+}
+
+impl<'a> Compared<'a> {
+    fn new(
+        comparison: &'a ReplayComparison,
+        with: &[Substitution],
+        scope: Option<&'a str>,
+        precision: f64,
+    ) -> Self {
+        let whole = &comparison.whole;
+        // Of one shape.
+        let [captured_ns, replaced_ns] =
+            whole.shapes.first().map_or([0.0; 2], |it| [it.captured_ns, it.replaced_ns]);
+        let of_function = |it: &'a FunctionTiming| Function {
+            function: &it.name,
+            dispatches: it.dispatch_count,
+            ratio: Ratio {
+                verdict: it.timing.verdict(comparison.margin),
+                ratio: it.timing.ratio,
+                ratio_interval: it.timing.interval,
+                captured_ns: it.timing.captured_ns,
+                replaced_ns: it.timing.replaced_ns,
+            },
+        };
+        Self {
+            with: with.iter().map(described).collect(),
+            scope,
+            whole: Ratio {
+                verdict: whole.verdict(),
+                ratio: whole.ratio,
+                ratio_interval: whole.interval,
+                captured_ns,
+                replaced_ns,
+            },
+            margin: comparison.margin,
+            pair_count: whole.pair_count,
+            preempted_pair_count: whole.preempted_count,
+            batch_count: whole.batch_count,
+            stopped: match whole.stopped {
+                Stopped::Precise => "precision",
+                Stopped::FarSlower => "far_slower",
+                Stopped::OutOfTime => "max_time",
+            },
+            elapsed_ns: whole.elapsed.as_nanos() as u64,
+            is_checked: false,
+            timed_by: comparison.times.map(|it| match it {
+                KernelTimes::Device => "device",
+                KernelTimes::Host => "host",
+            }),
+            functions: comparison.functions.iter().map(of_function).collect(),
+            machine: Machine::of(&whole.conditions),
+            timing: whole,
+            precision,
+        }
+    }
+}
+
+impl<'a> Machine<'a> {
+    fn of(it: &'a Conditions) -> Self {
+        Self {
+            frequency_hz: it.frequency_hz.map(|(low, high)| [low, high]),
+            steal: it.steal,
+            other_cpus: it.other_cpus,
+            migrations: it.migrations,
+            warnings: &it.warnings,
+        }
+    }
+}
+
+/// A replacement, as a flag names it.
+fn described(it: &Substitution) -> String {
+    let path = match &it.replacement.code {
+        Code::File(path) => path.display().to_string(),
+        Code::Bytes(_) => String::new(),
+    };
+    format!("{}: {path}", it.selector)
+}
+
+impl Report for Compared<'_> {
+    const SCHEMA: &'static str = "rehal.benchmark.with/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        let mut text = String::new();
+        for with in &self.with {
+            let _ = writeln!(text, "{}", escaped(with));
+        }
+        let what = self.scope.map_or_else(|| "replay".into(), |scope| format!("scope {}", escaped(scope)));
+        let Ratio { verdict, ratio, ratio_interval, captured_ns, replaced_ns } = &self.whole;
+        let interval = match ratio_interval {
+            Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
+            None => "too few batches for an interval".into(),
+        };
+        let _ = writeln!(
+            text,
+            "{what}: {}: {ratio:.4} of the captured time ({interval}), {} instead of {}",
+            compare::told(*verdict),
+            time(*replaced_ns),
+            time(*captured_ns)
+        );
+        let stopped = match self.timing.stopped {
+            Stopped::Precise => format!("stopped at a precision of {} %", self.precision * 100.0),
+            Stopped::FarSlower => "stopped because it takes many times as long".into(),
+            Stopped::OutOfTime => "stopped because the time was up".into(),
+        };
+        let _ = writeln!(
+            text,
+            "  {} in {}; {stopped} after {:.1} s",
+            plural(self.pair_count, "pair"),
+            plural(self.batch_count, "batch"),
+            self.timing.elapsed.as_secs_f64()
+        );
+        if self.preempted_pair_count != 0 {
+            let count = plural(self.preempted_pair_count, "pair");
+            let _ = writeln!(
+                text,
+                "  {count} in which a thread was preempted: left out, unless a batch had no others"
+            );
+        }
+        let _ = writeln!(text, "  {}", compare::machine(&self.timing.conditions));
+        for warning in self.machine.warnings {
+            let _ = writeln!(text, "  warning: {warning}");
+        }
+        self.add_functions(&mut text, layout);
+        text.push_str("\nwhat the replacement computes is not checked: rehal verify --replay_executable_substitution does that\n");
+        text
+    }
+}
+
+impl Compared<'_> {
+    fn add_functions(&self, text: &mut String, layout: Layout) {
+        let Some(timed_by) = self.timed_by else { return };
+        let columns = [
+            Column::right("ratio"),
+            Column::right("95 % interval"),
+            Column::right("time"),
+            Column::right("captured"),
+            Column::right("count").optional(1),
+            Column::left("verdict"),
+            Column::names("function"),
+        ];
+        let mut table = Table::new("", columns);
+        for Function { function, dispatches, ratio } in &self.functions {
+            let interval = ratio.ratio_interval;
+            let interval =
+                interval.map_or_else(|| "-".into(), |it| format!("{:.3} to {:.3}", it.low, it.high));
+            table.row([
+                format!("{:.3}", ratio.ratio),
+                interval,
+                time(ratio.replaced_ns),
+                time(ratio.captured_ns),
+                dispatches.to_string(),
+                compare::told(ratio.verdict).to_owned(),
+                escaped(function),
+            ]);
+        }
+        let how = match timed_by {
+            "device" => "as the device reports it",
+            _ => "with the time of submission",
+        };
+        let _ = writeln!(text, "\nall dispatches of a function in a replay, one operation at a time, {how}:");
+        text.push_str(&table.text(layout));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proof_is_a_success() {
+        let all = [
+            TimingVerdict::Faster,
+            TimingVerdict::NotSlower,
+            TimingVerdict::Slower,
+            TimingVerdict::CannotTell,
+        ];
+        assert_eq!(all.map(status), [0, 0, 3, 4]);
+    }
+}
