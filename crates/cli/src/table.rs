@@ -2,7 +2,8 @@
 //!
 //! In a pipe, cells are printed whole, up to 1000 characters. On a terminal, names leave out the prefix that
 //! all of them share. Cells that do not fit its width are shortened, or left out and named above the table. A
-//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes.
+//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes. Names
+//! and patterns that a shell would change are quoted.
 
 use std::io::{IsTerminal, stdout};
 
@@ -120,6 +121,7 @@ impl Table {
         let mut notes = String::new();
         if layout.width.is_some() {
             self.strip_prefixes(&mut notes);
+            self.quote_names();
         }
         if self.columns.iter().any(|column| !column.title.is_empty()) {
             self.rows.insert(0, self.columns.iter().map(|column| column.title.to_owned()).collect());
@@ -150,6 +152,15 @@ impl Table {
             notes.push_str(&format!("{}{}s begin with {prefix}, here *\n", self.indent, column.noun));
             for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(index)) {
                 cell.replace_range(..prefix.len(), "*");
+            }
+        }
+    }
+
+    /// Quotes names for a shell.
+    fn quote_names(&mut self) {
+        for row in &mut self.rows {
+            for (cell, _) in row.iter_mut().zip(&self.columns).filter(|(_, column)| column.fit == Fit::Name) {
+                *cell = quoted(cell);
             }
         }
     }
@@ -186,8 +197,10 @@ impl Table {
         }
         for row in &mut self.rows {
             for ((cell, column), width) in row.iter_mut().zip(&self.columns).zip(&widths) {
-                let mark = if column.fit == Fit::Name { '*' } else { '…' };
-                *cell = shortened(cell, *width, mark);
+                *cell = match column.fit {
+                    Fit::Name => shortened_name(cell, *width),
+                    _ => shortened(cell, *width, '…'),
+                };
             }
         }
         widths
@@ -262,6 +275,35 @@ fn shortened(cell: &str, width: usize, mark: char) -> String {
     format!("{start}{mark}{end}")
 }
 
+/// A name, which may be quoted, as a pattern of at most `width` characters.
+fn shortened_name(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width || width < MIN_CELL {
+        return shortened(cell, width, '*');
+    }
+    let name = unquoted(cell);
+    // A quote within takes more characters, of which some are left out, too.
+    (0..width - 2)
+        .find_map(|less| {
+            Some(quoted(&shortened(&name, width - 2 - less, '*'))).filter(|it| it.chars().count() <= width)
+        })
+        .unwrap_or_default()
+}
+
+/// A word of a command line, in single quotes if a shell would change it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || "_-./:+,@%".contains(it);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// The word that [`quoted`] has quoted.
+fn unquoted(word: &str) -> String {
+    let inner = word.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
+    inner.map_or_else(|| word.to_owned(), |it| it.replace(r"'\''", "'"))
+}
+
 /// The first and the last characters of a cell.
 fn ends(cell: &str, count: usize, first: usize, last: usize) -> [String; 2] {
     [cell.chars().take(first).collect(), cell.chars().skip(count - last).collect()]
@@ -333,29 +375,47 @@ mod tests {
         let text = functions(&NAMES, terminal(usize::MAX));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "functions begin with main_graph$async_dispatch_, here *");
-        assert!(lines[2].ends_with("  *1_matmul_16x16x8_f32") && lines[3].ends_with("  *12_softmax_f32"));
+        assert!(lines[2].ends_with("  '*1_matmul_16x16x8_f32'") && lines[3].ends_with("  '*12_softmax_f32'"));
         for (line, name) in lines[2..].iter().zip(NAMES) {
-            let pattern = line.split(' ').next_back().unwrap();
-            assert!(rehal_base::glob::matches(pattern, name), "{pattern}");
+            let pattern = unquoted(line.split(' ').next_back().unwrap());
+            assert!(rehal_base::glob::matches(&pattern, name), "{pattern}");
         }
     }
 
     #[test]
     fn terminals_get_lines_that_fit() {
-        for width in 31..=200 {
+        for width in 33..=200 {
             let text = functions(&NAMES, terminal(width));
             let table =
                 text.lines().filter(|line| !line.starts_with("functions") && !line.starts_with("too"));
             for (line, name) in table.skip(1).zip(NAMES) {
                 assert!(line.chars().count() <= width, "{width}: {text}");
                 let pattern = line.split(' ').next_back().unwrap();
-                assert!(rehal_base::glob::matches(pattern, name), "{width}: {text}");
+                assert!(pattern.starts_with('\'') && pattern.ends_with('\''), "{width}: {text}");
+                assert!(rehal_base::glob::matches(&unquoted(pattern), name), "{width}: {text}");
             }
         }
         let narrow = functions(&NAMES, terminal(33));
         assert!(narrow.contains("\ntoo narrow for: constants, record\n"), "{narrow}");
         let wider = functions(&NAMES, terminal(52));
         assert!(wider.contains("  1 2 …6 7 8      #0  '*1_matmul"), "{wider}");
+    }
+
+    #[test]
+    fn names_can_be_pasted() {
+        let name = "main_graph$async_dispatch_0";
+        assert_eq!(
+            functions(&[name], terminal(200)).lines().last().unwrap().split(' ').next_back(),
+            Some("'main_graph$async_dispatch_0'")
+        );
+        for word in ["a_1.b-c", "a$b", "a'b", "", "a b", "*x", "it's 'it'", "é"] {
+            assert_eq!(unquoted(&quoted(word)), word);
+        }
+        assert_eq!([quoted("a_1.b-c"), quoted("a'b"), quoted("")], ["a_1.b-c", r"'a'\''b'", "''"]);
+        for width in 8..40 {
+            let short = shortened_name(&quoted("it's a 'rather' long name, isn't it"), width);
+            assert!(short.chars().count() <= width && short.starts_with('\''), "{width}: {short}");
+        }
     }
 
     #[test]

@@ -14,12 +14,14 @@
 
 mod aliases;
 mod dispatch_files;
+mod names;
 mod observed;
 mod pairs;
 mod ranking;
 mod records;
 mod runs;
 
+pub use names::FunctionNames;
 pub use pairs::{FunctionTiming, ReplayComparison, compare_replays};
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 

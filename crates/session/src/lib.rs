@@ -77,7 +77,7 @@ pub use devices::{
 };
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
-    BindingFile, DispatchFile, DispatchFiles, FunctionTiming, Kernel, KernelBinding,
+    BindingFile, DispatchFile, DispatchFiles, FunctionNames, FunctionTiming, Kernel, KernelBinding,
     KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels, RecordedKernel, ReplayComparison,
     check_kernel_records, compare_replays,
 };

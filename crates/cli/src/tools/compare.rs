@@ -7,13 +7,14 @@ mod workers;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
     CacheState, CaptureBytes, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer,
-    KernelLanguage, KernelOptions, Kernels, Replacement, Replay, ReplayOptions, Selector, Substitution,
+    KernelLanguage, KernelOptions, Kernels, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution,
     Worker,
 };
 
@@ -21,7 +22,7 @@ use self::candidates::Candidate;
 use self::report::{Outcome, Report};
 use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
-use super::{ledger_flags, replay_flags, verify};
+use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::devices::Expectations;
 use crate::flags::{Flag, Flags, Group, List, Refusal, read, read_path, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
@@ -66,8 +67,10 @@ pub const COMPARE: Tool = Tool {
     run,
 };
 
-const FUNCTION: Flag<Option<String>> =
-    Flag::text("function", "NAME", "The function to compare; rehal kernels lists them.");
+const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
+    "The function to compare; rehal kernels lists them: its name, a part that no other name has, or a pattern with * and ? that \
+     no other name matches. By default the only one that is dispatched.",
+);
 
 const WITH: List<PathBuf> = List::paths(
     "with",
@@ -160,6 +163,7 @@ const COMPARISON: Group = Group {
     title: "Comparison",
     flags: &[
         &FUNCTION,
+        &function_flags::DISPATCH,
         &WITH,
         &BASELINE,
         &verify::TOLERANCE,
@@ -197,28 +201,29 @@ fn parse_percentage(value: &std::ffi::OsStr) -> Result<f64, Refusal> {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let Some(function) = flags.get(&FUNCTION) else {
-        return Err(Error::invalid_argument("--function is missing")
-            .advise("name the function to compare; rehal kernels lists them"));
-    };
     let with = flags.list(&WITH);
     if with.is_empty() {
         return Err(Error::invalid_argument("--with is missing")
             .advise("name a replacement: a source (.c, .rs), a shared library, or a directory of them"));
     }
     let (options, format) = (options(flags), flags.get(&FORMAT));
+    // A wrong path is found before the capture is read, and a wrong function before anything is compared.
+    let candidates = match &invocation.worker {
+        Some(_) => Vec::new(),
+        None => candidates::find(&with)?,
+    };
+    let plan = plan(invocation)?;
+    let function = function_flags::one(flags, &FUNCTION, &plan)?;
     let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
-    let mut session = Session { invocation, function, with, options, base, library: None, format };
+    let mut session = Session { invocation, plan, function, with, options, base, library: None, format };
     if let Some(worker) = &invocation.worker {
         let report = session.perform(worker)?;
         return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
     }
-    // A wrong path is found before the capture is read, and a wrong function before anything is compared.
-    let candidates = candidates::find(&session.with)?;
     let recording = Recording::checked(flags)?;
     let record = || {
         let function = Some(session.function.clone());
-        Recording::of_capture(recording.as_ref(), function, || captured(invocation))
+        Recording::of_capture(recording.as_ref(), function, || captured(invocation, session.plan.clone()))
     };
     let (function, watches) = (&session.function, flags.get(&WATCH));
     let (prepared, first) = thread::scope(|scope| {
@@ -231,7 +236,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         let baseline = baseline(flags, function, None);
         let prepared = baseline.and_then(|baseline| {
             let library = baseline.as_ref().and_then(compiled);
-            let comparer = comparer(invocation, function, baseline)?;
+            let comparer = comparer(invocation, session.plan.clone(), function, baseline)?;
             // The memory of the comparer is not needed meanwhile.
             Ok((library, session.limits(&comparer)?))
         });
@@ -249,11 +254,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     record()
 }
 
+fn plan(invocation: &Invocation) -> Result<Arc<Plan>> {
+    let recover = captures::options(invocation.flags.get(&replay_flags::RECOVER));
+    replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)
+}
+
 /// A replay of the capture as it is.
-fn captured(invocation: &Invocation) -> Result<Replay> {
+fn captured(invocation: &Invocation, plan: Arc<Plan>) -> Result<Replay> {
     let flags = &invocation.flags;
-    let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let plan = replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)?;
     let expected = Expectations { judges_results: true, guards_buffers: false };
     let devices = devices::options_expecting(flags, expected)?.open()?;
     Replay::new(plan, &devices, &replay_flags::files(flags))
@@ -298,16 +306,14 @@ fn compiled(replacement: &Replacement) -> Option<Vec<u8>> {
     }
 }
 
-/// Plans the capture and prepares its side.
+/// Prepares the side of the capture.
 fn comparer(
     invocation: &Invocation,
+    plan: Arc<Plan>,
     function: &str,
     baseline: Option<Replacement>,
 ) -> Result<KernelComparer> {
     let flags = &invocation.flags;
-    let recover = captures::options(flags.get(&replay_flags::RECOVER));
-    let capture = captures::open(&invocation.operand(), &recover)?;
-    let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
     let expected = Expectations { judges_results: true, guards_buffers: true };
@@ -337,6 +343,7 @@ fn in_own_words(error: Error) -> Error {
 
 struct Session<'i> {
     invocation: &'i Invocation,
+    plan: Arc<Plan>,
     function: String,
     with: Vec<PathBuf>,
     options: CompareOptions,
@@ -356,7 +363,7 @@ impl Session<'_> {
         let (candidate, libraries) = (request.candidate(), request.libraries);
         let flags = &self.invocation.flags;
         let compared = baseline(flags, &self.function, libraries.baseline)
-            .and_then(|it| comparer(self.invocation, &self.function, it))
+            .and_then(|it| comparer(self.invocation, self.plan.clone(), &self.function, it))
             .and_then(|it| self.one(&it, &candidate, libraries.replacement, worker));
         Ok(compared.unwrap_or_else(|error| Report::failed(&candidate, &error)))
     }

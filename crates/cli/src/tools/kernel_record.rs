@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_session::{CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
 
-use super::replay_flags;
+use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
 use crate::{Invocation, Operands, Tool, captures, devices};
@@ -62,8 +62,9 @@ const REPORT_FILENAME: Flag<Option<String>> = Flag::parsed(
         .collect()
 });
 
-const FUNCTION: Flag<Option<String>> =
-    Flag::text("function", "GLOB", "Records only functions whose name matches, with * and ?.");
+const FUNCTION: Flag<Option<String>> = function_flags::pattern_flag(
+    "Records only functions whose name matches, with * and ?, or the only one whose name has this part.",
+);
 
 const RECORD_OUTPUT: Flag<bool> = Flag::switch(
     "record_output",
@@ -92,6 +93,7 @@ const RECORD: Group = Group {
         &REPORT,
         &REPORT_FILENAME,
         &FUNCTION,
+        &function_flags::DISPATCH,
         &RECORD_OUTPUT,
         &MEMORY_SIZE,
         &FORCE,
@@ -130,7 +132,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     replay_flags::compile_sources(&mut replaying.substitutions)?;
     let devices = replay_flags::devices_for(flags, &replaying.substitutions)?;
     let mut kernels = KernelOptions::default();
-    kernels.function = flags.get(&FUNCTION);
+    kernels.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
     let replay = Replay::new(plan, &devices.open()?, &replaying)?;
     let count = recording.record(&replay, &kernels)?;
     if count == 0 {

@@ -5,7 +5,7 @@ use std::path::Path;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
 
-use super::replay_flags;
+use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group, Refusal, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -37,8 +37,10 @@ pub const KERNEL_STUB: Tool = Tool {
     run,
 };
 
-const FUNCTION: Flag<Option<String>> =
-    Flag::text("function", "NAME", "The function to replace, as rehal kernels prints it.");
+const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
+    "The function to replace: its name, as rehal kernels prints it, a part that no other name has, or a pattern with * and ? \
+     that no other name matches. By default the only one that is dispatched.",
+);
 
 const EXECUTABLE: Flag<Option<u64>> = Flag::parsed(
     "executable",
@@ -66,6 +68,7 @@ const STUB: Group = Group {
     title: "Stub",
     flags: &[
         &FUNCTION,
+        &function_flags::DISPATCH,
         &EXECUTABLE,
         &OUTPUT,
         &FORCE,
@@ -79,10 +82,6 @@ const STUB: Group = Group {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
-    let Some(function) = flags.get(&FUNCTION) else {
-        return Err(Error::invalid_argument("--function is missing")
-            .advise("name the function to replace; rehal kernels lists them"));
-    };
     let output = OutputFile::from_flags(flags, "kernel.c")?;
     let (language, file) = match flags.get(&OUTPUT) {
         Some(file) if file.as_os_str() != "-" => (KernelLanguage::of(&file), file),
@@ -101,6 +100,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     // Names are checked before anything runs.
+    let function = function_flags::one(flags, &FUNCTION, &plan)?;
     let planned = Kernels::of_plan(&plan, &KernelOptions::default())?;
     let executable = flags.get(&EXECUTABLE);
     let observed = |kernels: &Kernels| {

@@ -12,7 +12,7 @@ use rehal_session::{
     CaptureFile, CrashReports, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
 
-use super::{replay_flags, slice};
+use super::{function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Format as ReportFormat, Subject};
@@ -66,8 +66,9 @@ const FORMAT: Flag<Format> = Flag::choice(
     "text: a table for people. json: an object. csv: a line per kernel. Times of json and csv are in nanoseconds.",
 );
 
-const FUNCTION: Flag<Option<String>> =
-    Flag::text("function", "GLOB", "Lists only functions whose name matches, with * and ?.");
+const FUNCTION: Flag<Option<String>> = function_flags::pattern_flag(
+    "Lists only functions whose name matches, with * and ?, or the only one whose name has this part.",
+);
 
 const NO_RUN: Flag<bool> = Flag::switch(
     "no_run",
@@ -116,6 +117,7 @@ const REPORT: Group = Group {
     flags: &[
         &FORMAT,
         &FUNCTION,
+        &function_flags::DISPATCH,
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
@@ -153,7 +155,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
-    options.function = flags.get(&FUNCTION);
+    options.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
     (options.max_time, options.repetitions) = (flags.get(&MAX_TIME), flags.get(&REPETITIONS));
     let recording = Recording::of_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;

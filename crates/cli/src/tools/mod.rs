@@ -13,6 +13,7 @@ mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;
+mod function_flags;
 pub mod fuzzing;
 mod info;
 mod kernel_build;

@@ -16,7 +16,7 @@ use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
 use self::checks::{Check, Checks};
 use self::command::CheckCommand;
 use super::report_format::{self, Format};
-use super::{ledger_flags, replay_flags, verify};
+use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
@@ -139,10 +139,9 @@ const SLOWER_THAN: Flag<Option<Duration>> = Flag::parsed(
      capture. The time of a replay contains that of the host; times of microseconds are those of dispatches.",
 );
 
-const FUNCTION: Flag<Option<String>> = Flag::text(
-    "function",
-    "GLOB",
-    "For --check=slow: measures the slowest dispatches of the functions whose name matches, instead of a replay.",
+const FUNCTION: Flag<Option<String>> = function_flags::pattern_flag(
+    "For --check=slow: measures the slowest dispatches of the functions whose name matches, or of the only one whose name has this \
+     part, instead of a replay.",
 );
 
 const READY: Group = Group {
@@ -153,6 +152,7 @@ const READY: Group = Group {
         &ledger_flags::ELEMENT_TYPE,
         &SLOWER_THAN,
         &FUNCTION,
+        &function_flags::DISPATCH,
         &replay_flags::ORDER,
         &replay_flags::SUBSTITUTION,
         &replay_flags::FILE_REMAP,
@@ -182,10 +182,16 @@ fn run(invocation: &Invocation) -> Result<()> {
     );
     let flags = &invocation.flags;
     let path = invocation.operand();
-    let check = check(flags)?;
+    let mut check = check(flags)?;
     let output = OutputFile::from_flags(flags, "REDUCED.ireereplay")?;
     // Before anything is created.
-    drop(captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?);
+    let opened = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    if let Check::Slow(_, function) = &mut check
+        && (flags.get(&FUNCTION).is_some() || flags.get(&function_flags::DISPATCH).is_some())
+    {
+        *function = function_flags::pattern(flags, &FUNCTION, &*opened.plan()?)?;
+    }
+    drop(opened);
     let capture = CaptureBytes::map(&path)?;
     let begun = Instant::now();
     let interrupted = interrupts::flag()?;
@@ -261,7 +267,7 @@ fn check(flags: &Flags) -> Result<Check> {
     let check = match &*text {
         "crash" => Check::Crash,
         "wrong" => Check::Wrong,
-        "slow" => Check::Slow(flags.get(&SLOWER_THAN)),
+        "slow" => Check::Slow(flags.get(&SLOWER_THAN), None),
         command => Check::Command(CheckCommand::parse(command)?),
     };
     let only = |is_set: bool, flag: &str, name: &str| match is_set {
@@ -273,9 +279,10 @@ fn check(flags: &Flags) -> Result<Check> {
         only(flags.get(&AGAINST).is_some(), "against", "wrong")?;
         only(!flags.list(&verify::TOLERANCE).is_empty(), "tolerance", "wrong")?;
     }
-    if !matches!(check, Check::Slow(_)) {
+    if !matches!(check, Check::Slow(..)) {
         only(flags.get(&SLOWER_THAN).is_some(), "slower_than", "slow")?;
         only(flags.get(&FUNCTION).is_some(), "function", "slow")?;
+        only(flags.get(&function_flags::DISPATCH).is_some(), "dispatch", "slow")?;
     } else if flags.get(&JOBS) > 1 {
         return Err(Error::invalid_argument("--jobs with --check=slow: checks would slow down each other")
             .advise("leave out --jobs"));

@@ -2,13 +2,14 @@
 
 use std::io::{Seek, SeekFrom};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CrashReports, Cut, Replay, Slice, SliceCheck, SliceOptions, TemporaryFile, watch_buffer,
+    CrashReports, Cut, FunctionNames, Plan, Replay, Slice, SliceCheck, SliceOptions, TemporaryFile,
+    watch_buffer,
 };
 
-use super::replay_flags;
-use crate::flags::{Flag, Flags, Group, Refusal, with_devices};
+use super::{function_flags, replay_flags};
+use crate::flags::{Flag, Flags, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
@@ -45,21 +46,13 @@ pub const SLICE: Tool = Tool {
     run,
 };
 
-const DISPATCH: Flag<Option<u32>> = Flag::parsed(
-    "dispatch",
-    "ORDINAL",
-    "",
-    "the ordinal of a record",
-    |value| match value.to_str() {
-        Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
-        None => Err(Refusal::Unexpected),
-    },
-    "Cuts out the dispatch of this record, as dumps and profiles print it.",
-);
+const DISPATCH: Flag<Option<u32>> =
+    function_flags::dispatch_flag("Cuts out the dispatch of this record, as dumps and profiles print it.");
 
-const FUNCTION: Flag<Option<String>> =
-    Flag::text("function", "GLOB", "Cuts out a dispatch of a function whose name matches, with * and ?.");
+const FUNCTION: Flag<Option<String>> = function_flags::pattern_flag(
+    "Cuts out a dispatch of a function whose name matches, with * and ?, or of the only one whose name has this part. By \
+     default, if nothing else says what to cut out, of the only function that is dispatched.",
+);
 
 const SCOPE: Flag<Option<String>> =
     Flag::text("scope", "NAME", "Cuts out the work in the scope of this name.");
@@ -125,10 +118,11 @@ const OUTPUTS: Group = Group {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
-    let cut = cut(flags)?;
+    check(flags)?;
     let output = OutputFile::from_flags(flags, "SLICE.ireereplay")?;
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
+    let cut = cut(flags, &plan)?;
     let mut reports = CrashReports::install();
     let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replay_flags::files(flags))?;
     let mut slice = SliceOptions::default();
@@ -176,15 +170,30 @@ fn unchecked(slice: &Slice, keeps_touched: bool) -> String {
     )
 }
 
-fn cut(flags: &Flags) -> Result<Cut> {
-    let occurrence = flags.get(&OCCURRENCE);
-    match (flags.get(&DISPATCH), flags.get(&FUNCTION), flags.get(&SCOPE)) {
-        (Some(record), None, None) => Ok(Cut::Dispatch { record, occurrence }),
-        (None, Some(pattern), None) => Ok(Cut::Function { pattern, occurrence }),
-        (None, None, Some(name)) => Ok(Cut::Scope { name: name.into_bytes(), occurrence }),
-        (None, None, None) => Err(Error::invalid_argument("nothing says which work to cut out")
-            .advise("name it with --dispatch, --function or --scope; `rehal kernels` lists the dispatches")),
+/// Refuses more than one cut.
+fn check(flags: &Flags) -> Result<()> {
+    let given = [flags.get(&DISPATCH).is_some(), flags.get(&FUNCTION).is_some(), flags.get(&SCOPE).is_some()];
+    match given.iter().filter(|it| **it).count() {
+        0 | 1 => Ok(()),
         _ => Err(Error::invalid_argument("more than one of --dispatch, --function and --scope is given")
             .advise("give one of them")),
     }
+}
+
+fn cut(flags: &Flags, plan: &Plan) -> Result<Cut> {
+    let occurrence = flags.get(&OCCURRENCE);
+    if let Some(record) = flags.get(&DISPATCH) {
+        return Ok(Cut::Dispatch { record, occurrence });
+    }
+    if let Some(name) = flags.get(&SCOPE) {
+        return Ok(Cut::Scope { name: name.into_bytes(), occurrence });
+    }
+    let names = FunctionNames::of_plan(plan)?;
+    let pattern = match flags.get(&FUNCTION) {
+        Some(wanted) => names.pattern(&wanted)?,
+        None => names.one(None).advise(
+            || "name the work with --dispatch, --function or --scope; `rehal kernels` lists the dispatches",
+        )?,
+    };
+    Ok(Cut::Function { pattern, occurrence })
 }

@@ -628,9 +628,10 @@ fn wrong_input_is_refused() {
     let empty = with(&empty);
     let other = format!("--with={}", fixture("cts/chain.so"));
     for (words, reason) in [
-        (&[right.as_str()][..], "--function is missing"),
-        (&[&function], "--with is missing"),
-        (&["--function=add_dispatch_0", &right], "no function 'add_dispatch_0'"),
+        (&[function.as_str()][..], "--with is missing"),
+        (&["--dispatch=0", &right], "record #0 is not a dispatch"),
+        (&["--dispatch=0", &function, &right], "both --dispatch and --function are given"),
+        (&["--function=add_dispatch_7", &right], "no function 'add_dispatch_7'"),
         (&[&function, &absent], "absent.c"),
         (&[&function, &empty], "has no replacements"),
         (&[&function, "--with=/dev/zero"], "is not a regular file"),

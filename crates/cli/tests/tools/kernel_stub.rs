@@ -154,9 +154,13 @@ fn wrong_input_is_refused_and_writes_nothing() {
     let to = output.to_str().unwrap();
     let function = format!("--function={ADD}");
     let stub = |words: &[&str]| fail(&[&["rehal", "kernel", "stub"], words].concat());
-    let stderr = stub(&["--function=add_dispatch_0", &path, "-o", to]);
-    assert!(stderr.contains(&format!("no function 'add_dispatch_0'; it has: {ADD}")), "{stderr}");
-    assert!(stub(&[&path, "-o", to]).contains("--function is missing"));
+    let stderr = stub(&["--function=add_dispatch_7", &path, "-o", to]);
+    assert!(stderr.contains(&format!("no function 'add_dispatch_7'; it has: {ADD}")), "{stderr}");
+    let several = stub(&[&capture("mlp.mlp.local-sync"), "-o", to]);
+    assert!(
+        several.contains("the capture dispatches 5 functions, and none is named: mlp_dispatch_0_"),
+        "{several}"
+    );
     assert!(stub(&[&function, &path]).contains("--output is missing"));
     let stderr = stub(&[&function, &path, "-o", scratch.path("kernel.cpp").to_str().unwrap()]);
     assert!(stderr.contains("names no language of kernels"), "{stderr}");

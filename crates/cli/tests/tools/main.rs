@@ -13,6 +13,7 @@ mod dump;
 mod dump_module;
 mod file_writes;
 mod flags;
+mod function_names;
 mod guides;
 mod info;
 mod kernel_records;

@@ -179,17 +179,18 @@ fn work_that_does_not_exist_is_an_error_and_writes_nothing() {
         (&["--dispatch=0"][..], "record #0 is not a dispatch"),
         (&["--dispatch=4000000000"], "record #4000000000 is not a dispatch"),
         (&[&record, "--occurrence=7"], "so it has no occurrence 7"),
-        (&["--function=nothing"], "no dispatch of a function that matches 'nothing'"),
+        (&["--function=nothing"], "no dispatched function matches 'nothing'"),
         (&["--function=*", "--occurrence=99"], "so there is no occurrence 99"),
         (&["--scope=nothing"], "has no scope 'nothing'"),
         (&["--scope=execute", "--occurrence=9"], "so it has no occurrence 9"),
-        (&[], "nothing says which work to cut out"),
         (&["--function=*", "--scope=execute"], "more than one of"),
     ] {
         let stderr = fail(&slice(words, &path, output));
         assert!(stderr.contains(reason), "{words:?}: {stderr}");
         assert!(!Path::new(output).exists(), "{words:?}");
     }
+    let stderr = fail(&slice(&[], &capture("mlp.mlp.local-sync"), output));
+    assert!(stderr.contains("the capture dispatches 5 functions, and none is named"), "{stderr}");
     let stderr = fail(&["rehal", "slice", "--function=*", &path]);
     assert!(stderr.contains("--output is missing"), "{stderr}");
     let stderr = fail(&slice(&["--function=*"], &path, &path));

@@ -38,7 +38,8 @@ impl Kernels {
             found.extend(info.map(|info| (executable, info)));
         }
         let Some((first, info)) = found.first() else {
-            return Err(no_function(function, considered().flat_map(ExecutableRecord::function_infos)));
+            let infos = considered().flat_map(ExecutableRecord::function_infos);
+            return Err(no_function(function, infos.map(|info| info.name)));
         };
         let is_other = |(it, of): &&(&ExecutableRecord<'_>, FunctionInfo)| {
             of != info || it.constants.len() != first.constants.len()
@@ -95,8 +96,9 @@ fn shape(kernel: &Kernel) -> ObservedShape {
     shape
 }
 
-fn no_function(function: &str, infos: impl Iterator<Item = FunctionInfo>) -> Error {
-    let (shown, advice) = alike(function, infos.map(|info| info.name));
+/// The error of a name that none of these functions has.
+pub(super) fn no_function(function: &str, names: impl Iterator<Item = String>) -> Error {
+    let (shown, advice) = alike(function, names);
     let function = function.escape_debug();
     Error::not_found(format!("the capture has no function '{function}'; it has: {shown}")).advise(advice)
 }
@@ -109,7 +111,7 @@ pub(super) fn no_match(pattern: &str, kernels: &[Kernel]) -> Error {
 }
 
 /// The names that are not empty, each once and not too many, and advice about one that is none of them.
-fn alike(function: &str, all: impl Iterator<Item = String>) -> (String, String) {
+pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (String, String) {
     let mut names: Vec<String> = Vec::new();
     for name in all {
         if !name.is_empty() && !names.contains(&name) {

@@ -38,7 +38,7 @@ pub(super) enum Check {
     Crash,
     Wrong,
     /// At least this slow; `None` for half of the time of the capture.
-    Slow(Option<Duration>),
+    Slow(Option<Duration>, Option<String>),
 }
 
 /// What the capture itself shows.
@@ -46,7 +46,7 @@ enum Subject {
     Command(CheckCommand),
     Crash(Crash),
     Wrong(WrongResult),
-    Slow(Duration),
+    Slow(Duration, Option<String>),
 }
 
 /// How a replay crashes.
@@ -126,7 +126,7 @@ impl Checks {
             arguments: invocation.arguments(),
             kernels: match check {
                 Check::Command(_) => Libraries::new(),
-                Check::Crash | Check::Wrong | Check::Slow(_) => {
+                Check::Crash | Check::Wrong | Check::Slow(..) => {
                     child::compile_kernels(&invocation.flags, directory)?
                 }
             },
@@ -151,7 +151,7 @@ impl Checks {
                 };
                 this.find_wrong(&capture, expected)?
             }
-            Check::Slow(threshold) => (this.find_slow(&capture, threshold)?, None),
+            Check::Slow(threshold, function) => (this.find_slow(&capture, threshold, function)?, None),
         };
         Ok((this, suspect))
     }
@@ -168,7 +168,7 @@ impl Checks {
                 format!("the wrong bytes of binding {} of '{}'", it.binding, output::escaped(&it.function))
             }
             Subject::Wrong(_) => "the wrong bytes of a host read".into(),
-            Subject::Slow(threshold) => format!("at least {}", report::time(*threshold)),
+            Subject::Slow(threshold, _) => format!("at least {}", report::time(*threshold)),
         }
     }
 
@@ -179,7 +179,7 @@ impl Checks {
 
     /// Why the first check of slowness failed, and what to do.
     pub(super) fn too_fast(&self) -> Option<(String, String)> {
-        let (Subject::Slow(threshold), Some(measured)) = (&self.subject, self.measured.get()) else {
+        let (Subject::Slow(threshold, _), Some(measured)) = (&self.subject, self.measured.get()) else {
             return None;
         };
         Some(match measured {
@@ -260,14 +260,19 @@ impl Checks {
         Ok((Subject::Wrong(wrong), suspect))
     }
 
-    fn find_slow(&self, capture: &Path, threshold: Option<Duration>) -> Result<Subject> {
+    fn find_slow(
+        &self,
+        capture: &Path,
+        threshold: Option<Duration>,
+        function: Option<String>,
+    ) -> Result<Subject> {
         if let Some(threshold) = threshold {
-            return Ok(Subject::Slow(threshold));
+            return Ok(Subject::Slow(threshold, function));
         }
-        let ended = self.child(Work::Time, capture)?;
+        let ended = self.child(Work::Time(function.clone()), capture)?;
         match times_of(&ended) {
             Some((times, _)) if stats::median(&times) > 0.0 => {
-                Ok(Subject::Slow(child::duration(stats::median(&times) / 2.0)))
+                Ok(Subject::Slow(child::duration(stats::median(&times) / 2.0), function))
             }
             Some(_) => Err(Error::not_found("the capture has no dispatch of such a function")
                 .advise("`rehal kernels` lists the functions: --function=GLOB")),
@@ -326,8 +331,8 @@ impl ReduceHost for Checks {
                 let ended = self.child(Work::HasWrong(wrong.clone()), capture)?;
                 matches!(answer_of(&ended), Some(Answer::HasWrong(true)))
             }
-            Subject::Slow(threshold) => {
-                let ended = self.child(Work::Time, capture)?;
+            Subject::Slow(threshold, function) => {
+                let ended = self.child(Work::Time(function.clone()), capture)?;
                 let times = times_of(&ended).filter(|(times, _)| !times.is_empty());
                 let is_of_host = times.as_ref().is_some_and(|(_, is_of_host)| *is_of_host);
                 let interval = times.map(|(times, _)| stats::bootstrap(&times, stats::median));

@@ -17,7 +17,7 @@ use rehal_session::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{AGAINST, FUNCTION};
+use super::AGAINST;
 use crate::flags::Flags;
 use crate::tools::{ledger_flags, replay_flags, verify};
 use crate::{Invocation, output};
@@ -54,8 +54,8 @@ pub(super) enum Work {
     FindWrong,
     /// Looks for a wrong result.
     HasWrong(WrongResult),
-    /// Measures its time.
-    Time,
+    /// Measures its time, or that of the functions that this pattern matches.
+    Time(Option<String>),
 }
 
 /// What a worker found.
@@ -150,9 +150,9 @@ fn perform(invocation: &Invocation, work: Work, capture: &Path, kernels: &Librar
             Answer::Wrong { wrong, report: verify::report(&found), is_same: found.outcome() == Outcome::Same }
         }
         Work::HasWrong(wrong) => Answer::HasWrong(has_wrong_result(&replay, &wrong, observers)?),
-        Work::Time => {
+        Work::Time(function) => {
             rehal_base::keep_freed_memory();
-            let (times, is_of_host) = times(&replay, invocation.flags.get(&FUNCTION), &mut reports)?;
+            let (times, is_of_host) = times(&replay, function, &mut reports)?;
             Answer::Times { times, is_of_host }
         }
     })
