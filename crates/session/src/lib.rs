@@ -93,7 +93,7 @@ pub use program::{
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
     TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
 };
-pub use scope_timer::{ScopeTimer, find_scope};
+pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
     RecordKind, ScopeSurvey, Survey, SurveyedBytes,

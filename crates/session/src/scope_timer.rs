@@ -75,6 +75,21 @@ impl Observer for ScopeTimer<'_> {
     }
 }
 
+/// The scope of a slice of a dispatch: the only one, entered once, with the name of the only function that is
+/// dispatched.
+pub fn dispatch_scope(plan: &Plan) -> Result<Option<String>> {
+    let scopes: Vec<_> = plan.scopes().collect();
+    let [(name, 1)] = scopes[..] else { return Ok(None) };
+    let (mut is_its_function, mut count) = (true, 0);
+    plan.distinct_dispatches(|dispatch, performed| {
+        is_its_function &= dispatch.name == name;
+        count += performed;
+        Ok(())
+    })?;
+    let is_slice = is_its_function && count == 1;
+    Ok(is_slice.then(|| String::from_utf8_lossy(name).into_owned()))
+}
+
 /// Fails unless the plan has a scope named `name`; the error lists its scopes.
 pub fn find_scope(plan: &Plan, name: &str) -> Result<()> {
     if plan.scopes().any(|(scope, _)| scope == name.as_bytes()) {

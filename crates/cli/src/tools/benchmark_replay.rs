@@ -5,13 +5,16 @@ mod with;
 use rehal_base::{Context, Error, Result};
 use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, State, TimeUnit};
-use rehal_session::{CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, find_scope};
+use rehal_session::{
+    CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_scope, find_scope,
+};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
+use crate::table::quoted;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -61,7 +64,12 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     run,
 };
 
-const SCOPE: Flag<Option<String>> = Flag::text("replay_scope", "NAME", "Times only the scopes of this name.");
+const SCOPE: Flag<Option<String>> = Flag::text(
+    "replay_scope",
+    "NAME",
+    "Times only the scopes of this name. rehal benchmark of a slice of a dispatch times the scope of its function by default; \
+     iree-benchmark-replay does not.",
+);
 
 const FAST_FORWARD: Flag<bool> = Flag::switch(
     "replay_fast_forward",
@@ -132,6 +140,8 @@ struct Options {
     replay: replay_flags::Options,
     orders: Orders,
     scope: Option<String>,
+    /// Whether a slice of a dispatch has a scope by default.
+    times_dispatch: bool,
     fast_forward: bool,
     cache: Cache,
     profiling: Option<profiling::Options>,
@@ -152,22 +162,43 @@ fn run(invocation: &Invocation) -> Result<()> {
         replay: replay_flags::Options::in_order(invocation, orders.all()[0])?,
         orders,
         scope: flags.get(&SCOPE),
+        times_dispatch: times_dispatch(invocation),
         fast_forward: flags.get(&FAST_FORWARD),
         cache: flags.get(&CACHE),
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         kernels: kernel_recording::Recording::checked(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
     };
-    if options.fast_forward && options.scope.is_none() {
-        return Err(Error::invalid_argument("--replay_fast_forward needs the scope that it repeats")
-            .advise("name it with --replay_scope=NAME"));
-    }
     measure(options)
+}
+
+/// Whether the scope of a slice is the default. The reference's tool has no such default.
+fn times_dispatch(invocation: &Invocation) -> bool {
+    invocation.name != BENCHMARK_REPLAY.name && invocation.flags.get(&SCOPE).is_none()
+}
+
+/// The scope of a slice of a dispatch, which is that to time by default.
+fn scope_of_slice(plan: &Plan) -> Result<Option<String>> {
+    let scope = dispatch_scope(plan)?;
+    if let Some(name) = &scope {
+        let shown = quoted(name);
+        output::note(&format!(
+            "note: a slice of a dispatch: this times its scope, as --replay_scope={shown} does; iree-benchmark-replay times whole replays"
+        ));
+    }
+    Ok(scope)
 }
 
 fn measure(mut options: Options) -> Result<()> {
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
+    if options.times_dispatch {
+        options.scope = scope_of_slice(&plan)?;
+    }
+    if options.fast_forward && options.scope.is_none() {
+        return Err(Error::invalid_argument("--replay_fast_forward needs the scope that it repeats")
+            .advise("name it with --replay_scope=NAME"));
+    }
     let scope = options.scope.clone();
     let scope = scope.as_deref();
     if let Some(name) = scope {

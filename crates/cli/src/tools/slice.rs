@@ -13,6 +13,7 @@ use crate::flags::{Flag, Flags, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::table::quoted;
 use crate::{Invocation, Operands, Tool, captures, devices};
 
 /// See the [module](self).
@@ -37,7 +38,7 @@ pub const SLICE: Tool = Tool {
         ),
         (
             "Cut out the first call of a program, and measure it",
-            "{tool} --scope=execute model.ireereplay -o call.ireereplay\niree-benchmark-replay call.ireereplay",
+            "{tool} --scope=execute model.ireereplay -o call.ireereplay\nrehal benchmark --replay_scope=execute call.ireereplay",
         ),
     ],
     guide: include_str!("../guides/slice.md"),
@@ -94,10 +95,10 @@ pub(super) const KEEP: Flag<bool> = Flag::choice(
 
 const CHECK: Flag<SliceCheck> = Flag::choice(
     "check",
-    "auto",
-    &[("auto", SliceCheck::WhenCheap), ("always", SliceCheck::Always), ("never", SliceCheck::Never)],
-    "Whether the work is also issued by itself, which must write the same bytes. auto: unless it is a dispatch that took \
-     more than 50 ms, and more than a quarter of the replay up to its end; always; never. Without it, all that is bound to kernels stays in the \
+    "always",
+    &[("always", SliceCheck::Always), ("auto", SliceCheck::WhenCheap), ("never", SliceCheck::Never)],
+    "Whether the work is also issued by itself, which must write the same bytes. always; auto: unless it is a dispatch that took \
+     more than 50 ms, and more than a quarter of the replay up to its end; never. Without it, all that is bound to kernels stays in the \
      slice, except zeros that they overwrite.",
 );
 
@@ -154,7 +155,12 @@ fn write(
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the slice", &error))?;
         Ok(())
-    })
+    })?;
+    output::note(&format!(
+        "note: rehal benchmark --replay_scope={} times the work of the slice",
+        quoted(&slice.name)
+    ));
+    Ok(())
 }
 
 /// Says that a slice is not checked, which bytes are in it that the dispatch may not read, and what leaves

@@ -282,6 +282,41 @@ fn json_has_the_median_and_its_interval() {
     assert!(csv.lines().next().unwrap().ends_with(",error_occurred,error_message"), "{csv}");
 }
 
+/// The reference's tool has no such default.
+#[test]
+fn a_slice_of_a_dispatch_is_timed_by_its_scope() {
+    const SOFTMAX: &str = "mlp_dispatch_3_softmax_8x10xf32_dispatch_tensor_store";
+    let scratch = Scratch::new();
+    let cut = |words: &[&str], name: &str| {
+        let output = scratch.path(name).to_str().unwrap().to_owned();
+        print(&[&["rehal", "slice", "--device=local-sync", "-o", &output], words, &[&mlp()]].concat());
+        output
+    };
+    let [dispatch, scope] = [cut(&["--function=softmax"], "dispatch"), cut(&["--scope=execute"], "scope")];
+    let measured = |words: &[&str]| {
+        let words = [words, &["--benchmark_format=json", "--device=local-sync", ONCE]].concat();
+        let ran = run(&words);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        (report["benchmarks"][0]["run_name"].as_str().unwrap().to_owned(), ran.stderr)
+    };
+    let (name, note) = measured(&["rehal", "benchmark", &dispatch]);
+    assert_eq!(name, format!("BM_replay/scope:{SOFTMAX}/process_time/manual_time"));
+    assert!(
+        note.starts_with("note: a slice of a dispatch: this times its scope, as --replay_scope=mlp_"),
+        "{note}"
+    );
+    const WHOLE: &str = "BM_replay/process_time/real_time";
+    for words in [
+        &["iree-benchmark-replay", &dispatch][..],
+        &["rehal", "benchmark", &scope],
+        &["rehal", "benchmark", &mlp()],
+    ] {
+        let (name, note) = measured(words);
+        assert_eq!(name, WHOLE, "{words:?}");
+        assert!(!note.contains("slice"), "{note}");
+    }
+}
+
 const MATMUL: &str = "mlp_dispatch_0_matmul_8x48x32_f32";
 
 /// What a replacement computes is not checked, so that this one can take a long time only.

@@ -10,7 +10,7 @@ use rehal_session::{
 };
 use serde::Serialize;
 
-use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE};
+use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE, scope_of_slice, times_dispatch};
 use crate::flags::{Access, Flag, Flags, Group, List};
 use crate::kernel_recording::Recording;
 use crate::output::{escaped, plural};
@@ -93,7 +93,10 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     rehal_base::keep_freed_memory();
     let capture = captures::open(&options.path, &options.capture)?;
     let plan = replay_flags::compile(&capture)?;
-    let scope = flags.get(&SCOPE);
+    let scope = match times_dispatch(invocation) {
+        true => scope_of_slice(&plan)?,
+        false => flags.get(&SCOPE),
+    };
     if let Some(name) = &scope {
         find_scope(&plan, name)
             .context(|| captures::place(&capture))
