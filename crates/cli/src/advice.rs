@@ -42,7 +42,10 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::CopyFileWrites => "let it write to private copies of the files: --replay_file_writes=copy",
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
         Remedy::UseDeviceForFormat { format } => {
-            return driver_of_format(&drivers(), format).map_or_else(compile_program, use_driver);
+            return match driver_of_format(&drivers(), format) {
+                Ok(driver) => driver.map_or_else(compile_program, use_driver),
+                Err(error) => format!("{}; {}", error.message(), compile_program()),
+            };
         }
         Remedy::UseDeviceForFile(kind) => {
             let registry = drivers();
@@ -181,9 +184,15 @@ mod tests {
             of(&Error::not_found("x").advise(Remedy::UseDeviceForFormat { format: format.into() })).unwrap()
         };
         assert_eq!(
-            (driver("vulkan-spirv-fb"), driver("embedded-elf-arm_64")),
+            (driver("vulkan-spirv-fb"), driver("vmvx-bytecode-fb")),
             ("use --device=vulkan".into(), "use --device=local-task".into())
         );
+        let foreign = driver("embedded-elf-riscv_32");
+        assert!(
+            foreign.starts_with("the executable is compiled for 'embedded-elf-riscv_32' (riscv_32); here: "),
+            "{foreign}"
+        );
+        assert!(foreign.contains("; compile the program for this machine: "), "{foreign}");
         let file = |kind| of(&Error::not_found("x").advise(Remedy::UseDeviceForFile(kind))).unwrap();
         assert_eq!(file(FileKind::Elf), "use --device=local-task");
         assert_eq!(file(FileKind::SpirV), "use --device=vulkan");

@@ -3,21 +3,24 @@
 use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
-use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
-use rehal_session::{
-    DeviceOptions, DeviceSpec, NamedPath, VulkanOptions, driver_of_format, drivers_with, find_driver,
-};
+use rehal_session::hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
+use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers_with, find_driver};
 
-use crate::flags::{
-    DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, driver_options, sync_options, task_options, vulkan_options,
-};
+use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, Refusal, set_options};
 use crate::topologies;
+
+/// The options of drivers, and of their devices, set by flags.
+pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
+    let common = CommonOptions { timeout: flags.get(&DEVICE_TIMEOUT), ..CommonOptions::default() };
+    let mut options = OptionSet::default().with(common);
+    set_options(flags, &mut options).expect("flags are parsed by the same declarations");
+    options
+}
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
-    options.drivers =
-        options.drivers.with(sync_options(flags)).with(task_options(flags)).with(vulkan_options(flags));
+    options.drivers = driver_options(flags);
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
         options.devices = find_all(flags, DEVICE.name(), &uris)?;
@@ -42,14 +45,10 @@ pub(crate) struct Expectations {
 /// As [`options`], of a tool with these expectations.
 pub(crate) fn options_expecting(flags: &Flags, expected: Expectations) -> Result<DeviceOptions> {
     let mut options = options(flags)?;
-    if expected.judges_results {
-        let mut vulkan: VulkanOptions = options.drivers.get();
-        vulkan.refuses_subgroup_mismatches = true;
-        options.drivers = options.drivers.with(vulkan);
-    }
-    if expected.guards_buffers {
-        options.guard_buffers();
-    }
+    options.drivers.update(|common: &mut CommonOptions| {
+        common.refuses_wrong_results |= expected.judges_results;
+        common.guards_buffers |= expected.guards_buffers;
+    });
     Ok(options)
 }
 
@@ -59,7 +58,7 @@ pub(crate) fn options_for(flags: &Flags, format: &str) -> Result<DeviceOptions> 
     if flags.list(&DEVICE).is_empty()
         && let registry = registry(flags)
         && !options.devices.first().is_some_and(|device| device.has_format(format))
-        && let Some(driver) = driver_of_format(&registry, format)
+        && let Some(driver) = driver_of_format(&registry, format)?
     {
         let found = DeviceSpec::find_in(&registry, driver);
         options.devices = vec![found.context(|| format!("a device for executables of format '{format}'"))?];
@@ -79,7 +78,7 @@ fn find(registry: &DriverRegistry, flag: &str, uri: &str) -> Result<DeviceSpec> 
 }
 
 /// The drivers that the tools use.
-fn registry(flags: &Flags) -> DriverRegistry {
+pub(crate) fn registry(flags: &Flags) -> DriverRegistry {
     let drivers = drivers_with(&driver_options(flags));
     #[cfg(test)]
     let drivers = crate::discrete_tests::with_discrete(drivers);
@@ -192,7 +191,7 @@ mod tests {
     use rehal_base::{Error, StatusCode};
     use rehal_session::drivers;
     use rehal_session::hal::{
-        CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat, OptionSet,
+        CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat,
     };
 
     use super::*;
@@ -215,6 +214,10 @@ mod tests {
 
         fn formats(&self) -> &'static [ExecutableFormat] {
             &[]
+        }
+
+        fn check_format(&self, _name: &str) -> Result<()> {
+            Ok(())
         }
 
         fn compiler_target(&self) -> Option<CompilerTarget> {
@@ -252,8 +255,12 @@ mod tests {
             Ok(vec![first, second])
         }
 
-        fn create_device(&self, path: &str, _options: &OptionSet) -> Result<Device> {
+        fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
             Err(Error::new(StatusCode::Aborted, format!("'{path}' is not created in this test")))
+        }
+
+        fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+            None
         }
     }
 

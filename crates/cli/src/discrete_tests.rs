@@ -32,6 +32,10 @@ impl DriverBackend for Discrete {
         &[]
     }
 
+    fn check_format(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn compiler_target(&self) -> Option<CompilerTarget> {
         None
     }
@@ -44,8 +48,12 @@ impl DriverBackend for Discrete {
         self.0.enumerate()
     }
 
-    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
+    fn create_device(&self, path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
         self.0.create_device(path, options).map(DiscreteDevice::over)
+    }
+
+    fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+        None
     }
 }
 

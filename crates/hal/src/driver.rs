@@ -1,8 +1,9 @@
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, FileKind, Result, StatusCode, nearest};
 
-use crate::{CompilerTarget, Device, ExecutableFormat, OptionSet};
+use crate::{CompilerTarget, Device, DeviceParameter, ExecutableFormat, OptionSet, ParameterScope};
 
 /// A device as enumerated by its driver: everything that `--dump_devices` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +30,6 @@ pub struct DeviceSection {
     pub properties: Vec<(String, String)>,
 }
 
-/// A parameter of a driver's devices, as `key=value` in a URI: `driver://path?key=value`.
-#[derive(Debug)]
-pub struct DeviceParameter {
-    /// Its keys, which mean the same; the first is the one that messages name.
-    pub keys: &'static [&'static str],
-    /// Adds it to the options. Fails with `INVALID_ARGUMENT` for a value that it cannot have.
-    pub set: fn(OptionSet, &str) -> Result<OptionSet>,
-}
-
 /// A driver: finds devices of one kind on this machine and creates them. Every function may be called from
 /// any thread.
 ///
@@ -61,15 +53,24 @@ pub trait DriverBackend: Send + Sync {
     /// How programs are compiled for its devices, if the compiler can.
     fn compiler_target(&self) -> Option<CompilerTarget>;
 
-    /// The parameters that URIs of its devices may have.
+    /// Whether executables of the format of this name, which is one of [`DriverBackend::formats`], can run on
+    /// this machine; the error says for what they are made, and what is here. It opens no device.
+    fn check_format(&self, name: &str) -> Result<()>;
+
+    /// The parameters of its devices.
     fn parameters(&self) -> &'static [DeviceParameter];
 
     /// Its devices, in a stable order. Called only if available.
     fn enumerate(&self) -> Result<Vec<DeviceDescription>>;
 
     /// Creates the enumerated device with this `path`; for an empty path, the default device. Called only if
-    /// available and not without devices.
-    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device>;
+    /// available and not without devices. `group` has the devices that were created before it for the same
+    /// group, with which it may share threads.
+    fn create_device(&self, path: &str, options: &OptionSet, group: &[Device]) -> Result<Device>;
+
+    /// The threads that a device with these options starts, as text in the reference's form; `None` if its
+    /// devices have no threads that options select.
+    fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>>;
 }
 
 /// A driver: a cheap clone of a shared object.
@@ -123,22 +124,29 @@ impl Driver {
         self.0.enumerate().context(|| format!("driver '{}'", self.name()))
     }
 
-    /// Adds the parameters of a device's URI to `options`, so that they override them: in the order of
-    /// [`DriverBackend::parameters`], and repeated ones in the order of `params`. Fails with
-    /// `INVALID_ARGUMENT` for parameters that the driver does not have, and for values that they cannot have.
-    pub fn configure<T: AsRef<str>>(&self, options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
-        let known = self.0.parameters();
-        let place = |(key, value): &(T, T)| {
+    /// Adds the parameters of a device's URI to `options`, so that they override them: see
+    /// [`DeviceParameter`]. Fails with `INVALID_ARGUMENT` for parameters that the driver does not have, and for
+    /// values that they cannot have.
+    pub fn configure<T: AsRef<str>>(&self, mut options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
+        for (key, value) in params {
             let (key, value) = (key.as_ref(), value.as_ref());
-            let place = known.iter().position(|parameter| parameter.keys.contains(&key));
-            let place = place.ok_or_else(|| self.no_such_parameter(key, value))?;
-            Ok((place, key.to_owned(), value.to_owned()))
-        };
-        let mut ordered = params.iter().map(place).collect::<Result<Vec<_>>>()?;
-        ordered.sort_by_key(|(place, ..)| *place);
-        ordered.iter().try_fold(options, |options, (place, key, value)| {
-            (known[*place].set)(options, value).context(|| format!("parameter '{key}={value}'"))
-        })
+            let known = self.parameters_of_uris().find(|parameter| parameter.keys.contains(&key));
+            let known = known.ok_or_else(|| self.no_such_parameter(key, value))?;
+            let checked = known.set(&mut OptionSet::default(), &[OsStr::new(value)]);
+            checked.context(|| format!("parameter '{key}={value}'"))?;
+        }
+        for parameter in self.parameters_of_uris() {
+            let given = params.iter().filter(|(key, _)| parameter.keys.contains(&key.as_ref()));
+            let values: Vec<_> = given.map(|(_, value)| OsStr::new(value.as_ref())).collect();
+            if !values.is_empty() {
+                parameter.set(&mut options, &values)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn parameters_of_uris(&self) -> impl Iterator<Item = &'static DeviceParameter> {
+        self.0.parameters().iter().filter(|parameter| parameter.scope != ParameterScope::Driver)
     }
 
     /// The URI of an enumerated device.
@@ -163,7 +171,12 @@ impl Driver {
 
     /// Creates the device that `which` names; see [`Driver::resolve`].
     pub fn create_device(&self, which: &str, options: &OptionSet) -> Result<Device> {
-        self.0.create_device(&self.resolve(which)?, options)
+        self.create_device_in(which, options, &[])
+    }
+
+    /// The same for a group, of which these devices were created before.
+    pub fn create_device_in(&self, which: &str, options: &OptionSet, group: &[Device]) -> Result<Device> {
+        self.0.create_device(&self.resolve(which)?, options, group)
     }
 
     fn select<'d>(&self, devices: &'d [DeviceDescription], which: &str) -> Result<&'d DeviceDescription> {
@@ -181,7 +194,7 @@ impl Driver {
     fn no_such_parameter(&self, key: &str, value: &str) -> Error {
         let name = self.name();
         let known: Vec<_> =
-            self.0.parameters().iter().filter_map(|parameter| parameter.keys.first().copied()).collect();
+            self.parameters_of_uris().filter_map(|parameter| parameter.keys.first().copied()).collect();
         if known.is_empty() {
             let error = format!("driver '{name}' takes no parameters: '{key}={value}'");
             return Error::invalid_argument(error).advise(format!("name it as '{name}'"));
@@ -226,6 +239,10 @@ impl DriverBackend for Missing {
         &[]
     }
 
+    fn check_format(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn compiler_target(&self) -> Option<CompilerTarget> {
         None
     }
@@ -238,9 +255,13 @@ impl DriverBackend for Missing {
         self.availability().map(|()| Vec::new())
     }
 
-    fn create_device(&self, _path: &str, _options: &OptionSet) -> Result<Device> {
+    fn create_device(&self, _path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
         self.availability()?;
         Err(Error::new(StatusCode::Internal, "a missing driver has no device"))
+    }
+
+    fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+        None
     }
 }
 
@@ -249,6 +270,7 @@ pub(crate) mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::ParameterValue;
 
     /// A fake driver of several devices, which records the paths of requested devices and creates none.
     pub(crate) struct Fake {
@@ -285,6 +307,10 @@ pub(crate) mod tests {
             &[]
         }
 
+        fn check_format(&self, _name: &str) -> Result<()> {
+            Ok(())
+        }
+
         fn compiler_target(&self) -> Option<CompilerTarget> {
             None
         }
@@ -292,10 +318,14 @@ pub(crate) mod tests {
         fn parameters(&self) -> &'static [DeviceParameter] {
             const COUNT: DeviceParameter = DeviceParameter {
                 keys: &["count", "fake_count"],
-                set: |options, value| match value.parse() {
-                    Ok(count) => Ok(options.with(Count(count))),
-                    Err(_) => Err(Error::invalid_argument("not a number")),
+                scope: ParameterScope::Device("fake"),
+                value: ParameterValue::Integer {
+                    min: 0,
+                    max: 9,
+                    set: |options, count| options.update(|it: &mut Count| it.0 = count as u32),
                 },
+                default: "0",
+                help: "A number.",
             };
             if self.devices > 1 { &[COUNT] } else { &[] }
         }
@@ -311,9 +341,13 @@ pub(crate) mod tests {
             Ok((0..self.devices).map(device).collect())
         }
 
-        fn create_device(&self, path: &str, _options: &OptionSet) -> Result<Device> {
+        fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
             self.created.lock().push(path.into());
             Err(Error::new(StatusCode::Aborted, "the test driver creates nothing"))
+        }
+
+        fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+            None
         }
     }
 
@@ -390,7 +424,10 @@ pub(crate) mod tests {
              try: did you mean 'count'? its parameters: count"
         );
         let error = count(&[("count", "x")]).err().unwrap();
-        assert_eq!(error.report(), "INVALID_ARGUMENT; not a number\n  at: parameter 'count=x'");
+        assert_eq!(
+            error.report(),
+            "INVALID_ARGUMENT; unexpected value 'x' (expected an integer from 0 to 9)\n  at: parameter 'count=x'"
+        );
         let error = Driver::new(Fake::of("fake", 1)).configure(OptionSet::default(), &[("count", "1")]);
         assert_eq!(error.err().unwrap().message(), "driver 'fake' takes no parameters: 'count=1'");
     }

@@ -63,6 +63,7 @@ mod names;
 pub mod new_memory;
 mod op;
 mod options;
+mod parameter;
 mod pending;
 pub mod profile;
 mod promise;
@@ -89,7 +90,7 @@ pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
 pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
 pub use device_uri::DeviceUri;
-pub use driver::{DeviceDescription, DeviceParameter, DeviceSection, Driver, DriverBackend};
+pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{
     Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, WorkgroupSchedule,
@@ -108,7 +109,8 @@ pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
     Submission, Timepoint, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
-pub use options::{DeviceOptions, OptionSet};
+pub use options::{CommonOptions, DeviceOptions, OptionSet};
+pub use parameter::{DeviceParameter, ParameterGroup, ParameterScope, ParameterValue, alternatives};
 pub use pending::{KeptSubmission, Note, PendingSubmissions};
 pub use promise::Promise;
 pub use queue::Queue;

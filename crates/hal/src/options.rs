@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The options of a driver's devices: a struct declared by the driver's crate.
 pub trait DeviceOptions: Any + Clone + Default + Send + Sync {}
@@ -30,11 +31,33 @@ impl OptionSet {
         self
     }
 
+    /// Changes the options of one type.
+    pub fn update<T: DeviceOptions>(&mut self, change: impl FnOnce(&mut T)) {
+        let mut options: T = self.get();
+        change(&mut options);
+        *self = std::mem::take(self).with(options);
+    }
+
     /// The options of this type, or the default if the set has none.
     pub fn get<T: DeviceOptions>(&self) -> T {
         self.0.iter().find_map(|held| held.downcast_ref()).cloned().unwrap_or_default()
     }
 }
+
+/// Options of the devices of every driver, which each follows as far as its devices can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommonOptions {
+    /// The longest time for a dispatch on the CPU, or a submission on another device. Default: no limit.
+    pub timeout: Option<Duration>,
+    /// Whether buffers are apart from other memory of the process: a kernel that writes next to one fails, or
+    /// crashes, and is named. For kernels of which it is not known that they access only their bindings.
+    pub guards_buffers: bool,
+    /// Whether kernels fail that are compiled for another device, and whose results are therefore wrong,
+    /// instead of a warning.
+    pub refuses_wrong_results: bool,
+}
+
+impl DeviceOptions for CommonOptions {}
 
 #[cfg(test)]
 mod tests {
@@ -54,5 +77,8 @@ mod tests {
         assert_eq!((options.get::<Threads>(), options.get::<Streams>()), (Threads(3), Streams(2)));
         assert_eq!(options.0.len(), 2);
         assert_eq!(OptionSet::default().get::<Threads>(), Threads(0));
+        let mut changed = options.clone();
+        changed.update(|threads: &mut Threads| threads.0 += 1);
+        assert_eq!((changed.get::<Threads>(), options.get::<Threads>()), (Threads(4), Threads(3)));
     }
 }

@@ -50,6 +50,9 @@ enum Executor {
         /// Dropped after `pending`, whose submissions fail first: dropping the last clone waits for running
         /// work.
         workers: Workers,
+        /// The options that describe the workers, if the device started them or shares them with a device of
+        /// its group that did.
+        description: Option<Box<LocalTaskOptions>>,
     },
 }
 
@@ -99,8 +102,15 @@ pub struct LocalTask;
 impl LocalTask {
     /// The device. Fails if threads cannot be started.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
+        Self::create_in(options, &[])
+    }
+
+    /// The same; it shares the workers of a device of `group` whose options describe the same.
+    pub(crate) fn create_in(options: LocalTaskOptions, group: &[Device]) -> Result<Device> {
         options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
-        let workers = options.start_workers()?;
+        let description = options.workers.is_none().then(|| Box::new(options.clone()));
+        let shared = description.as_ref().and_then(|it| group.iter().find_map(|device| shared(device, it)));
+        let workers = shared.map_or_else(|| options.start_workers(), Ok)?;
         // On a machine whose cores differ, a dispatch fails or not regardless of the workers that run it.
         let from_caches = || workers.topology().workers().iter().map(Worker::default_local_memory).min();
         let local_memory_limit =
@@ -119,9 +129,20 @@ impl LocalTask {
             memory: Arc::default(),
             guards_buffers: options.guards_buffers,
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
-            executor: Executor::Task { executor, workers },
+            executor: Executor::Task { executor, workers, description },
             profiler: Profiler::default(),
         }))
+    }
+}
+
+/// The workers of a device, if its options describe the same as these.
+fn shared(device: &Device, options: &LocalTaskOptions) -> Option<Workers> {
+    let device: &LocalDevice = device.backend().as_any().downcast_ref()?;
+    match &device.executor {
+        Executor::Task { workers, description: Some(its), .. } if its.describes_workers_of(options) => {
+            Some(workers.clone())
+        }
+        _ => None,
     }
 }
 

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_hal::{
-    CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
+    CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
     ExecutableFormat, OptionSet,
 };
 
 use crate::executable::Plugins;
-use crate::executable::format::{COMPILER_TARGET, FORMATS};
+use crate::executable::format::{self, COMPILER_TARGET, FORMATS};
 use crate::parameters::TASK_PARAMETERS;
 use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
 
@@ -74,7 +74,7 @@ impl DeviceOptions for LocalTaskOptions {}
 
 impl LocalTaskOptions {
     /// Whether both describe the same workers, so that devices may share them.
-    pub fn describes_workers_of(&self, other: &Self) -> bool {
+    pub(crate) fn describes_workers_of(&self, other: &Self) -> bool {
         (&self.topology, &self.selection, &self.worker) == (&other.topology, &other.selection, &other.worker)
     }
 
@@ -109,6 +109,10 @@ impl DriverBackend for LocalTaskDriver {
         &FORMATS
     }
 
+    fn check_format(&self, name: &str) -> Result<()> {
+        format::check(name)
+    }
+
     fn compiler_target(&self) -> Option<CompilerTarget> {
         Some(COMPILER_TARGET)
     }
@@ -121,8 +125,17 @@ impl DriverBackend for LocalTaskDriver {
         Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
     }
 
-    fn create_device(&self, _path: &str, options: &OptionSet) -> Result<Device> {
-        LocalTask::create(options.get::<LocalTaskOptions>())
+    fn create_device(&self, _path: &str, options: &OptionSet, group: &[Device]) -> Result<Device> {
+        let common: CommonOptions = options.get();
+        let mut own: LocalTaskOptions = options.get();
+        own.plugins.append(options.get());
+        own.timeout = own.timeout.or(common.timeout);
+        own.guards_buffers |= common.guards_buffers;
+        LocalTask::create_in(own, group)
+    }
+
+    fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>> {
+        Some(options.get::<LocalTaskOptions>().selection.describe())
     }
 }
 
@@ -143,6 +156,10 @@ impl DriverBackend for LocalSyncDriver {
         &FORMATS
     }
 
+    fn check_format(&self, name: &str) -> Result<()> {
+        format::check(name)
+    }
+
     fn compiler_target(&self) -> Option<CompilerTarget> {
         Some(COMPILER_TARGET)
     }
@@ -155,8 +172,17 @@ impl DriverBackend for LocalSyncDriver {
         Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
     }
 
-    fn create_device(&self, _path: &str, options: &OptionSet) -> Result<Device> {
-        LocalSync::create_with(options.get::<LocalSyncOptions>())
+    fn create_device(&self, _path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
+        let common: CommonOptions = options.get();
+        let mut own: LocalSyncOptions = options.get();
+        own.plugins.append(options.get());
+        own.timeout = own.timeout.or(common.timeout);
+        own.guards_buffers |= common.guards_buffers;
+        LocalSync::create_with(own)
+    }
+
+    fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+        None
     }
 }
 

@@ -37,6 +37,7 @@ pub use device::{LocalSync, LocalTask};
 pub use driver::{
     LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
 };
+pub use parameters::PARAMETERS;
 #[doc(hidden)]
 pub use task::WorkerDelays;
 pub use task::{WorkerOptions, Workers};

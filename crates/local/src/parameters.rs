@@ -1,189 +1,264 @@
-//! The parameters of the URIs of `local-task`, with the names and values of its flags.
+//! The parameters of `local-task`, with the names, values and defaults of the pinned release.
 
+use std::path::Path;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
-use rehal_hal::{DeviceParameter, OptionSet};
+use rehal_hal::{DeviceParameter, OptionSet, ParameterGroup, ParameterScope, ParameterValue};
 
-use crate::LocalTaskOptions;
+use crate::driver::LOCAL_TASK;
 use crate::topology::{
     Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
+use crate::{LocalSyncOptions, LocalTaskOptions};
 
-/// How the workers of the device are selected, how they are started, and what it does with them.
+/// The parameters of the CPU drivers.
+pub const PARAMETERS: ParameterGroup = ParameterGroup { title: "CPU threads", parameters: &TASK_PARAMETERS };
+
+const MAX_COUNT: i128 = i32::MAX as i128;
+const TASK: ParameterScope = ParameterScope::Device(LOCAL_TASK);
+
+/// How the device starts its workers, what it does with them, and how they are selected.
 ///
-/// Parameters override options one by one. One that selects workers by their cores also overrides a list of
-/// CPUs or a number of workers of the flags, which would leave it without effect. Of parameters of one URI, a
-/// list of CPUs overrides a number, a number the rest, and a preset what it consists of, as of flags:
-/// therefore they are set in this order.
-pub(crate) const TASK_PARAMETERS: [DeviceParameter; 12] = [
+/// A parameter that selects workers by their cores overrides a number of workers or a list of CPUs, which
+/// would leave it without effect; of parameters that are set together, a list of CPUs overrides a number, a
+/// number the rest, and a preset the options that it consists of. Hence their order.
+pub(crate) const TASK_PARAMETERS: [DeviceParameter; 13] = [
     DeviceParameter {
-        keys: &["task_topology_mode"],
-        set: |options, value| select_cores(options, |_| choice(value, &[("physical_cores", ())])),
-    },
-    DeviceParameter {
-        keys: &["task_topology_nodes"],
-        set: |options, value| {
-            select_cores(options, |selection| {
-                let nodes = NodeSelection::parse(value);
-                selection.nodes =
-                    nodes.ok_or_else(|| wrong(value, "current, numa, all, or ids such as 0,2 or 0-3"))?;
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_max_group_count"],
-        set: |options, value| {
-            select_cores(options, |selection| {
-                selection.max_workers = worker_count(value)?;
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_performance_level"],
-        set: |options, value| {
-            select_cores(options, |selection| {
-                selection.performance = choice(value, &Performance::NAMES)?;
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_distribution"],
-        set: |options, value| {
-            select_cores(options, |selection| {
-                selection.distribution = choice(value, &Distribution::NAMES)?;
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_favor"],
-        set: |options, value| {
-            select_cores(options, |selection| {
-                if let Some(preset) = choice(value, &PRESETS)? {
-                    (selection.performance, selection.distribution) = preset;
-                }
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_group_count"],
-        set: |options, value| {
-            select(options, |selection| {
-                selection.processors.clear();
-                selection.worker_count = Some(worker_count(value)?).filter(|count| *count > 0);
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["task_topology_cpu_ids"],
-        set: |options, value| {
-            select(options, |selection| {
-                let processors = parse_ids(value).ok_or_else(|| wrong(value, "CPUs such as 0,2 or 0-3"))?;
-                selection.processors = vec![processors];
-                Ok(())
-            })
-        },
+        keys: &["task_abort_on_failure"],
+        scope: TASK,
+        value: ParameterValue::Boolean(|options, value| set(options, |it| it.abort_on_failure = value)),
+        default: "false",
+        help: "Aborts the process if queue work fails or crashes.",
     },
     DeviceParameter {
         keys: &["task_worker_spin_us"],
-        set: |options, value| {
-            set(options, |it| {
-                it.workers = None;
-                it.worker.spin = Duration::from_micros(number(value)? as u64);
-                Ok(())
-            })
+        scope: TASK,
+        value: ParameterValue::Integer {
+            min: 0,
+            max: MAX_COUNT,
+            set: |options, microseconds| {
+                set(options, |it| {
+                    it.workers = None;
+                    it.worker.spin = Duration::from_micros(microseconds as u64);
+                });
+            },
         },
+        default: "0",
+        help: "Microseconds that an idle worker spins before it sleeps.",
     },
     DeviceParameter {
         keys: &["task_worker_stack_size"],
-        set: |options, value| {
-            set(options, |it| {
-                it.workers = None;
-                it.worker.stack_bytes = number(value)?;
-                Ok(())
-            })
+        scope: ParameterScope::Devices,
+        value: ParameterValue::Integer {
+            min: 0,
+            max: MAX_COUNT,
+            set: |options, bytes| {
+                options.update(|it: &mut LocalSyncOptions| it.stack_bytes = bytes as usize);
+                set(options, |it| {
+                    it.workers = None;
+                    it.worker.stack_bytes = bytes as usize;
+                });
+            },
         },
+        default: "131072",
+        help: "Size of the stack of kernels in bytes, also on local-sync, and the least of each worker. Less than \
+               2 MiB has no effect.",
     },
     DeviceParameter {
         keys: &["task_worker_local_memory"],
-        set: |options, value| {
-            set(options, |it| {
-                it.worker_local_memory = Some(number(value)? as u64).filter(|bytes| *bytes > 0);
-                Ok(())
-            })
+        scope: TASK,
+        value: ParameterValue::Integer {
+            min: 0,
+            max: MAX_COUNT,
+            set: |options, bytes| {
+                let bytes = Some(bytes as u64).filter(|bytes| *bytes > 0);
+                set(options, |it| it.worker_local_memory = bytes);
+            },
         },
+        default: "0",
+        help: "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for the size of its L2 cache.",
     },
     DeviceParameter {
-        keys: &["task_abort_on_failure"],
-        set: |options, value| {
-            set(options, |it| {
-                it.abort_on_failure = choice(value, &[("true", true), ("false", false)])?;
-                Ok(())
-            })
+        keys: &["task_topology_mode"],
+        scope: TASK,
+        value: ParameterValue::Choice {
+            words: &["physical_cores"],
+            aliases: &[],
+            set: |options, _| select_cores(options, |_| {}),
         },
+        default: "physical_cores",
+        help: "How workers are mapped to CPUs, unless --task_topology_cpu_ids or --task_topology_group_count do: \
+               physical_cores pins one worker to each physical core on which this process may run, of the NUMA \
+               nodes that --task_topology_nodes selects.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_nodes"],
+        scope: TASK,
+        value: ParameterValue::Text {
+            form: "NODES",
+            expected: "current, numa, all, or ids of NUMA nodes such as 0,2 or 0-3",
+            set: |options, value| {
+                let nodes = NodeSelection::parse(value)?;
+                select_cores(options, |selection| selection.nodes = nodes);
+                Some(())
+            },
+        },
+        default: "current",
+        help: "NUMA nodes whose cores become workers. current: that of the calling thread. numa: each node, with a \
+               topology of its own. 0,2: these nodes, each with a topology of its own. all: one topology of the \
+               whole machine. The workers of several topologies are one pool, in which an idle worker takes work \
+               from those that share its cache first.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_max_group_count"],
+        scope: TASK,
+        value: ParameterValue::Integer {
+            min: -1,
+            max: MAX_COUNT,
+            set: |options, count| {
+                select_cores(options, |selection| selection.max_workers = worker_count(count));
+            },
+        },
+        default: "64",
+        help: "Maximum number of workers per topology, at most 256, unless their number or their CPUs are given; -1 \
+               for 256. A CPU quota of the process's control group limits them, too.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_snapshot"],
+        scope: TASK,
+        value: ParameterValue::Path(|options, path| {
+            select(options, |selection| selection.snapshot = path.map(Path::to_owned));
+        }),
+        default: "",
+        help: "Reads the topology from a copy of another machine's /sys/devices/system. For tests.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_performance_level"],
+        scope: TASK,
+        value: ParameterValue::Choice {
+            words: &words(Performance::NAMES),
+            aliases: &[],
+            set: |options, word| {
+                select_cores(options, |selection| selection.performance = named(&Performance::NAMES, word));
+            },
+        },
+        default: "any",
+        help: "Cores to use on a machine whose cores differ in capacity: any, low (or efficiency), high (or \
+               performance). Cores with at least three quarters of the highest capacity are high.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_distribution"],
+        scope: TASK,
+        value: ParameterValue::Choice {
+            words: &words(Distribution::NAMES),
+            aliases: &[],
+            set: |options, word| {
+                select_cores(options, |selection| selection.distribution = named(&Distribution::NAMES, word));
+            },
+        },
+        default: "scatter",
+        help: "Order of the workers: compact fills one cache domain after another, scatter takes one core of each \
+               in turn.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_favor"],
+        scope: TASK,
+        value: ParameterValue::Choice {
+            words: &words(PRESETS),
+            aliases: &[],
+            set: |options, word| {
+                select_cores(options, |selection| {
+                    if let Some(preset) = named(&PRESETS, word) {
+                        (selection.performance, selection.distribution) = preset;
+                    }
+                });
+            },
+        },
+        default: "",
+        help: "Overrides performance level and distribution: latency is high and compact, throughput any and \
+               scatter, efficiency low and compact.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_group_count"],
+        scope: TASK,
+        value: ParameterValue::Integer {
+            min: -1,
+            max: MAX_COUNT,
+            set: |options, count| {
+                select_cores(options, |selection| {
+                    selection.worker_count = Some(worker_count(count)).filter(|count| *count > 0);
+                });
+            },
+        },
+        default: "0",
+        help: "Number of workers, at most 256, which are not pinned; 0 for what --task_topology_mode selects, -1 for \
+               256.",
+    },
+    DeviceParameter {
+        keys: &["task_topology_cpu_ids"],
+        scope: TASK,
+        value: ParameterValue::List {
+            form: "CPU,CPU",
+            expected: "numbers of logical CPUs, such as 0,2 or 0-3",
+            set: |options, lists| {
+                let lists = lists.iter().map(|list| parse_ids(list).filter(|ids| !ids.is_empty()));
+                let processors = lists.collect::<Option<Vec<_>>>()?;
+                select(options, |selection| selection.processors = processors);
+                Some(())
+            },
+        },
+        default: "",
+        help: "Logical CPUs, such as 0,2 or 0-3, one worker on each. Repeat it for several topologies, whose workers \
+               are one pool. It overrides all other flags of the topology, including --task_topology_snapshot.",
     },
 ];
 
-/// Sets an option to the value of a parameter.
-fn set(options: OptionSet, set: impl FnOnce(&mut LocalTaskOptions) -> Result<()>) -> Result<OptionSet> {
-    let mut of_driver: LocalTaskOptions = options.get();
-    set(&mut of_driver)?;
-    Ok(options.with(of_driver))
+/// Sets options of the device.
+fn set(options: &mut OptionSet, set: impl FnOnce(&mut LocalTaskOptions)) {
+    options.update(set);
 }
 
 /// The same for an option of the selection: the device has workers of its own.
-fn select(options: OptionSet, select: impl FnOnce(&mut TopologyOptions) -> Result<()>) -> Result<OptionSet> {
+fn select(options: &mut OptionSet, select: impl FnOnce(&mut TopologyOptions)) {
     set(options, |it| {
         (it.workers, it.topology) = (None, None);
-        select(&mut it.selection)
-    })
+        select(&mut it.selection);
+    });
 }
 
 /// The same for one that selects cores.
-fn select_cores(
-    options: OptionSet,
-    set: impl FnOnce(&mut TopologyOptions) -> Result<()>,
-) -> Result<OptionSet> {
+fn select_cores(options: &mut OptionSet, set: impl FnOnce(&mut TopologyOptions)) {
     select(options, |selection| {
         selection.processors.clear();
         selection.worker_count = None;
-        set(selection)
-    })
+        set(selection);
+    });
 }
 
-/// A number of workers; -1 is the maximum, as of flags.
-fn worker_count(value: &str) -> Result<usize> {
-    let expected = || wrong(value, &format!("-1 or a number up to {}", i32::MAX));
-    if value == "-1" { Ok(MAX_WORKERS) } else { number(value).map_err(|_| expected()) }
+/// The reference reads -1 as an unsigned number, so that it is the maximum.
+fn worker_count(count: i128) -> usize {
+    usize::try_from(count).unwrap_or(MAX_WORKERS)
 }
 
-/// A number in the range of the flags.
-fn number(value: &str) -> Result<usize> {
-    let number = value.parse::<i32>().ok().and_then(|number| usize::try_from(number).ok());
-    number.ok_or_else(|| wrong(value, &format!("a number up to {}", i32::MAX)))
+const fn words<T: Copy, const N: usize>(names: [(&'static str, T); N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut index = 0;
+    while index < N {
+        words[index] = names[index].0;
+        index += 1;
+    }
+    words
 }
 
-fn choice<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T> {
-    let found = choices.iter().find(|(name, _)| *name == value);
-    found.map(|(_, choice)| *choice).ok_or_else(|| {
-        let names: Vec<_> = choices.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
-        wrong(value, &names.join(", "))
-    })
-}
-
-fn wrong(value: &str, expected: &str) -> Error {
-    Error::invalid_argument(format!("unexpected value '{value}' (expected {expected})"))
+/// The value of one of these words.
+fn named<T: Copy>(names: &[(&str, T)], word: &str) -> T {
+    let found = names.iter().find(|(name, _)| *name == word);
+    found.expect("a choice sets one of its words").1
 }
 
 #[cfg(test)]
 mod tests {
-    use rehal_base::StatusCode;
+    use rehal_base::{Result, StatusCode};
     use rehal_hal::Driver;
 
     use super::*;
@@ -276,19 +351,19 @@ mod tests {
     #[test]
     fn wrong_values_are_refused() {
         for (key, value, expected) in [
-            ("task_topology_cpu_ids", "", "CPUs such as 0,2 or 0-3"),
-            ("task_topology_cpu_ids", "1-0", "CPUs such as 0,2 or 0-3"),
-            ("task_topology_group_count", "-2", "-1 or a number up to 2147483647"),
-            ("task_topology_max_group_count", "2147483648", "-1 or a number up to 2147483647"),
+            ("task_topology_cpu_ids", "", "numbers of logical CPUs, such as 0,2 or 0-3"),
+            ("task_topology_cpu_ids", "1-0", "numbers of logical CPUs, such as 0,2 or 0-3"),
+            ("task_topology_group_count", "-2", "an integer from -1 to 2147483647"),
+            ("task_topology_max_group_count", "2147483648", "an integer from -1 to 2147483647"),
             ("task_topology_mode", "cores", "physical_cores"),
-            ("task_topology_nodes", "some", "current, numa, all, or ids such as 0,2 or 0-3"),
-            ("task_topology_performance_level", "fast", "any, low, efficiency, high, performance"),
-            ("task_topology_distribution", "", "compact, scatter"),
-            ("task_topology_favor", "speed", "latency, throughput, efficiency"),
-            ("task_worker_spin_us", "1.5", "a number up to 2147483647"),
-            ("task_worker_stack_size", "", "a number up to 2147483647"),
-            ("task_worker_local_memory", "4KiB", "a number up to 2147483647"),
-            ("task_abort_on_failure", "yes", "true, false"),
+            ("task_topology_nodes", "some", "current, numa, all, or ids of NUMA nodes such as 0,2 or 0-3"),
+            ("task_topology_performance_level", "fast", "any, low, efficiency, high or performance"),
+            ("task_topology_distribution", "", "compact or scatter"),
+            ("task_topology_favor", "speed", "latency, throughput or efficiency"),
+            ("task_worker_spin_us", "1.5", "an integer from 0 to 2147483647"),
+            ("task_worker_stack_size", "", "an integer from 0 to 2147483647"),
+            ("task_worker_local_memory", "4KiB", "an integer from 0 to 2147483647"),
+            ("task_abort_on_failure", "yes", "true or false"),
         ] {
             let error = configured(LocalTaskOptions::default(), &[(key, value)]).err().unwrap();
             assert_eq!(error.code(), StatusCode::InvalidArgument);

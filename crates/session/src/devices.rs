@@ -1,32 +1,25 @@
 use rehal_base::{Context, FileKind, Result, nearest};
-use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
+use rehal_hal::{CommonOptions, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup};
 use rehal_local::executable::Plugins;
-use rehal_local::{
-    LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions, TopologyOptions,
-};
-use rehal_vulkan::{VulkanDriver, VulkanDriverOptions};
+use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver};
+use rehal_vulkan::VulkanDriver;
 
 use crate::{NamedPath, Plan};
 
-/// How drivers find devices.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct DriverOptions {
-    /// The Vulkan driver's loader, layers and messages.
-    pub vulkan: VulkanDriverOptions,
-}
+/// The parameters of the drivers of this build, which set options of these and of their devices.
+pub const DRIVER_PARAMETERS: [ParameterGroup; 2] = [rehal_local::PARAMETERS, rehal_vulkan::PARAMETERS];
 
 /// All drivers of the reference, including those missing from this build, with their defaults.
 pub fn drivers() -> DriverRegistry {
-    drivers_with(&DriverOptions::default())
+    drivers_with(&OptionSet::default())
 }
 
-/// All drivers of the reference, with these options.
-pub fn drivers_with(options: &DriverOptions) -> DriverRegistry {
+/// All drivers of the reference, with their options in this set.
+pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
     let drivers = [
         Driver::new(LocalSyncDriver),
         Driver::new(LocalTaskDriver),
-        Driver::new(VulkanDriver::new(options.vulkan.clone())),
+        Driver::new(VulkanDriver::new(options.get())),
     ];
     let missing = ABSENT.iter().filter_map(|it| Some(Driver::missing(it.name, it.description?)));
     let mut registry = DriverRegistry::default();
@@ -56,21 +49,24 @@ const ABSENT: [Absent; 5] = [
 ];
 
 /// The name of the driver that runs executables of the format of this name: the default one if it does, and
-/// perhaps one that this build does not have.
+/// perhaps one that this build does not have. Fails if it cannot run them on this machine, which it says.
 ///
 /// ```
 /// use rehal_session::{driver_of_format, drivers};
 ///
 /// let registry = drivers();
-/// let name = |format| driver_of_format(&registry, format);
+/// let name = |format| driver_of_format(&registry, format).unwrap();
 /// assert_eq!(name("vulkan-spirv-fb"), Some("vulkan"));
-/// assert_eq!(name("embedded-elf-arm_64"), Some("local-task"));
+/// assert_eq!(name("vmvx-bytecode-fb"), Some("local-task"));
 /// assert_eq!(name("webgpu-wgsl-fb"), Some("webgpu"));
 /// assert_eq!(name("beads"), None);
+/// assert!(driver_of_format(&registry, "embedded-elf-riscv_32").is_err());
 /// ```
-pub fn driver_of_format<'r>(registry: &'r DriverRegistry, format: &str) -> Option<&'r str> {
-    let absent = || ABSENT.iter().find(|it| format.starts_with(it.format)).map(|it| it.name);
-    first_driver(registry, |driver| driver.has_format(format)).map(Driver::name).or_else(absent)
+pub fn driver_of_format<'r>(registry: &'r DriverRegistry, format: &str) -> Result<Option<&'r str>> {
+    match first_driver(registry, |driver| driver.has_format(format)) {
+        Some(driver) => driver.backend().check_format(format).map(|()| Some(driver.name())),
+        None => Ok(ABSENT.iter().find(|it| format.starts_with(it.format)).map(|it| it.name)),
+    }
 }
 
 /// The driver that runs executables in files of this kind: the default one if it does.
@@ -147,35 +143,17 @@ impl DeviceSpec {
         &self.uri
     }
 
-    /// How the workers of the device are selected, if it is on `local-task` and its URI's parameters select
-    /// others than `options`, which are those of the group.
-    pub fn own_selection(&self, options: &DeviceOptions) -> Result<Option<TopologyOptions>> {
-        let group: LocalTaskOptions = options.drivers.get();
-        let own: LocalTaskOptions = self.configured(options.drivers.clone())?.get();
-        let has_own = self.driver.name() == LOCAL_TASK && !own.describes_workers_of(&group);
-        Ok(has_own.then_some(own.selection))
+    /// The threads that the device starts with its URI's parameters, as text, if they are others than with
+    /// `options` alone.
+    pub fn own_workers(&self, options: &OptionSet) -> Result<Option<String>> {
+        let workers = |options: &OptionSet| self.driver.backend().describe_workers(options).transpose();
+        let own = workers(&self.configured(options.clone())?)?;
+        Ok(own.filter(|own| workers(options).ok().flatten().as_ref() != Some(own)))
     }
 
     /// The options of drivers with its own parameters.
     fn configured(&self, options: OptionSet) -> Result<OptionSet> {
         self.driver.configure(options, &self.params)
-    }
-
-    /// The same with workers for a `local-task` device: those of a device in `started` whose options describe
-    /// the same, or new ones, which are added.
-    fn with_workers(&self, options: OptionSet, started: &mut Vec<LocalTaskOptions>) -> Result<OptionSet> {
-        let mut task: LocalTaskOptions = options.get();
-        if self.driver.name() != LOCAL_TASK || task.workers.is_some() {
-            return Ok(options);
-        }
-        match started.iter().find(|other| other.describes_workers_of(&task)) {
-            Some(other) => task.workers = other.workers.clone(),
-            None => {
-                task.workers = Some(task.start_workers()?);
-                started.push(task.clone());
-            }
-        }
-        Ok(options.with(task))
     }
 }
 
@@ -211,13 +189,13 @@ impl Default for DeviceOptions {
 
 impl DeviceOptions {
     /// These devices.
-    pub fn of(devices: Vec<DeviceSpec>) -> Self {
+    pub fn for_devices(devices: Vec<DeviceSpec>) -> Self {
         Self { devices, ..Self::default() }
     }
 
     /// For a plan: as many devices like `device` as its capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
-        Self::of(vec![device; plan.device_count()])
+        Self::for_devices(vec![device; plan.device_count()])
     }
 
     /// Adds a library that resolves imports of executables; later ones have precedence.
@@ -230,42 +208,30 @@ impl DeviceOptions {
         self.plugins.push(path.into());
     }
 
-    /// Keeps the buffers of CPU devices apart from other memory of the process: a kernel that writes next to
-    /// one fails, or crashes, and is named. For kernels of which it is not known that they access only their
-    /// bindings, such as replacements.
+    /// Keeps the buffers of devices apart: see [`CommonOptions::guards_buffers`].
     pub fn guard_buffers(&mut self) {
-        let mut sync: LocalSyncOptions = self.drivers.get();
-        let mut task: LocalTaskOptions = self.drivers.get();
-        (sync.guards_buffers, task.guards_buffers) = (true, true);
-        self.drivers = self.drivers.clone().with(sync).with(task);
+        self.drivers.update(|common: &mut CommonOptions| common.guards_buffers = true);
     }
 
     /// Opens the devices.
     pub fn open(&self) -> Result<DeviceGroup> {
-        let options = self.driver_options()?;
-        let mut started = Vec::new();
-        let open = |device: &DeviceSpec| {
+        let options = self.with_plugins()?;
+        let mut opened = Vec::new();
+        for device in &self.devices {
             let options = device.configured(options.clone());
-            let options = options.and_then(|options| device.with_workers(options, &mut started));
-            let opened = options.and_then(|options| device.driver.create_device(&device.path, &options));
-            opened.context(|| format!("device '{}'", device.uri))
-        };
-        DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
+            let created = options.and_then(|it| device.driver.create_device_in(&device.path, &it, &opened));
+            opened.push(created.context(|| format!("device '{}'", device.uri))?);
+        }
+        DeviceGroup::new(opened)
     }
 
-    /// The options for each driver, with plugins loaded.
-    fn driver_options(&self) -> Result<OptionSet> {
-        let mut plugins = Plugins::default();
+    /// The options of drivers, with plugins loaded.
+    fn with_plugins(&self) -> Result<OptionSet> {
+        let mut plugins: Plugins = self.drivers.get();
         for path in &self.plugins {
             load_plugin(&mut plugins, path).context(|| path.place())?;
         }
-        let mut sync: LocalSyncOptions = self.drivers.get();
-        let mut task: LocalTaskOptions = self.drivers.get();
-        for provider in plugins.providers() {
-            sync.plugins.register(provider.clone());
-            task.plugins.register(provider.clone());
-        }
-        Ok(self.drivers.clone().with(sync).with(task))
+        Ok(self.drivers.clone().with(plugins))
     }
 }
 

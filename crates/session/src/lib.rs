@@ -72,7 +72,7 @@ pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{
-    DeviceOptions, DeviceSpec, DriverOptions, driver_of_files, driver_of_format, drivers, drivers_with,
+    DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, driver_of_files, driver_of_format, drivers, drivers_with,
     find_driver,
 };
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};

@@ -1,11 +1,10 @@
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rehal_base::{Error, FileKind, Result};
 use rehal_hal::{
-    CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
+    CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
     ExecutableFormat, OptionSet,
 };
 
@@ -13,6 +12,7 @@ use crate::describe::describe;
 use crate::emulation::Emulation;
 use crate::executable::format::written_bindings;
 use crate::instance::{DebugSeverity, DebugSink, Instance};
+use crate::parameters::VULKAN_PARAMETERS;
 use crate::physical::Physical;
 use crate::{device, loader, physical};
 
@@ -62,6 +62,8 @@ impl Default for VulkanDriverOptions {
         }
     }
 }
+
+impl DeviceOptions for VulkanDriverOptions {}
 
 /// The ways in which kernels receive their buffers that a device accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,64 +121,6 @@ impl Default for VulkanOptions {
 }
 
 impl DeviceOptions for VulkanOptions {}
-
-/// Sets an option to the value of a parameter.
-fn set(options: OptionSet, set: impl FnOnce(&mut VulkanOptions) -> Result<()>) -> Result<OptionSet> {
-    let mut of_driver: VulkanOptions = options.get();
-    set(&mut of_driver)?;
-    Ok(options.with(of_driver))
-}
-
-fn number<T: FromStr>(value: &str) -> Result<T> {
-    value.parse().map_err(|_| {
-        let bits = 8 * size_of::<T>();
-        Error::invalid_argument(format!("'{value}' is not a number of {bits} bits without sign"))
-    })
-}
-
-fn dispatch_abis(value: &str) -> Result<DispatchAbis> {
-    match value.trim() {
-        "descriptor" | "descriptors" => Ok(DispatchAbis::Descriptor),
-        "bda" | "buffer-device-address" => Ok(DispatchAbis::BufferDeviceAddress),
-        "all" => Ok(DispatchAbis::All),
-        _ => Err(Error::invalid_argument(format!("'{value}' is none of descriptor, bda and all"))),
-    }
-}
-
-/// The parameters of URIs, with the reference's names. Those of its cache of command buffers have no effect:
-/// command buffers of this driver are recorded once for each binding table.
-const PARAMETERS: [DeviceParameter; 4] = [
-    DeviceParameter {
-        keys: &["dispatch_abi", "vulkan_dispatch_abi"],
-        set: |options, value| {
-            set(options, |it| {
-                it.dispatch_abis = dispatch_abis(value)?;
-                Ok(())
-            })
-        },
-    },
-    DeviceParameter {
-        keys: &["cached_bda_replay_instances", "vulkan_cached_bda_replay_instances"],
-        set: |options, value| {
-            number::<u32>(value)?;
-            Ok(options)
-        },
-    },
-    DeviceParameter {
-        keys: &["cached_bda_replay_publication_bytes", "vulkan_cached_bda_replay_publication_bytes"],
-        set: |options, value| {
-            number::<u64>(value)?;
-            Ok(options)
-        },
-    },
-    DeviceParameter {
-        keys: &["retained_cached_bda_replay_instances", "vulkan_retained_cached_bda_replay_instances"],
-        set: |options, value| {
-            number::<u32>(value)?;
-            Ok(options)
-        },
-    },
-];
 
 /// The driver of Vulkan devices. The loader is opened when it is first asked for its availability.
 #[derive(Default)]
@@ -262,20 +206,27 @@ impl DriverBackend for VulkanDriver {
         &FORMATS
     }
 
+    fn check_format(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn compiler_target(&self) -> Option<CompilerTarget> {
         Some(CompilerTarget { device: "vulkan", flags: "" })
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {
-        &PARAMETERS
+        &VULKAN_PARAMETERS
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
         Ok(self.devices()?.iter().map(describe).collect())
     }
 
-    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
-        let options: VulkanOptions = options.get();
+    fn create_device(&self, path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
+        let common: CommonOptions = options.get();
+        let mut options: VulkanOptions = options.get();
+        options.timeout = options.timeout.or(common.timeout);
+        options.refuses_subgroup_mismatches |= common.refuses_wrong_results;
         let devices = self.devices()?;
         let mut found = devices.into_iter().filter(|it| path.is_empty() || it.path == path);
         let chosen = if path.is_empty() {
@@ -288,6 +239,10 @@ impl DriverBackend for VulkanDriver {
         };
         let physical = chosen.ok_or_else(|| Error::not_found(format!("no Vulkan device '{path}'")))?;
         device::create(physical, &options)
+    }
+
+    fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+        None
     }
 }
 

@@ -40,6 +40,7 @@ mod instance;
 mod issue;
 mod loader;
 mod memory;
+mod parameters;
 mod physical;
 mod profile;
 mod queue;
@@ -47,3 +48,4 @@ mod semaphore;
 
 pub use driver::{DispatchAbis, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
 pub use instance::{DebugMessage, DebugSeverity, DebugSink};
+pub use parameters::PARAMETERS;

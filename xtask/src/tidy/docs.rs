@@ -1,7 +1,7 @@
 //! Required documents exist and stay short, their links resolve, and the commands in them exist.
 
 use super::text::is_ours;
-use super::{Problem, tree::Tree};
+use super::{Problem, code, tree::Tree};
 
 /// Required documents.
 const WANTED: [&str; 10] = [
@@ -135,8 +135,10 @@ impl Known {
             .filter_map(|path| path.strip_prefix("crates/cli/src/bin/")?.strip_suffix(".rs"))
             .map(ToOwned::to_owned)
             .collect();
-        let sources =
-            tree.rust().filter(|path| path.starts_with("crates/cli/") || path.starts_with("xtask/"));
+        let has_flags = |path: &&str| {
+            path.starts_with("crates/cli/") || path.starts_with("xtask/") || code::declares_flags(path)
+        };
+        let sources = tree.rust().filter(has_flags);
         let sources: String = sources.map(|path| tree.text(path)).collect();
         // Flags of the reference's other tools occur in the recipe, which runs them.
         let flags = (sources + &tree.text("fixtures/recipe.toml")).replace('-', "_");

@@ -4,10 +4,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rehal_crash::OptionNames;
+
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
 use super::value_type::{Refusal, text, time};
 use crate::devices;
+
+/// The flags that crash reports name.
+pub(crate) const CRASH_OPTIONS: OptionNames =
+    OptionNames { stack: "--task_worker_stack_size=BYTES", timeout: "--device_timeout=TIME" };
 
 const NO_DRIVER: Effect = Effect::Ignored("the CUDA and HIP drivers are not in this build");
 
@@ -24,7 +30,7 @@ pub const GENERAL: Group = Group {
             "Prints this help, which can be used as a flag file, and exits; -h is the same. --help=all includes \
              the flags that have no effect in this build.",
         )
-        .of_only("all"),
+        .with_word("all"),
         &List::paths(
             "flagfile",
             "PATH",
@@ -64,14 +70,14 @@ pub const DEVICES: Group = Group {
     flags: &[
         &DEVICE,
         &DEVICE_TIMEOUT,
-        &Query::new("list_drivers", "Prints all drivers, or one, and exits.").of("DRIVER"),
+        &Query::new("list_drivers", "Prints all drivers, or one, and exits.").with_value("DRIVER"),
         &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
-            .of("DRIVER"),
+            .with_value("DRIVER"),
         &Query::new(
             "dump_devices",
             "Prints the properties of the devices of all drivers, or of one, and exits.",
         )
-        .of("DRIVER"),
+        .with_value("DRIVER"),
         &List::parsed(
             "device_allocator",
             "SPEC",
@@ -105,7 +111,17 @@ pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
 });
 
 /// The CPU drivers.
-pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };
+pub const LOCAL: Group = Group {
+    title: "CPU",
+    flags: &[
+        &EXECUTABLE_PLUGIN,
+        &Query::new(
+            "dump_task_topologies",
+            "Prints the workers that the preceding flags select, and those of each preceding \
+             --device=local-task://?KEY=VALUE, with their CPUs and caches, and exits.",
+        ),
+    ],
+};
 
 /// Drivers that are not in this build.
 pub const OTHER_DRIVERS: Group = Group {

@@ -87,7 +87,7 @@ pub enum Role {
 /// An entry of a table, with the value type erased.
 pub trait Entry {
     /// The fields common to all entries.
-    fn spec(&self) -> &Spec;
+    fn spec(&self) -> Spec;
 
     /// How it is used.
     fn role(&self) -> Role;
@@ -335,13 +335,13 @@ impl Query {
     }
 
     /// Takes an optional value.
-    pub const fn of(mut self, form: &'static str) -> Self {
+    pub const fn with_value(mut self, form: &'static str) -> Self {
         self.form = form;
         self
     }
 
     /// Takes this optional value only.
-    pub const fn of_only(mut self, word: &'static str) -> Self {
+    pub const fn with_word(mut self, word: &'static str) -> Self {
         self.form = word;
         self.only = Some(word);
         self
@@ -355,8 +355,8 @@ impl Query {
 }
 
 impl<T: Clone + 'static> Entry for Flag<T> {
-    fn spec(&self) -> &Spec {
-        &self.spec
+    fn spec(&self) -> Spec {
+        self.spec
     }
 
     fn role(&self) -> Role {
@@ -394,8 +394,8 @@ impl<T: Clone + 'static> Entry for Flag<T> {
 }
 
 impl<T: Clone + 'static> Entry for List<T> {
-    fn spec(&self) -> &Spec {
-        &self.spec
+    fn spec(&self) -> Spec {
+        self.spec
     }
 
     fn role(&self) -> Role {
@@ -436,8 +436,8 @@ impl<T: Clone + 'static> Entry for List<T> {
 }
 
 impl Entry for Query {
-    fn spec(&self) -> &Spec {
-        &self.spec
+    fn spec(&self) -> Spec {
+        self.spec
     }
 
     fn role(&self) -> Role {
@@ -490,7 +490,7 @@ impl Entry for Query {
 
 /// Removes one pair of double quotes around the value of a flag that is not a list, as the reference does:
 /// help prints text defaults in quotes, and its output is a valid flag file.
-fn unquoted(value: &OsStr) -> &OsStr {
+pub(super) fn unquoted(value: &OsStr) -> &OsStr {
     use std::os::unix::ffi::OsStrExt;
     let bytes = value.as_bytes();
     OsStr::from_bytes(bytes.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(bytes))

@@ -16,29 +16,26 @@
 //! - A query, such as `--help`, is answered after all flags before it have been checked.
 
 mod catalog;
+mod drivers;
 mod expand;
 mod files;
 mod flag;
 mod help;
 mod parse;
-mod task;
 mod value_type;
-mod vulkan;
 
-pub(crate) use catalog::{AGENTS_MD, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN};
+pub(crate) use catalog::{AGENTS_MD, CRASH_OPTIONS, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
+pub use drivers::DRIVERS;
+pub(crate) use drivers::set_options;
 pub use files::{Access, FilesOf, NamedFile};
 pub(crate) use files::{read, read_if, read_path, recorded, streamed, written};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
-pub use task::TASK;
-pub(crate) use task::{CRASH_OPTIONS, sync_options, task_options, topology_options};
 pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{short_time, split_once, text, time};
-pub use vulkan::VULKAN;
-pub(crate) use vulkan::{driver_options, vulkan_options};
 
 /// The groups of a tool that opens devices: its own, those of devices and of all drivers, and its own behind
 /// them.
@@ -48,8 +45,8 @@ macro_rules! with_devices {
             $($before,)*
             &$crate::flags::DEVICES,
             &$crate::flags::LOCAL,
-            &$crate::flags::TASK,
-            &$crate::flags::VULKAN,
+            &$crate::flags::DRIVERS[0],
+            &$crate::flags::DRIVERS[1],
             &$crate::flags::OTHER_DRIVERS,
             $($($after),*)?
         ]

@@ -155,6 +155,12 @@ impl Flags {
         values.map(|(_, value)| value.downcast_ref::<T>().expect("a name has one type in a table").clone())
     }
 
+    /// The values of a name, if they are of this type.
+    pub(super) fn values_as<T: 'static>(&self, name: &'static str) -> impl Iterator<Item = &T> {
+        let values = self.values.iter().filter(move |(it, _)| *it == name);
+        values.filter_map(|(_, value)| value.downcast_ref())
+    }
+
     fn add(&mut self, given: &Given) -> Result<()> {
         let Some(entry) = self.table.iter().copied().find(|entry| entry.spec().name == given.name) else {
             return Err(unknown(&given.name, &self.table));

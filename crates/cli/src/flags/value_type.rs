@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rehal_base::Error;
+use rehal_session::hal::alternatives;
 
 /// The type of a flag's value.
 #[derive(Clone, Copy)]
@@ -158,11 +159,10 @@ impl<T> ValueType<T> {
         match self {
             Self::Boolean { default, .. } => format!("--{name}={default}"),
             Self::Integer { default, .. } => format!("--{name}={default}"),
-            Self::Choice { default: "", .. } | Self::Parsed { default: "", .. } => {
-                format!("# --{name}={}\n--{name}=\"\"", self.form())
+            Self::Parsed { default, is_quoted: false, .. } if !default.is_empty() => {
+                format!("--{name}={default}")
             }
-            Self::Parsed { default, is_quoted: false, .. } => format!("--{name}={default}"),
-            Self::Choice { default, .. } | Self::Parsed { default, .. } => format!("--{name}=\"{default}\""),
+            Self::Choice { default, .. } | Self::Parsed { default, .. } => line(name, &self.form(), default),
         }
     }
 }
@@ -185,12 +185,11 @@ impl Words {
     }
 }
 
-/// `a`, `a or b`, `a, b or c`.
-fn alternatives(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => (*one).into(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+/// A flag with its default in quotes, after a comment with its form if the default is empty.
+pub(super) fn line(name: &str, form: &str, default: &str) -> String {
+    match default {
+        "" => format!("# --{name}={form}\n--{name}=\"\""),
+        _ => format!("--{name}=\"{default}\""),
     }
 }
 
@@ -261,13 +260,6 @@ fn time_from(value: &OsStr, least_seconds: f64) -> Result<Duration, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn alternatives_read_as_a_sentence() {
-        assert_eq!(alternatives(&["a"]), "a");
-        assert_eq!(alternatives(&["a", "b"]), "a or b");
-        assert_eq!(alternatives(&["a", "b", "c"]), "a, b or c");
-    }
 
     #[test]
     fn times_have_units_and_limits() {

@@ -614,7 +614,7 @@ fn devices_with_parameters_have_their_own_workers() {
         ("local-task://?task_topology_cpu_ids=65000", "CPU 65000 does not exist"),
         (
             "local-task://?task_topology_cpu_ids=1-0",
-            "unexpected value '1-0' (expected CPUs such as 0,2 or 0-3)",
+            "unexpected value '1-0' (expected numbers of logical CPUs, such as 0,2 or 0-3)",
         ),
         ("local-task://?task_topology_cpus=0", "did you mean 'task_topology_cpu_ids'?"),
         ("local-task://?task_topology_max_group_count=0", "no CPU that matches"),

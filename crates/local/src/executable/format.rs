@@ -52,16 +52,21 @@ pub(super) enum Format {
     Vmvx,
 }
 
-/// Whether executables of the format named `format` can be loaded here.
+/// Whether executables of the format named `format` can be loaded here; the error says why not.
 ///
 /// As in the reference, a name may have a suffix after the architecture.
+pub fn check(format: &str) -> Result<()> {
+    Format::from_name(format).map(drop)
+}
+
+/// See [`check`].
 pub fn is_supported(format: &str) -> bool {
-    Format::of(format).is_ok()
+    check(format).is_ok()
 }
 
 impl Format {
     /// The format named `name`, or an error with the reason why it cannot be loaded here.
-    pub(super) fn of(name: &str) -> Result<Self> {
+    pub(super) fn from_name(name: &str) -> Result<Self> {
         let here = platform::ARCHITECTURE;
         for (prefix, format) in [(EMBEDDED, Self::EmbeddedElf), (SYSTEM, Self::SystemElf)] {
             let Some(architecture) = name.strip_prefix(prefix) else { continue };
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn unsupported_formats_are_rejected_with_the_reason() {
-        let why = |name: &str| Format::of(name).err().map(|error| error.report()).unwrap_or_default();
+        let why = |name: &str| Format::from_name(name).err().map(|error| error.report()).unwrap_or_default();
         let here = platform::ARCHITECTURE;
         let theirs = if here == "riscv_32" { "arm_32" } else { "riscv_32" };
         assert!(

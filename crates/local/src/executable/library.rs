@@ -77,7 +77,7 @@ impl Library {
         let name = if options.label.is_empty() { "an executable" } else { options.label };
         let _note = CrashNote::new(&["loading ", name], AFTER_A_CRASH);
         let _timed = Timed::begin();
-        let (query, code, costs) = match Format::of(format)? {
+        let (query, code, costs) = match Format::from_name(format)? {
             Format::EmbeddedElf => {
                 // SAFETY: the caller trusts the bytes.
                 let image = unsafe { image_cache::load(bytes) }?;

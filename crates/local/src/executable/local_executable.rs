@@ -69,7 +69,7 @@ impl LocalExecutable {
         options: ExecutableOptions,
     ) -> Result<Self> {
         let in_format = || format!("executable of format '{}'", params.format);
-        if let Format::Vmvx = Format::of(params.format).context(in_format)? {
+        if let Format::Vmvx = Format::from_name(params.format).context(in_format)? {
             let executable = VmvxExecutable::load(params, None).context(in_format)?;
             return Ok(Self::new(Code::Vmvx(executable), params.workgroups, options));
         }

@@ -40,6 +40,9 @@ unsafe impl Send for Plugin {}
 // SAFETY: as above.
 unsafe impl Sync for Plugin {}
 
+/// In a set of options, for all devices of this crate.
+impl rehal_hal::DeviceOptions for Plugins {}
+
 impl Plugins {
     /// Loads the plugin named by a flag's value, with precedence over those already registered.
     ///
@@ -55,6 +58,11 @@ impl Plugins {
     /// Registers a provider with precedence over those already registered.
     pub fn register(&mut self, provider: Arc<dyn ImportProvider>) {
         self.0.push(provider);
+    }
+
+    /// Registers those of `others`, which have precedence.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.0.extend(others.0);
     }
 
     /// The providers, in the order of registration.

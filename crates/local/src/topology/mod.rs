@@ -5,6 +5,7 @@
 //! same CPUs; the control group's CPU quota, which the reference does not read, limits the automatic
 //! selection here.
 
+mod describe;
 mod quota;
 mod select;
 mod sysfs;

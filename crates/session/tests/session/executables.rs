@@ -11,7 +11,7 @@ use rehal_session::{
 use crate::{capture, fixture};
 
 fn device(uri: &str) -> Device {
-    DeviceOptions::of(vec![DeviceSpec::find(uri).unwrap()]).open().unwrap().devices()[0].clone()
+    DeviceOptions::for_devices(vec![DeviceSpec::find(uri).unwrap()]).open().unwrap().devices()[0].clone()
 }
 
 fn file(name: &str) -> ExecutableSource {

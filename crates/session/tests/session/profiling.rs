@@ -344,7 +344,7 @@ fn data_that_a_device_does_not_report_is_refused_by_name() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("run.ireeprof");
     for driver in DRIVERS {
-        let devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
+        let devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
         for (name, data) in ProfileData::NAMES {
             let begun = Profiling::begin(&devices, &ProfilingOptions::new(&path, data));
             match begun.err() {
@@ -374,7 +374,7 @@ fn programs_are_profiled_with_their_recording_and_flushed() {
         let path = scratch.path().join("run.ireeprof");
         let mut options = ProgramOptions::default();
         options.modules.push(ModuleSource::File(fixture("modules/add4.vmfb")));
-        options.devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]);
+        options.devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver).unwrap()]);
         let recording = scratch.path().join("run.ireereplay");
         options.recording = Some(rehal_session::RecordingOptions::new(&recording));
         let program = Program::load(&options).unwrap();
@@ -444,7 +444,7 @@ fn clock_samples(path: &Path) -> usize {
 #[test]
 fn the_clocks_of_a_device_are_sampled_while_the_program_runs() {
     let scratch = tempfile::tempdir().unwrap();
-    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let devices = DeviceOptions::for_devices(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
     let path = scratch.path().join("run.ireeprof");
     let mut options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
     let profiling = Profiling::begin(&devices, &options).unwrap();
@@ -499,7 +499,7 @@ fn a_refused_request_leaves_an_existing_file() {
     let path = scratch.path().join("good.ireeprof");
     std::fs::write(&path, "kept").unwrap();
     for driver in DRIVERS {
-        let devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
+        let devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
         let options = ProfilingOptions::new(&path, ProfileData::DISPATCH_EVENTS);
         let error = Profiling::begin(&devices, &options).err().unwrap();
         assert_eq!(error.code(), StatusCode::Unimplemented);
@@ -512,7 +512,7 @@ fn a_refused_request_leaves_an_existing_file() {
 #[test]
 fn filters_of_queues_and_devices_leave_the_events_of_queues_complete() {
     let scratch = tempfile::tempdir().unwrap();
-    let devices = DeviceOptions::of(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
+    let devices = DeviceOptions::for_devices(vec![DeviceSpec::find("vulkan").unwrap()]).open().unwrap();
     let device = &devices.devices()[0];
     let edits: [fn(&mut ProfilingOptions); 3] =
         [|_| {}, |options| options.device_filter = Some(1), |options| options.filter.queue = Some(1)];

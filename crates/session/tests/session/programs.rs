@@ -310,7 +310,7 @@ fn errors_of_loading_and_calling() {
     assert!(error.report().contains("'/no/such.vmfb'"), "{}", error.report());
 
     let mut no_device = options("add4");
-    no_device.devices = DeviceOptions::of(Vec::new());
+    no_device.devices = DeviceOptions::for_devices(Vec::new());
     assert!(Program::load(&no_device).is_err());
 
     let mut lead = options("add4");

@@ -45,7 +45,7 @@ fn worker_of(device: &Device) -> Place {
 }
 
 fn options(uris: &[&str]) -> DeviceOptions {
-    DeviceOptions::of(uris.iter().map(|uri| DeviceSpec::find(uri).unwrap()).collect())
+    DeviceOptions::for_devices(uris.iter().map(|uri| DeviceSpec::find(uri).unwrap()).collect())
 }
 
 fn workers(options: &DeviceOptions) -> Vec<Place> {
@@ -99,7 +99,7 @@ fn parameters_without_workers_are_errors_of_their_device() {
         ("local-task://?task_topology_cpu_id=0", "did you mean 'task_topology_cpu_ids'?"),
         (
             "local-task://?task_topology_cpu_ids=one",
-            "unexpected value 'one' (expected CPUs such as 0,2 or 0-3)",
+            "unexpected value 'one' (expected numbers of logical CPUs, such as 0,2 or 0-3)",
         ),
         ("local-sync://?task_topology_cpu_ids=0", "takes no parameters"),
     ] {

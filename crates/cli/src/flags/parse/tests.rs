@@ -32,7 +32,7 @@ const GROUP: Group = Group {
         &PATHS,
         &OUTPUTS,
         &List::texts("device", "URI", ""),
-        &Query::new("show", "").of("WHAT"),
+        &Query::new("show", "").with_value("WHAT"),
         &Query::new("tell", ""),
         &Flag::text("mode", "MODE", "").effect(Effect::Missing { what: "profiling", instead: "measure it" }),
         &Flag::switch("streams", true, "").effect(Effect::Ignored("there are none")),
