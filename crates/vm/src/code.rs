@@ -103,7 +103,6 @@ macro_rules! insns {
         fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_1:ident + $branch_2:ident: $branch_pattern:ty;)* }
         accesses { $($access:ident = $access_1:ident + $access_2:ident: $access_pattern:ty;)* }
-        jumps { $($jump:ident = $jump_1:ident + $jump_2:ident: $jump_pattern:ty;)* }
         computed { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
     ) => {
@@ -123,7 +122,6 @@ macro_rules! insns {
             $($straight { registers: [u16; REGISTERS] },)*
             $($branch { registers: [u16; BRANCH_REGISTERS], to: u32 },)*
             $($access { registers: [u16; REGISTERS] },)*
-            $($jump { registers: [u16; BRANCH_REGISTERS], to: u32 },)*
             /// Sets a register to a constant.
             Const32 { result: u16, value: u32 },
             /// Sets a register pair to a constant.
@@ -199,7 +197,6 @@ macro_rules! insns {
                     $(Self::$straight { registers } => Operands { registers, to: 0 },)*
                     $(Self::$access { registers } => Operands { registers, to: 0 },)*
                     $(Self::$branch { registers, to } => Operands::new(registers, to),)*
-                    $(Self::$jump { registers, to } => Operands::new(registers, to),)*
                     Self::Load32(registers)
                     | Self::Load8U(registers)
                     | Self::Load8S(registers)
@@ -217,7 +214,6 @@ macro_rules! insns {
                 match self {
                     Self::Jump { to } | Self::Yield { to } => Some(to),
                     $(Self::$branch { to, .. } => Some(to),)*
-                    $(Self::$jump { to, .. } => Some(to),)*
                     _ => None,
                 }
             }
@@ -268,7 +264,6 @@ macro_rules! both_tables {
         fall_through { $($straight:tt)* }
         branches { $($branches:tt)* }
         accesses { $($accesses:tt)* }
-        jumps { $($jumps:tt)* }
         inline { $($inline:tt)* }
         fallible { $($fallible:tt)* }
         $($rest:tt)*
@@ -277,7 +272,6 @@ macro_rules! both_tables {
             fall_through { $($straight)* }
             branches { $($branches)* }
             accesses { $($accesses)* }
-            jumps { $($jumps)* }
             computed { $($inline)* $($fallible)* }
         }
     };

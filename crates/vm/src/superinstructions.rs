@@ -4,7 +4,7 @@
 //! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which determines how the operands
 //! of the parts must be connected for the peephole to fuse them, which operands remain, and how the
 //! superinstruction executes. A part is an instruction of the group `inline` of `isa.rs`, a primitive of
-//! lowering (`Move32`, `Move64`, `Jump`, `BranchNZI32`, `Load32`, `Load8U`, `Load8S` and `Store32`), or
+//! lowering (`Move32`, `BranchNZI32`, `Load32`, `Load8S` and `Store32`), or
 //! another superinstruction, since fusion repeats until no row matches. Only patterns of the group `accesses`
 //! may return an error, with the part that failed. To add a superinstruction, add a row, and a pattern in
 //! this file if its parts are connected in a new way. The variants of [`Insn`], the peephole, the dispatch
@@ -13,7 +13,7 @@
 //!
 //! Rows with the same parts are tried in order.
 
-use crate::code::{BRANCH_REGISTERS, Insn, Operands, REGISTERS, build, cut, padded};
+use crate::code::{BRANCH_REGISTERS, Insn, Operands, REGISTERS, build, cut};
 use crate::compute;
 use crate::registers::{Number, Window};
 
@@ -29,45 +29,7 @@ macro_rules! superinstructions {
         fall_through {
             // Arithmetic on the result of arithmetic: the second part reads it from a machine register
             // instead of waiting for memory.
-            AddAddI32 = AddI32 + AddI32: Chain;
-            AddSubI32 = AddI32 + SubI32: Chain;
-            AddMulI32 = AddI32 + MulI32: Chain;
-            AddAndI32 = AddI32 + AndI32: Chain;
-            AddOrI32 = AddI32 + OrI32: Chain;
-            AddXorI32 = AddI32 + XorI32: Chain;
-            SubAddI32 = SubI32 + AddI32: Chain;
-            SubSubI32 = SubI32 + SubI32: Chain;
-            SubMulI32 = SubI32 + MulI32: Chain;
-            SubAndI32 = SubI32 + AndI32: Chain;
-            SubOrI32 = SubI32 + OrI32: Chain;
-            SubXorI32 = SubI32 + XorI32: Chain;
-            MulAddI32 = MulI32 + AddI32: Chain;
-            MulSubI32 = MulI32 + SubI32: Chain;
-            MulMulI32 = MulI32 + MulI32: Chain;
-            MulXorI32 = MulI32 + XorI32: Chain;
-            AndAddI32 = AndI32 + AddI32: Chain;
-            AndAndI32 = AndI32 + AndI32: Chain;
-            AndOrI32 = AndI32 + OrI32: Chain;
-            AndXorI32 = AndI32 + XorI32: Chain;
-            OrAddI32 = OrI32 + AddI32: Chain;
-            OrAndI32 = OrI32 + AndI32: Chain;
-            OrOrI32 = OrI32 + OrI32: Chain;
-            OrXorI32 = OrI32 + XorI32: Chain;
-            XorAddI32 = XorI32 + AddI32: Chain;
-            XorSubI32 = XorI32 + SubI32: Chain;
-            XorMulI32 = XorI32 + MulI32: Chain;
-            XorAndI32 = XorI32 + AndI32: Chain;
-            XorOrI32 = XorI32 + OrI32: Chain;
-            XorXorI32 = XorI32 + XorI32: Chain;
             AddAddI64 = AddI64 + AddI64: Chain;
-            AddSubI64 = AddI64 + SubI64: Chain;
-            AddMulI64 = AddI64 + MulI64: Chain;
-            SubAddI64 = SubI64 + AddI64: Chain;
-            SubSubI64 = SubI64 + SubI64: Chain;
-            SubMulI64 = SubI64 + MulI64: Chain;
-            MulAddI64 = MulI64 + AddI64: Chain;
-            MulSubI64 = MulI64 + SubI64: Chain;
-            MulMulI64 = MulI64 + MulI64: Chain;
 
             // Index arithmetic: a product and two sums.
             FMAAddI64 = FMAI64 + AddI64: LongChain;
@@ -77,7 +39,6 @@ macro_rules! superinstructions {
             WrapI64 = CmpLTAddI64 + SelectI64: Wrap;
 
             // A comparison that selects a value, as in the maximum of floats.
-            CmpLTSelectF32O = CmpLTF32O + SelectF32: CompareAndSelect;
             CmpLTSelectF32U = CmpLTF32U + SelectF32: CompareAndSelect;
             CmpNaNSelectF32 = CmpNaNF32 + SelectF32: TestAndSelect;
 
@@ -86,88 +47,38 @@ macro_rules! superinstructions {
 
             // Block arguments of branches.
             Moves32 = Move32 + Move32: TwoMoves;
-            Moves64 = Move64 + Move64: TwoMoves;
 
             // Loop-carried values: a result replaces a value that moves to another register for the next
             // iteration.
-            CarryAddI32 = AddI32 + Moves32: Carry<1>;
-            CarrySubI32 = SubI32 + Moves32: Carry<1>;
-            CarryMulI32 = MulI32 + Moves32: Carry<1>;
-            CarryAddI64 = AddI64 + Moves64: Carry<2>;
-            CarrySubI64 = SubI64 + Moves64: Carry<2>;
-            CarryMulI64 = MulI64 + Moves64: Carry<2>;
-            CarryAddF32 = AddF32 + Moves32: Carry<1>;
-            CarryMulF32 = MulF32 + Moves32: Carry<1>;
-            CarryAddF64 = AddF64 + Moves64: Carry<2>;
-            CarryMulF64 = MulF64 + Moves64: Carry<2>;
+            CarryAddI32 = AddI32 + Moves32: Carry;
         }
 
         branches {
             // Compare and branch; the result of the comparison is dead.
             BranchNZI32 = CmpNZI32 + BranchNZI32: TestOne;
-            BranchNZI64 = CmpNZI64 + BranchNZI32: TestOne;
-            BranchEQI32 = CmpEQI32 + BranchNZI32: Test;
-            BranchNEI32 = CmpNEI32 + BranchNZI32: Test;
-            BranchLTI32S = CmpLTI32S + BranchNZI32: Test;
-            BranchLTI32U = CmpLTI32U + BranchNZI32: Test;
-            BranchEQI64 = CmpEQI64 + BranchNZI32: Test;
-            BranchNEI64 = CmpNEI64 + BranchNZI32: Test;
             BranchLTI64S = CmpLTI64S + BranchNZI32: Test;
-            BranchLTI64U = CmpLTI64U + BranchNZI32: Test;
-
-            // The same if the result is live.
-            CmpEQI32Branch = CmpEQI32 + BranchNZI32: CompareAndTest;
-            CmpNEI32Branch = CmpNEI32 + BranchNZI32: CompareAndTest;
-            CmpLTI32SBranch = CmpLTI32S + BranchNZI32: CompareAndTest;
-            CmpLTI32UBranch = CmpLTI32U + BranchNZI32: CompareAndTest;
-            CmpEQI64Branch = CmpEQI64 + BranchNZI32: CompareAndTest;
-            CmpNEI64Branch = CmpNEI64 + BranchNZI32: CompareAndTest;
-            CmpLTI64SBranch = CmpLTI64S + BranchNZI32: CompareAndTest;
-            CmpLTI64UBranch = CmpLTI64U + BranchNZI32: CompareAndTest;
 
             // Back edges: step an induction variable and branch on it.
-            AddI32BranchNZ = AddI32 + BranchNZI32: StepAndTestOne;
-            AddI32BranchNE = AddI32 + BranchNEI32: StepAndTest;
-            AddI32BranchLT = AddI32 + BranchLTI32S: StepAndTest;
-            AddI32BranchGT = AddI32 + BranchLTI32S: StepAndTestRight;
             SubI32BranchNZ = SubI32 + BranchNZI32: StepAndTestOne;
-            SubI32BranchNE = SubI32 + BranchNEI32: StepAndTest;
-            SubI32BranchLT = SubI32 + BranchLTI32S: StepAndTest;
-            SubI32BranchGT = SubI32 + BranchLTI32S: StepAndTestRight;
-            AddI64BranchNZ = AddI64 + BranchNZI64: StepAndTestOne;
-            AddI64BranchNE = AddI64 + BranchNEI64: StepAndTest;
             AddI64BranchLT = AddI64 + BranchLTI64S: StepAndTest;
-            AddI64BranchGT = AddI64 + BranchLTI64S: StepAndTestRight;
-            SubI64BranchNZ = SubI64 + BranchNZI64: StepAndTestOne;
-            SubI64BranchNE = SubI64 + BranchNEI64: StepAndTest;
-            SubI64BranchLT = SubI64 + BranchLTI64S: StepAndTest;
             SubI64BranchGT = SubI64 + BranchLTI64S: StepAndTestRight;
-            AddI32CmpLTBranch = AddI32 + CmpLTI32SBranch: StepCompareAndTest;
-            AddI64CmpLTBranch = AddI64 + CmpLTI64SBranch: StepCompareAndTest;
         }
 
         accesses {
             // An element access and its index arithmetic, whose result is dead.
             AddLoad32 = AddI64 + Load32: LoadAt<Sum>;
             AddAddLoad32 = AddAddI64 + Load32: LoadAt<LongSum>;
-            MulAddLoad32 = MulAddI64 + Load32: LoadAt<ProductAndSum>;
             FMALoad32 = FMAI64 + Load32: LoadAt<Product>;
             FMAAddLoad32 = FMAAddI64 + Load32: LoadAt<LongProduct>;
-            AddStore32 = AddI64 + Store32: StoreAt<Sum>;
             AddAddStore32 = AddAddI64 + Store32: StoreAt<LongSum>;
 
             // Elementwise computations, which use their index again.
-            SumLoad8U = AddI64 + Load8U: SumAndLoad<Unsigned>;
-            SumLoad8S = AddI64 + Load8S: SumAndLoad<Signed>;
+            SumLoad8S = AddI64 + Load8S: SumAndLoad;
 
             // Reductions, whose accumulator is an element of a buffer.
-            LoadAddI32 = Load32 + AddI32: LoadAndFold<AddI32>;
             LoadAddF32 = Load32 + AddF32: LoadAndFold<AddF32>;
-            LoadFMAI32 = Load32 + FMAI32: LoadAndFold<FMAI32>;
             LoadFMAF32 = Load32 + FMAF32: LoadAndFold<FMAF32>;
-            AccumulateAddI32 = LoadAddI32 + Store32: Accumulate<AddI32>;
             AccumulateAddF32 = LoadAddF32 + Store32: Accumulate<AddF32>;
-            AccumulateFMAI32 = LoadFMAI32 + Store32: Accumulate<FMAI32>;
             AccumulateFMAF32 = LoadFMAF32 + Store32: Accumulate<FMAF32>;
 
             // Pairs of accesses.
@@ -176,13 +87,6 @@ macro_rules! superinstructions {
 
             // An index modulo a size.
             ModI64 = RemI64S + WrapI64: Remainder;
-        }
-
-        jumps {
-            Move32Jump = Move32 + Jump: MoveAndJump;
-            Move64Jump = Move64 + Jump: MoveAndJump;
-            Moves32Jump = Moves32 + Jump: TwoMovesAndJump;
-            Moves64Jump = Moves64 + Jump: TwoMovesAndJump;
         }
     } };
 }
@@ -409,23 +313,21 @@ impl TwoMoves {
 }
 
 /// Operands: two operands of the computation, source and target of the first move, target of the second,
-/// which moves the result. The computation executes first; its own result register is dead, and `WORDS`
-/// registers wide.
-pub(crate) struct Carry<const WORDS: u16>;
+/// which moves the result. The computation executes first; its own result register is dead.
+pub(crate) struct Carry;
 
-impl<const WORDS: u16> Pattern for Carry<WORDS> {
+impl Pattern for Carry {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let [left, right, value, ..] = first.operands.registers;
         let [source, target, moved, result, ..] = second.operands.registers;
-        let is_apart = |register: u16| register.abs_diff(value) >= WORDS;
-        if moved != value || !is_apart(source) || !is_apart(target) || !is_dead(value, WORDS) {
+        if moved != value || source == value || target == value || !is_dead(value, 1) {
             return None;
         }
         straight([left, right, source, target, result])
     }
 }
 
-impl<const WORDS: u16> Carry<WORDS> {
+impl Carry {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, R: Number, M: Number>(
         window: &mut Window,
@@ -483,31 +385,6 @@ impl Test {
         _branch: C,
     ) -> bool {
         test(A::get(window, left), B::get(window, right)) != 0
-    }
-}
-
-/// Operands: both operands and the result of a comparison.
-pub(crate) struct CompareAndTest;
-
-impl Pattern for CompareAndTest {
-    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
-        let ([_, _, result, ..], [condition, ..]) = (first.operands.registers, second.operands.registers);
-        let registers = first.operands.registers;
-        (condition == result).then_some(Operands { registers, to: second.operands.to })
-    }
-}
-
-impl CompareAndTest {
-    #[inline(always)]
-    pub(crate) fn run<A: Number, B: Number, C>(
-        window: &mut Window,
-        [left, right, result, ..]: [u16; BRANCH_REGISTERS],
-        test: impl Fn(A, B) -> i32,
-        _branch: C,
-    ) -> bool {
-        let holds = test(A::get(window, left), B::get(window, right));
-        holds.put(window, result);
-        holds != 0
     }
 }
 
@@ -589,82 +466,11 @@ impl StepAndTestRight {
     }
 }
 
-/// Operands: both operands and the result of a step, the right side of the comparison with it, the
-/// comparison's result.
-pub(crate) struct StepCompareAndTest;
-
-impl Pattern for StepCompareAndTest {
-    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
-        let ([a, b, value, ..], [left, limit, result, ..]) =
-            (first.operands.registers, second.operands.registers);
-        (left == value).then_some(Operands::new([a, b, value, limit, result], second.operands.to))
-    }
-}
-
-impl StepCompareAndTest {
-    #[inline(always)]
-    pub(crate) fn run<A: Number, B: Number, C: Number, D: Number>(
-        window: &mut Window,
-        [left, right, sum, limit, result]: [u16; BRANCH_REGISTERS],
-        step: impl Fn(A, B) -> C,
-        test: impl Fn(C, D) -> i32,
-    ) -> bool {
-        let value = step(A::get(window, left), B::get(window, right));
-        value.put(window, sum);
-        let holds = test(value, D::get(window, limit));
-        holds.put(window, result);
-        holds != 0
-    }
-}
-
-/// Operands: source and target of a move.
-pub(crate) struct MoveAndJump;
-
-impl Pattern for MoveAndJump {
-    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
-        Some(Operands { registers: first.operands.registers, to: second.operands.to })
-    }
-}
-
-impl MoveAndJump {
-    #[inline(always)]
-    pub(crate) fn run<A: Number, B>(
-        window: &mut Window,
-        [source, target, ..]: [u16; BRANCH_REGISTERS],
-        copy: impl Fn(A) -> A,
-        _jump: B,
-    ) {
-        copy(A::get(window, source)).put(window, target);
-    }
-}
-
-/// Operands: those of [`TwoMoves`].
-pub(crate) struct TwoMovesAndJump;
-
-impl Pattern for TwoMovesAndJump {
-    fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
-        MoveAndJump::fuse(first, second, is_dead)
-    }
-}
-
-impl TwoMovesAndJump {
-    #[inline(always)]
-    pub(crate) fn run<A: Number, B>(
-        window: &mut Window,
-        registers: [u16; BRANCH_REGISTERS],
-        copy: impl Fn(A) -> A,
-        _jump: B,
-    ) {
-        TwoMoves::run(window, padded(registers), &copy, &copy);
-    }
-}
-
 macro_rules! derive {
     (
         fall_through { $($straight:ident = $straight_first:ident + $straight_second:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_first:ident + $branch_second:ident: $branch_pattern:ty;)* }
         accesses { $($access:ident = $access_first:ident + $access_second:ident: $access_pattern:ty;)* }
-        jumps { $($jump:ident = $jump_first:ident + $jump_second:ident: $jump_pattern:ty;)* }
     ) => {
         /// The computations of parts, by name: a superinstruction as a part stands for its own first part.
         #[allow(non_snake_case, unused_imports, reason = "names of the instruction set")]
@@ -672,12 +478,8 @@ macro_rules! derive {
             pub(crate) use super::compute::functions::*;
             #[inline(always)]
             pub(crate) fn Move32(value: u32) -> u32 { value }
-            #[inline(always)]
-            pub(crate) fn Move64(value: u64) -> u64 { value }
-            pub(crate) fn Jump() {}
             $(pub(crate) use self::$straight_first as $straight;)*
             $(pub(crate) use self::$branch_first as $branch;)*
-            $(pub(crate) use self::$jump_first as $jump;)*
         }
 
         /// Whether the first two operands may be swapped: those of the first part.
@@ -685,7 +487,6 @@ macro_rules! derive {
         mod commutes {
             pub(super) use super::compute::commutes::*;
             pub(super) const Move32: bool = false;
-            pub(super) const Move64: bool = false;
             $(pub(super) const $straight: bool = $straight_first;)*
             $(pub(super) const $branch: bool = $branch_first;)*
         }
@@ -709,11 +510,6 @@ macro_rules! derive {
                     if let Some(operands) = <$access_pattern>::fuse(&a, &b, is_dead) =>
                 {
                     Some(Insn::$access { registers: operands.registers })
-                })*
-                $((Insn::$jump_first { .. }, Insn::$jump_second { .. })
-                    if let Some(Operands { registers, to }) = <$jump_pattern>::fuse(&a, &b, is_dead) =>
-                {
-                    Some(Insn::$jump { registers: cut(registers), to })
                 })*
                 _ => None,
             }
@@ -744,7 +540,6 @@ macro_rules! derive {
             $((stringify!($straight), [stringify!($straight_first), stringify!($straight_second)]),)*
             $((stringify!($branch), [stringify!($branch_first), stringify!($branch_second)]),)*
             $((stringify!($access), [stringify!($access_first), stringify!($access_second)]),)*
-            $((stringify!($jump), [stringify!($jump_first), stringify!($jump_second)]),)*
         ];
 
         /// The name of an instruction, if it is a superinstruction.
@@ -754,7 +549,6 @@ macro_rules! derive {
                 $(Insn::$straight { .. } => Some(stringify!($straight)),)*
                 $(Insn::$branch { .. } => Some(stringify!($branch)),)*
                 $(Insn::$access { .. } => Some(stringify!($access)),)*
-                $(Insn::$jump { .. } => Some(stringify!($jump)),)*
                 _ => None,
             }
         }

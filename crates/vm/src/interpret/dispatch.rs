@@ -65,7 +65,6 @@ macro_rules! dispatch {
         fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_1:ident + $branch_2:ident: $branch_pattern:ty;)* }
         accesses { $($access:ident = $access_1:ident + $access_2:ident: $access_pattern:ty;)* }
-        jumps { $($jump:ident = $jump_1:ident + $jump_2:ident: $jump_pattern:ty;)* }
         inline { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
         fallible { $($f_set:ident $f_opcode:literal $f_op:ident $f_mnemonic:literal $($f_syntax:literal)?
@@ -110,10 +109,6 @@ macro_rules! dispatch {
                             failed_first = failed.is_first;
                             break Err(failed.error);
                         }
-                    })*
-                    $(Insn::$jump { registers, to } => {
-                        <$jump_pattern>::run(window, registers, parts::$jump_1, parts::$jump_2);
-                        jump!(to, insns, at);
                     })*
                     $(Insn::$f_op([$($f_arg,)* result]) => {
                         checked!(functions::$f_op($(<$f_type>::get(window, $f_arg)),*)).put(window, result);

@@ -76,10 +76,7 @@ indices! {
     /// `a + b + c`
     LongSum [a, b, step, c, sum] => [a, b, c, 0], [step, sum], Some(c);
         (window, of) pair(window, of[0]).wrapping_add(pair(window, of[1])).wrapping_add(pair(window, of[2]));
-    /// `a * b + c`, as two instructions.
-    ProductAndSum [a, b, step, c, sum] => [a, b, c, 0], [step, sum], Some(c);
-        (window, of) pair(window, of[0]).wrapping_mul(pair(window, of[1])).wrapping_add(pair(window, of[2]));
-    /// `a * b + c`, as one.
+    /// `a * b + c`
     Product [a, b, c, sum] => [a, b, c, 0], [sum, sum], None;
         (window, of) pair(window, of[0]).wrapping_mul(pair(window, of[1])).wrapping_add(pair(window, of[2]));
     /// `a * b + c + d`
@@ -187,12 +184,8 @@ fn product([a, b, c, result]: [u16; 4], element: u16) -> Option<([u16; 2], u16)>
 }
 
 folds! {
-    AddI32 [left, right, result] sum([left, right, result], second.commutes, element); (second, element);
-        (window, of, bits) functions::AddI32(i32::get(window, of[0]), bits as i32) as u32;
     AddF32 [left, right, result] sum([left, right, result], second.commutes, element); (second, element);
         (window, of, bits) functions::AddF32(f32::get(window, of[0]), f32::from_bits(bits)).to_bits();
-    FMAI32 [a, b, c, result] product([a, b, c, result], element); (second, element);
-        (window, of, bits) functions::FMAI32(i32::get(window, of[0]), i32::get(window, of[1]), bits as i32) as u32;
     FMAF32 [a, b, c, result] product([a, b, c, result], element); (second, element);
         (window, of, bits)
             functions::FMAF32(f32::get(window, of[0]), f32::get(window, of[1]), f32::from_bits(bits)).to_bits();
@@ -276,35 +269,11 @@ impl TwoLoads {
     }
 }
 
-/// How a byte becomes an `i32`.
-pub(crate) trait Extend {
-    fn extend(byte: u8) -> i32;
-}
+/// Operands: two operands and the result of a sum, which is the index of a load of a signed byte; its buffer
+/// and result.
+pub(crate) struct SumAndLoad;
 
-/// With zeros.
-pub(crate) struct Unsigned;
-
-impl Extend for Unsigned {
-    #[inline(always)]
-    fn extend(byte: u8) -> i32 {
-        byte.into()
-    }
-}
-
-/// With copies of the sign.
-pub(crate) struct Signed;
-
-impl Extend for Signed {
-    #[inline(always)]
-    fn extend(byte: u8) -> i32 {
-        (byte as i8).into()
-    }
-}
-
-/// Operands: two operands and the result of a sum, which is the index of a load; its buffer and result.
-pub(crate) struct SumAndLoad<E>(std::marker::PhantomData<E>);
-
-impl<E> Pattern for SumAndLoad<E> {
+impl Pattern for SumAndLoad {
     fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
         let [a, b, sum, ..] = first.operands.registers;
         let [buffer, index, result, ..] = second.operands.registers;
@@ -312,7 +281,7 @@ impl<E> Pattern for SumAndLoad<E> {
     }
 }
 
-impl<E: Extend> SumAndLoad<E> {
+impl SumAndLoad {
     #[inline(always)]
     pub(crate) fn run(
         window: &mut Window,
@@ -322,7 +291,7 @@ impl<E: Extend> SumAndLoad<E> {
         let index = pair(window, a).wrapping_add(pair(window, b));
         index.put(window, sum);
         let [byte] = load(refs, buffer, index).map_err(last)?;
-        E::extend(byte).put(window, result);
+        i32::from(byte as i8).put(window, result);
         Ok(())
     }
 }
