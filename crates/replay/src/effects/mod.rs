@@ -17,6 +17,6 @@ mod tracker;
 pub(crate) use access::{Access, Effect, Extent, Footprint, Footprints, clamp, written_by_kernels};
 pub use changes::CHANGE_BYTES;
 pub(crate) use changes::{STRIDE_BYTES, changed_strides, changes};
-pub(crate) use ranges::Ranges;
+pub(crate) use ranges::{Ranges, overlap};
 pub use ranges::{distinct_bytes, merged, without};
 pub use tracker::{ChangeTracker, TrackedBinding};

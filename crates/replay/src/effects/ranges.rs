@@ -79,6 +79,13 @@ pub fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges
 }
 
+/// The bytes that two ranges share, if there are any.
+pub(crate) fn overlap(one: Range, other: Range) -> Option<Range> {
+    let offset = one.offset.max(other.offset);
+    let end = one.end().min(other.end());
+    (offset < end).then(|| Range { offset, length: end - offset })
+}
+
 /// How many bytes are in ranges of buffers, which have ids; each byte counts once.
 pub fn distinct_bytes(ranges: impl IntoIterator<Item = (u64, Range)>) -> u64 {
     let mut by_buffer: BTreeMap<u64, Vec<Range>> = BTreeMap::new();

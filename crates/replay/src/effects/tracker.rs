@@ -6,7 +6,7 @@ use rehal_base::{Error, HostMemory, Range, Result, parallel};
 use rehal_hal::{Buffer, PlainBuffer, transfer};
 
 use super::changes::{Changes, STRIDE_BYTES, add_changes};
-use super::ranges::merged;
+use super::ranges::{merged, overlap};
 use crate::{AccessKind, AccessedRange};
 
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
@@ -304,9 +304,7 @@ impl Segment {
     }
 
     fn overlap(&self, range: Range) -> Option<Range> {
-        let offset = self.offset.max(range.offset);
-        let end = self.range().end().min(range.end());
-        (offset < end).then(|| Range { offset, length: end - offset })
+        overlap(self.range(), range)
     }
 
     /// Where a range of the buffer, inside, is in its bytes.

@@ -8,8 +8,8 @@ use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
 use super::issue::Fill;
 use super::shared::Shared;
-use super::trim::{Tested, overlap};
-use crate::effects::Ranges;
+use super::trim::Tested;
+use crate::effects::{Ranges, overlap};
 
 /// Contents up to this size stay: they are a page, or two that may be parts of one.
 const SMALL_BYTES: usize = 4 << 10;

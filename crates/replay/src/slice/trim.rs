@@ -10,7 +10,7 @@ use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
 use super::issue::{Fill, patterns};
 use super::shared::Shared;
-use crate::effects::{Ranges, changes};
+use crate::effects::{Ranges, changes, overlap};
 
 /// Ranges with fewer bytes between them are one: the records of another take more.
 const GAP_BYTES: u64 = 256;
@@ -331,12 +331,6 @@ impl Content {
 pub(super) fn is_cheap(duration: Duration, elapsed: Duration) -> bool {
     const SHORT: Duration = Duration::from_millis(50);
     duration <= SHORT || duration <= elapsed / 4
-}
-
-pub(super) fn overlap(one: Range, other: Range) -> Option<Range> {
-    let offset = one.offset.max(other.offset);
-    let end = one.end().min(other.end());
-    (offset < end).then(|| Range { offset, length: end - offset })
 }
 
 /// The spans of indices that satisfy a condition.
