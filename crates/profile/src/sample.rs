@@ -218,6 +218,8 @@ impl Sample {
 
     /// A clock sample of each device; the first one's clock drifts against the host's.
     fn clocks(&mut self, tick: u64, cpu_ns: u64) {
+        // Both readings of the host's clock are the same for the first sample of device 1, and no other.
+        let after = |device| if device == 1 && tick == 1_000 { -40 } else { (tick % 77) as i64 };
         let sample = |device: u32, flags: u32| layout::ClockCorrelation {
             flags: n(flags),
             physical_device_ordinal: n(device),
@@ -227,7 +229,7 @@ impl Sample {
             host_system_timestamp: w(cpu_ns * 3),
             host_system_frequency_hz: w(3_000_000_000),
             host_time_begin_ns: s(cpu_ns as i64 - 40),
-            host_time_end_ns: s(cpu_ns as i64 + (tick % 77) as i64),
+            host_time_end_ns: s(cpu_ns as i64 + after(device)),
             ..layout::ClockCorrelation::new_zeroed()
         };
         let all = layout::CLOCK_DEVICE_TICK
@@ -436,6 +438,8 @@ impl Sample {
             event(11, Type::BUFFER_UNIMPORT, 1 << 5, 77),
             event(12, Type::SLAB_RELEASE, 0, 96),
             event(13, MemoryEventType(40), with_stats, 1),
+            // A second pool of the device.
+            layout::MemoryEvent { pool_id: w(31), ..event(15, MemoryEventType(40), with_stats, 5) },
             layout::MemoryEvent {
                 physical_device_ordinal: n(1),
                 queue_ordinal: n(NONE),
