@@ -79,7 +79,7 @@ pub fn time_pairs(
     for side in [PairSide::Captured, PairSide::Replaced] {
         measure(side, PairPart::Whole)?;
     }
-    let switches = Switches::of_threads()?;
+    let switches = Switches::for_threads()?;
     let mut monitor = Monitor::begin();
     let whole = [ComparedShape { count: 1, ..ComparedShape::default() }];
     let parts: Vec<_> =

@@ -349,7 +349,7 @@ impl Bench<'_> {
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
             // Other threads do the work if this one only waits.
             if self.switches.is_none() && timer.cpu < timer.elapsed / 2 {
-                self.switches = Some(Arc::new(Switches::of_threads()?));
+                self.switches = Some(Arc::new(Switches::for_threads()?));
             }
             times[side] = self.time_of(&timer);
             Ok::<_, Error>(begun)
@@ -414,7 +414,7 @@ impl From<[Time; 2]> for Pair {
 pub(super) struct Switches(Vec<File>);
 
 impl Switches {
-    pub(super) fn of_threads() -> Result<Self> {
+    pub(super) fn for_threads() -> Result<Self> {
         let cannot = |error: io::Error| Error::io("reading the state of the threads", &error);
         let tasks = fs::read_dir("/proc/self/task").map_err(cannot)?;
         // A thread may end meanwhile.

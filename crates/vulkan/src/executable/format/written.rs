@@ -9,11 +9,11 @@ use super::{Dispatch, Image, Pipeline};
 pub fn written_bindings(format: &str, data: &[u8]) -> WrittenBindings {
     Image::read(format, data).map_or_else(
         |_| WrittenBindings::new(),
-        |image| image.pipelines.iter().map(|pipeline| of_pipeline(&image, pipeline)).collect(),
+        |image| image.pipelines.iter().map(|pipeline| for_pipeline(&image, pipeline)).collect(),
     )
 }
 
-fn of_pipeline(image: &Image, pipeline: &Pipeline) -> Option<Vec<bool>> {
+fn for_pipeline(image: &Image, pipeline: &Pipeline) -> Option<Vec<bool>> {
     /// `PhysicalStorageBufferAddresses`.
     const ADDRESSES: u32 = 5347;
     let Dispatch::Descriptors(slots) = &pipeline.dispatch else { return None };
