@@ -3,6 +3,7 @@
 //! One file per kind of rule. A check takes the tree and returns its problems; it is tested on small
 //! synthetic trees that break each rule.
 
+mod age;
 mod backends;
 mod code;
 mod dependencies;
@@ -71,6 +72,16 @@ const CHECKS: [(&str, Check); 18] = [
     ("glossary", words::check),
 ];
 
+/// Prints what a check found; returns the number of problems.
+fn report(name: &str, problems: &[Problem], note: Option<String>) -> usize {
+    let note = note.map(|note| format!(" ({note})")).unwrap_or_default();
+    println!("tidy: {name}: {}{note}", if problems.is_empty() { "ok" } else { "FAILED" });
+    for problem in problems {
+        println!("  {problem}");
+    }
+    problems.len()
+}
+
 /// Runs every check; reports all problems at the end.
 pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
@@ -79,12 +90,9 @@ pub fn main(arguments: &[String]) -> Outcome {
     let tree = Tree::read(&root())?;
     let mut count = 0;
     for (name, check) in CHECKS {
-        let problems = check(&tree);
-        println!("tidy: {name}: {}", if problems.is_empty() { "ok" } else { "FAILED" });
-        for problem in &problems {
-            println!("  {problem}");
-        }
-        count += problems.len();
+        count += report(name, &check(&tree), None);
     }
+    let (problems, note) = age::check(&root());
+    count += report("age of the figures", &problems, note);
     if count == 0 { Ok(()) } else { Err(format!("{count} problems").into()) }
 }
