@@ -3,11 +3,12 @@ use std::io::{self, Write};
 use rehal_base::{Error, Result};
 
 use crate::{
-    Benchmark, Context, Options, Reporter, Reporters, Run,
+    Benchmark, Context, Options, Reporter, Reporters, Run, SampleStatistics,
     aggregate::{NAME_SUFFIX_WIDTH, aggregates},
     clock::{Clock, SystemClock},
     job::Job,
     order::Order,
+    samples::Summary,
     summary,
 };
 
@@ -27,6 +28,8 @@ pub struct Outcome {
     /// The real time of an iteration in seconds, of each repetition that did not fail of each benchmark that
     /// was selected.
     pub real_times_s: Vec<Vec<f64>>,
+    /// The names of those that have samples, and what these say, of all repetitions.
+    pub samples: Vec<(String, SampleStatistics)>,
 }
 
 impl Runner {
@@ -79,7 +82,9 @@ impl Runner {
         ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
         let real_times_s = jobs.iter().map(Job::real_times_s).collect();
-        Ok(Outcome { matched: jobs.len(), failed, real_times_s })
+        let samples = |job: &Job<'_, '_>| Some((job.name.clone(), Summary::of(&job.samples)?.statistics()));
+        let samples = jobs.iter().filter_map(samples).collect();
+        Ok(Outcome { matched: jobs.len(), failed, real_times_s, samples })
     }
 
     fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {

@@ -286,7 +286,8 @@ fn a_skipped_benchmark_does_not_stop_the_others() {
         .run(&mut benchmarks, &mut watch.reporters())
         .unwrap();
     let real_times_s = vec![vec![], vec![], vec![], vec![0.001, 0.001]];
-    assert_eq!(outcome, Outcome { matched: 4, failed: 6, real_times_s });
+    assert_eq!((outcome.matched, outcome.failed, outcome.real_times_s), (4, 6, real_times_s));
+    assert_eq!(outcome.samples.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["fine"]);
     let runs = watch.display.take();
     assert_eq!(names(&runs)[..7], ["broken", "broken", "elsewhere", "elsewhere", "lazy", "lazy", "fine"]);
     assert_eq!(runs.len(), 6 + 2 + 4, "skipped benchmarks have no statistics");

@@ -132,12 +132,22 @@ impl Invocation {
         }
     }
 
-    /// The text of a JSON object with a header, on a line.
-    pub(crate) fn json(&self, schema: &'static str, object: &Value, subject: Subject<'_>) -> Result<String> {
+    /// A report with its header as JSON on a line.
+    pub(crate) fn line<R: Serialize>(
+        &self,
+        schema: &'static str,
+        report: &R,
+        subject: Subject<'_>,
+    ) -> Result<String> {
         let mut text = Vec::new();
-        let document = Document { header: self.origin.header(schema, subject), report: object };
+        let document = Document { header: self.origin.header(schema, subject), report };
         output::written(write_json(&document, true, &mut text))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// The text of a JSON object with a header, on a line.
+    pub(crate) fn json(&self, schema: &'static str, object: &Value, subject: Subject<'_>) -> Result<String> {
+        self.line(schema, object, subject)
     }
 }
 

@@ -4,17 +4,20 @@ mod with;
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::stats::{self, Interval};
-use rehal_bench::{Benchmark, Counter, State, TimeUnit};
+use rehal_bench::{Benchmark, Counter, SampleStatistics, State, TimeUnit};
 use rehal_session::{
     CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_scope, find_scope,
 };
+use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};
-use super::replay_flags;
+use super::history::{self, Measured};
+use super::{compare, replay_flags};
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
-use crate::table::quoted;
+use crate::report::{Report, Subject};
+use crate::table::{Layout, quoted};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -30,7 +33,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON; &PROFILING, &KERNEL_RECORDING],
+    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON, &history::REPORTS; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
@@ -153,6 +156,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let orders = flags.get(&ORDER);
     with::check(flags)?;
+    history::check(flags)?;
     let with = flags.list(&with::WITH);
     if !with.is_empty() {
         let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &with)?;
@@ -169,7 +173,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         kernels: kernel_recording::Recording::checked(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
     };
-    measure(options)
+    measure(invocation, options)
 }
 
 /// Whether the scope of a slice is the default. The reference's tool has no such default.
@@ -189,7 +193,7 @@ fn scope_of_slice(plan: &Plan) -> Result<Option<String>> {
     Ok(scope)
 }
 
-fn measure(mut options: Options) -> Result<()> {
+fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     if options.times_dispatch {
@@ -254,9 +258,12 @@ fn measure(mut options: Options) -> Result<()> {
         fast.into_iter().flatten().try_for_each(FastForward::finish)?;
         Ok(outcome)
     });
-    if let Ok(outcome) = &outcome {
+    let outcome = outcome.and_then(|outcome| {
         note_ratio(&outcome.real_times_s);
-    }
+        let subject = Subject { capture: Some(capture.bytes()), devices: Some(replays[0].devices()) };
+        keep(invocation, &outcome.samples, subject)?;
+        Ok(outcome)
+    });
     let outcome =
         profiling.end(outcome.as_ref().map(drop).map_err(Clone::clone)).and(outcome).and_then(|outcome| {
             match outcome.failed {
@@ -267,6 +274,29 @@ fn measure(mut options: Options) -> Result<()> {
             }
         });
     kernel_recording::Recording::after(options.kernels.as_ref(), &replays[0], outcome)
+}
+
+/// The medians, for a history. The report that is printed is Google Benchmark's.
+#[derive(Serialize)]
+struct Medians {}
+
+impl Report for Medians {
+    const SCHEMA: &'static str = "rehal.benchmark/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, _layout: Layout) -> String {
+        String::new()
+    }
+}
+
+fn keep(invocation: &Invocation, samples: &[(String, SampleStatistics)], subject: Subject<'_>) -> Result<()> {
+    let of = |(name, it): &(String, SampleStatistics)| {
+        let interval = it.interval_s.map(|it| Interval { low: it.low * 1e9, high: it.high * 1e9 });
+        Measured::new(name.clone(), it.median_s * 1e9, interval)
+    };
+    let measured: Vec<_> = samples.iter().map(of).collect();
+    let margin = invocation.flags.get(&compare::FAIL_IF_SLOWER);
+    history::keep(invocation, &Medians {}, &measured, margin, subject)
 }
 
 impl Orders {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
+    CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
 
-use super::{function_flags, replay_flags, slice};
+use super::history::{self, Measured};
+use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Format as ReportFormat, Subject};
@@ -34,7 +35,7 @@ pub const KERNELS: Tool = Tool {
             kernels is stable, and once to see which bindings change. Times are medians, with 95 % intervals. \
             --no_run prints only what the capture says. The slices of --export are cut in the last of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPORT, &KERNEL_RECORDING],
+    groups: with_devices![&REPORT, &history::REPORTS, &KERNEL_RECORDING],
     examples: &[
         ("List the kernels", "{tool} model.ireereplay"),
         ("List those of some functions", "{tool} --function='*matmul*' model.ireereplay"),
@@ -121,6 +122,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
+        &compare::FAIL_IF_SLOWER,
         &EXPORT,
         &EXPORT_COMMANDS,
         &slice::KEEP,
@@ -137,6 +139,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
     if export.is_some() && no_run {
         return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
+            .advise("give one of them"));
+    }
+    history::check(flags)?;
+    if no_run && history::is_asked(flags) {
+        return Err(Error::invalid_argument("--history and --against need times, which --no_run leaves out")
             .advise("give one of them"));
     }
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
@@ -190,10 +197,20 @@ fn run(invocation: &Invocation) -> Result<()> {
         Format::Csv => output::print(&print::csv(&list))?,
     }
     note_doubts(&kernels);
+    history::keep(invocation, &list, &measured(&kernels), flags.get(&compare::FAIL_IF_SLOWER), subject)?;
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
     }
+}
+
+/// The times that a history compares.
+fn measured(kernels: &Kernels) -> Vec<Measured> {
+    let of = |it: &Kernel| {
+        let name = format!("{} (record #{})", it.name, it.location.ordinal);
+        Some(Measured::new(name, it.time_ns? as f64, it.interval_ns))
+    };
+    kernels.kernels.iter().filter_map(of).collect()
 }
 
 /// Says how far the times can be trusted.

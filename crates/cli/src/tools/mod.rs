@@ -15,6 +15,7 @@ mod dump_parameters;
 mod dump_replay;
 mod function_flags;
 pub mod fuzzing;
+mod history;
 mod info;
 mod kernel_build;
 mod kernel_record;

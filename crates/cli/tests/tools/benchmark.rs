@@ -381,3 +381,46 @@ fn flags_that_mean_nothing_for_a_replacement_are_refused() {
         assert!(stderr.contains(expected), "{flags:?}: {stderr}");
     }
 }
+
+#[test]
+fn a_history_is_compared_with_the_last_report_of_the_same_machine() {
+    let scratch = Scratch::new();
+    let history = scratch.path("history.jsonl");
+    let (kept, against) =
+        (format!("--history={}", history.display()), format!("--against={}", history.display()));
+    // No time is that much longer.
+    let margin = "--fail_if_slower=1000000000%";
+    let path = mlp();
+    for words in [
+        &["rehal", "benchmark", "--device=local-sync", "--benchmark_min_time=20x"][..],
+        &["rehal", "kernels", "--device=local-sync", "--repetitions=8"],
+    ] {
+        let lines = || std::fs::read_to_string(&history).unwrap_or_default().lines().count();
+        let before = lines();
+        let ran = |flags: &[&str]| run(&[words, flags, &[&path]].concat());
+        let first = ran(&[&kept, &against, margin]);
+        assert_eq!((first.status, lines()), (Some(0), before + 1), "{first:?}");
+        assert!(first.stderr.contains("has no report of this capture, CPU and devices"), "{first:?}");
+        let second = ran(&[&kept, &against, margin]);
+        assert_eq!((second.status, lines()), (Some(0), before + 2), "{second:?}");
+        assert!(second.stderr.contains("note: 0 of "), "{second:?}");
+
+        // As if everything had taken a nanosecond before.
+        let text = std::fs::read_to_string(&history).unwrap();
+        let mut last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert!(last["header"]["capture_digest"].is_string(), "{last}");
+        for measured in last["measured"].as_array_mut().unwrap() {
+            measured["median_ns"] = 1.into();
+            measured["interval_ns"] = Value::Null;
+        }
+        let fast = scratch.file("fast.jsonl", format!("{text}{last}\n"));
+        let slower = ran(&[&format!("--against={fast}")]);
+        assert_eq!(slower.status, Some(3), "{slower:?}");
+        assert!(
+            slower.stderr.contains(" times as long, ") && !slower.stderr.contains("note: 0 of"),
+            "{slower:?}"
+        );
+    }
+    let stderr = fail(&["rehal", "benchmark", ONCE, "--against=/nonexistent", &path]);
+    assert!(stderr.contains("name a file that --history has written"), "{stderr}");
+}

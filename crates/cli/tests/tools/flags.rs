@@ -299,7 +299,7 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 17] = [
+const TAKE_ANYTHING: [&str; 18] = [
     "against",
     "baseline",
     "benchmark_out",
@@ -310,6 +310,7 @@ const TAKE_ANYTHING: [&str; 17] = [
     "directory",
     "executable_file",
     "export",
+    "history",
     "instrument_file",
     "output",
     "replay_host_reads",

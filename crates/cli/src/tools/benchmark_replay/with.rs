@@ -17,7 +17,7 @@ use crate::output::{escaped, plural};
 use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
-use crate::tools::{compare, replay_flags, report_format};
+use crate::tools::{compare, history, replay_flags, report_format};
 use crate::{Invocation, captures, profiling};
 
 pub(super) const WITH: List<Substitution> = List::parsed(
@@ -52,11 +52,16 @@ pub(super) const COMPARISON: Group = Group {
 };
 
 /// The flags of [`COMPARISON`] that say how to compare.
-const OF_COMPARISON: [&str; 5] = ["fail_if_slower", "precision", "max_time", "seed", "format"];
+const OF_COMPARISON: [&str; 4] = ["precision", "max_time", "seed", "format"];
 
 /// Refuses flags that would have no effect.
 pub(super) fn check(flags: &Flags) -> Result<()> {
     if flags.list(&WITH).is_empty() {
+        let has_margin = flags.changed(|name| name == compare::FAIL_IF_SLOWER.name()).is_some();
+        if has_margin && flags.get(&history::AGAINST).is_none() {
+            return Err(Error::invalid_argument("--fail_if_slower needs --with or --against")
+                .advise("name what to compare with, or leave it out"));
+        }
         return match flags.changed(|name| OF_COMPARISON.contains(&name)) {
             Some(name) => Err(Error::invalid_argument(format!("--{name} needs --with"))
                 .advise("name a replacement with --with=NAME=PATH, or leave it out")),
@@ -71,6 +76,9 @@ pub(super) fn check(flags: &Flags) -> Result<()> {
             &format!("--{name}"),
             "leave it out: --max_time and --precision say how long to measure",
         );
+    }
+    if history::is_asked(flags) {
+        return refuse("--history or --against", "leave it out: both sides are measured");
     }
     if flags.get(&FAST_FORWARD) {
         return refuse("--replay_fast_forward", "leave it out: whole replays are measured");
