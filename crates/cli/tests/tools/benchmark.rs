@@ -336,6 +336,7 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     assert_eq!(measured.status, Some(3), "{measured:?}");
     let report: Value = serde_json::from_str(&measured.stdout).unwrap();
     assert_eq!(report["header"]["schema"], "rehal.benchmark.with/1");
+    assert_eq!(report["scope"], "execute");
     assert_eq!(
         (&report["verdict"], &report["is_checked"], &report["timed_by"]),
         (&"slower".into(), &false.into(), &"device".into())
@@ -347,7 +348,9 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     assert_eq!((&of(MATMUL)["verdict"], &of(MATMUL)["dispatches"]), (&"slower".into(), &1.into()));
     assert!(of(MATMUL)["ratio"].as_f64().unwrap() > 10.0, "{report}");
 
-    let text = run(&[&words[..], &["--replay_scope=execute"]].concat());
+    let text = run(&[&words[..], &["--replay_scope=init"]].concat());
+    assert!(text.stdout.contains("\nscope init: "), "{text:?}");
+    let text = run(&words);
     assert_eq!(text.status, Some(3), "{text:?}");
     for part in [
         "\nscope execute: slower: ",

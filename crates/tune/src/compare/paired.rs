@@ -14,7 +14,8 @@ use super::{CacheState, ComparedShape, Timing};
 
 /// Maximum number of pairs of a batch.
 const MAX_PAIRS: usize = 20;
-/// Batches for which there should be time.
+/// Batches for which there should be time, and that parts need: their intervals are wider than that of the
+/// whole, since there are many.
 const WANTED_BATCHES: u32 = 32;
 
 /// Options of [`time_pairs`].
@@ -89,6 +90,7 @@ pub fn time_pairs(
     let outside = 0.05 / parts.len().max(1) as f64;
     let mut all_parts = Sampler::new(&parts, limits, resolution_ns()).with_shapes_outside(outside);
     let batch_time = options.max_time / WANTED_BATCHES;
+    let mut batch_count = 0;
     let stopped = loop {
         let batch_begun = Instant::now();
         let mut batch = ShapeBatch::default();
@@ -107,8 +109,10 @@ pub fn time_pairs(
         if !parts.is_empty() {
             all_parts.add(&part_batches, false);
         }
+        batch_count += 1;
         // Also if one side is far slower: the parts have no interval with few batches.
-        if let Some(stopped) = whole.add(&[batch], false) {
+        let stopped = whole.add(&[batch], false);
+        if let Some(stopped) = stopped.filter(|_| parts.is_empty() || batch_count >= WANTED_BATCHES) {
             break stopped;
         }
         if begun.elapsed() >= options.max_time {

@@ -25,8 +25,9 @@ pub(super) const WITH: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Measures replays with this replacement and without it, by turns, instead of a benchmark: the ratio of the whole, or of the \
-     scope, and of each function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
+    "Measures replays with this replacement and without it, by turns, instead of a benchmark: the ratio of the scope of \
+     --replay_scope, by default execute if there is one, else of whole replays, which load one more executable; and of each \
+     function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
      those of --replay_executable_substitution, whose replacements are on both sides. May be repeated. Exit status 0 if it is \
      proved to be not slower than --fail_if_slower allows, 3 if it is slower, 4 if that cannot be told.",
 )
@@ -50,6 +51,9 @@ pub(super) const COMPARISON: Group = Group {
         &FORMAT,
     ],
 };
+
+/// The scope of the calls of a program, as IREE's tools and ours name it: the default.
+const CALLS: &str = "execute";
 
 /// The flags of [`COMPARISON`] that say how to compare.
 const OF_COMPARISON: [&str; 4] = ["precision", "max_time", "seed", "format"];
@@ -101,10 +105,12 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     rehal_base::keep_freed_memory();
     let capture = captures::open(&options.path, &options.capture)?;
     let plan = replay_flags::compile(&capture)?;
-    let scope = match times_dispatch(invocation) {
-        true => scope_of_slice(&plan)?,
-        false => flags.get(&SCOPE),
+    let scope = match flags.get(&SCOPE) {
+        None if times_dispatch(invocation) => scope_of_slice(&plan)?,
+        scope => scope,
     };
+    // A whole replay would load one more executable.
+    let scope = scope.or_else(|| find_scope(&plan, CALLS).is_ok().then(|| CALLS.to_owned()));
     if let Some(name) = &scope {
         find_scope(&plan, name)
             .context(|| captures::place(&capture))
