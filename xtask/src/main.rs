@@ -39,7 +39,7 @@ cargo xtask VERB
 
   setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
   test        runs everything: setup, format, clippy, aarch64, tidy, dependencies, all tests, the oracle,
-              instructions, short runs of miri and asan, fuzzing [--no-fuzz] [--only SECTION]
+              instructions, short runs of miri and asan, fuzzing [--all] [--no-fuzz] [--only SECTION]
   tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]
@@ -47,7 +47,8 @@ cargo xtask VERB
   asan        runs the suites that mutate input under AddressSanitizer (nightly) [--short]
   bench       measures our tools beside the reference's
               [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY] [--write],
-              counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--write REASON],
+              counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--any-versions]
+              [--write REASON],
               or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some

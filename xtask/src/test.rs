@@ -37,19 +37,22 @@ impl From<Outcome> for Ended {
 }
 
 /// Runs all sections, or those whose names start with `--only`'s argument, continuing after failures, and
-/// fails if any did. `--no-fuzz` excludes the last one.
+/// fails if any did. `--no-fuzz` excludes the last one. With `--all`, a section that cannot run is a failure,
+/// too. With `--any-versions`, as in CI, counts of instructions are compared whatever they were counted with.
 pub fn main(arguments: &[String]) -> Outcome {
+    let (mut all, mut any_versions) = (false, false);
     let mut fuzz_too = true;
     let mut only = "";
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
         match argument {
+            "--all" => all = true,
+            "--any-versions" => any_versions = true,
             "--no-fuzz" => fuzz_too = false,
             "--only" => only = arguments.next().ok_or("--only needs the name of a section")?,
             _ => {
-                return Err(
-                    format!("unknown argument {argument:?} (expected --no-fuzz or --only SECTION)").into()
-                );
+                let expected = "--all, --any-versions, --no-fuzz or --only SECTION";
+                return Err(format!("unknown argument {argument:?} (expected {expected})").into());
             }
         }
     }
@@ -85,7 +88,8 @@ pub fn main(arguments: &[String]) -> Outcome {
         let tools = run::build_tools("oracle")?;
         tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])
     });
-    section("instructions", &|| bench::main(&["--instructions".to_owned()]));
+    let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
+    section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
     section("miri", &|| miri::main(&["--short".to_owned()]));
     section("asan", &|| asan::main(&["--short".to_owned()]));
     if fuzz_too {
@@ -94,7 +98,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     if sections.is_empty() {
         return Err(format!("no section starts with {only:?}").into());
     }
-    summary(&sections)
+    summary(&sections, all)
 }
 
 /// Checks that no dependency is unused, and that all comply with the licences, versions and sources in
@@ -176,7 +180,7 @@ fn succeed(cargo: &mut Command) -> Outcome {
     Err(format!("cargo {}: {status}", arguments.join(" ")).into())
 }
 
-fn summary(sections: &[Section]) -> Outcome {
+fn summary(sections: &[Section], all: bool) -> Outcome {
     println!("\n==== summary ====");
     for section in sections {
         let how = match section.ended {
@@ -192,17 +196,31 @@ fn summary(sections: &[Section]) -> Outcome {
             Ended::Failed(why) | Ended::NotRun(why) => println!("{}: {why}", section.name),
         }
     }
-    let failed = sections.iter().filter(|section| matches!(section.ended, Ended::Failed(_)));
-    let failed: Vec<&str> = failed.map(|section| section.name).collect();
-    if sections.iter().all(|section| matches!(section.ended, Ended::NotRun(_))) {
-        return Err("nothing ran".into());
+    verdict(sections, all).map_err(Into::into)
+}
+
+/// Whether the sections passed. With `all`, one that did not run has failed.
+fn verdict(sections: &[Section], all: bool) -> Result<(), String> {
+    let names = |is_named: fn(&Ended) -> bool| {
+        let named = sections.iter().filter(|section| is_named(&section.ended));
+        named.map(|section| section.name).collect::<Vec<_>>()
+    };
+    let failed = names(|it| matches!(it, Ended::Failed(_)));
+    let not_run = names(|it| matches!(it, Ended::NotRun(_)));
+    let is_fatal = all || not_run.len() == sections.len();
+    let mut said = Vec::new();
+    if !failed.is_empty() {
+        said.push(format!("failed: {}", failed.join(", ")));
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+    if !not_run.is_empty() && is_fatal {
+        said.push(format!("did not run: {}", not_run.join(", ")));
+    }
+    if said.is_empty() { Ok(()) } else { Err(said.join("; ")) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, failed_test};
+    use super::{Duration, Ended, Section, failed_test, verdict};
     use crate::NotRun;
 
     #[test]
@@ -211,6 +229,21 @@ mod tests {
         assert_eq!(Ended::from(Err(NotRun(missing()).into())), Ended::NotRun(missing()));
         assert_eq!(Ended::from(Err(missing().into())), Ended::Failed(missing()));
         assert_eq!(Ended::from(Ok(())), Ended::Passed);
+    }
+
+    #[test]
+    fn sections_that_did_not_run_are_failures_of_all() {
+        let section = |name, ended| Section { name, ended, took: Duration::ZERO };
+        let passed = || section("tests", Ended::Passed);
+        let not_run = || section("miri", Ended::NotRun("a toolchain is missing".to_owned()));
+        let failed = || section("tidy", Ended::Failed("2 problems".to_owned()));
+        assert_eq!(verdict(&[passed(), not_run()], false), Ok(()));
+        assert_eq!(verdict(&[passed(), not_run()], true), Err("did not run: miri".to_owned()));
+        assert_eq!(verdict(&[not_run()], false), Err("did not run: miri".to_owned()));
+        assert_eq!(verdict(&[passed(), not_run(), failed()], false), Err("failed: tidy".to_owned()));
+        let both = "failed: tidy; did not run: miri".to_owned();
+        assert_eq!(verdict(&[passed(), not_run(), failed()], true), Err(both));
+        assert_eq!(verdict(&[passed()], true), Ok(()));
     }
 
     #[test]

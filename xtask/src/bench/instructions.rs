@@ -7,13 +7,15 @@
 //! Instructions are counted by callgrind, within `rehal_bench`'s measuring loop if the workload has one,
 //! because the statistics of its times depend on these. System calls are traced by Valgrind, those of the
 //! main thread, and page faults are counted by the system in runs without Valgrind. Valgrind presents one
-//! processor to all programs, so the counts are the same on all processors with AVX2. They differ between
-//! versions of the C library and of the compiler, and with the profile. Two kinds of workloads vary by a few
-//! percent: work on `local-task` runs on its caller once measurements say that it is short, and other threads
-//! write captures and profiles.
+//! processor to all programs, so the counts are the same on all processors with AVX2. They differ with the
+//! profile, and between versions of the compiler and of the C library, which the file names: with others, the
+//! counts are not comparable, unless `--any-versions` says that they are close enough. CI says so, since
+//! `rust-toolchain.toml` pins the compiler, and a C library changes few of our counts. Two kinds of workloads
+//! vary by a few percent: work on `local-task` runs on its caller once measurements say that it is short, and
+//! other threads write captures and profiles.
 
 use super::prepare::Workplace;
-use crate::{Outcome, root, run};
+use crate::{NotRun, Outcome, root, run};
 use oracle::reference::Reference;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::error::Error;
@@ -47,6 +49,8 @@ const HEAD: &str = "\
 # faults by more than 0.1; `cargo xtask bench --instructions --write REASON` replaces the rows that changed.
 # xtask/src/bench/instructions.rs says how they are counted.
 ";
+/// How the line of the file begins that has the versions.
+const WITH: &str = "counted with ";
 
 /// What is run twice.
 struct Workload {
@@ -80,18 +84,39 @@ struct Row {
     reason: String,
 }
 
+/// What the file has.
+#[derive(Debug, Default, PartialEq)]
+struct Counted {
+    /// Versions of the compiler and of the C library.
+    with: String,
+    rows: Vec<Row>,
+}
+
 /// Counts the workloads whose name contains one of `only`, or all, and compares them with the file, or writes
-/// them to it with the reason in `write`.
-pub fn main(only: &[String], tools: Option<&Path>, write: Option<&str>) -> Outcome {
+/// them to it with the reason in `write`. Does not run if the file was counted with other versions, unless
+/// `any_versions` says that they do not matter.
+pub fn main(only: &[String], tools: Option<&Path>, write: Option<&str>, any_versions: bool) -> Outcome {
     let root = root();
+    let path = root.join(FILE);
+    let Counted { with, rows: expected } = match fs::read_to_string(&path) {
+        Ok(text) => parse(&text)?,
+        Err(_) if write.is_some() => Counted::default(),
+        Err(error) => return Err(format!("{FILE}: {error}").into()),
+    };
+    let here = versions(&root)?;
+    if with != here && write.is_none() {
+        let why = format!("{FILE} was counted with {with}, and this machine has {here}");
+        match any_versions {
+            true => println!("{why}: small differences are of the versions"),
+            false => return Err(NotRun(format!("{why}: the counts are not comparable")).into()),
+        }
+    }
     let tools = match tools {
         Some(directory) => directory.to_owned(),
         None => run::build_rehal(PROFILE)?,
     };
     let rehal = tools.join("rehal");
     let workplace = Workplace::new(&root, Reference::find(&root)?, tools)?;
-    let path = root.join(FILE);
-    let expected = parse(&fs::read_to_string(&path).unwrap_or_default())?;
     let mut workloads = workloads(&workplace)?;
     workloads.retain(|it| only.is_empty() || only.iter().any(|part| it.name.contains(part.as_str())));
     let counted = count_all(&workloads, &rehal, &workplace, &expected)?;
@@ -112,7 +137,7 @@ pub fn main(only: &[String], tools: Option<&Path>, write: Option<&str>) -> Outco
         rows.push(row);
     }
     if write.is_some() {
-        fs::write(&path, render(&rows))?;
+        fs::write(&path, render(&Counted { with: here, rows }))?;
         return Ok(());
     }
     if grown.is_empty() {
@@ -123,6 +148,17 @@ pub fn main(only: &[String], tools: Option<&Path>, write: Option<&str>) -> Outco
         "more than {FILE} has: {names}; find out why, or accept it with `cargo xtask bench --instructions --write REASON`"
     )
     .into())
+}
+
+/// The versions of the compiler and of the C library here, such as `rustc 1.95.0, glibc 2.36`.
+fn versions(root: &Path) -> Result<String, Box<dyn Error>> {
+    let first_words = |program: &str, argument: &str| -> Result<String, Box<dyn Error>> {
+        let output = Command::new(program).arg(argument).current_dir(root).output();
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+    };
+    Ok(format!("{}, {}", first_words("rustc", "--version")?, first_words("getconf", "GNU_LIBC_VERSION")?))
 }
 
 /// How counts compare with those of the file.
@@ -424,9 +460,11 @@ fn system_calls_in(text: &str) -> u64 {
     names.filter(|name| name.starts_with("sys_") && !WITHOUT_KERNEL.contains(name)).count() as u64
 }
 
-fn parse(text: &str) -> Result<Vec<Row>, String> {
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    lines
+fn parse(text: &str) -> Result<Counted, String> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let with = lines.next().and_then(|line| line.strip_prefix(WITH));
+    let with = with.ok_or_else(|| format!("{FILE}: expected a first line '{WITH}VERSIONS'"))?.to_owned();
+    let rows = lines
         .map(|line| {
             let mut rest = line;
             let mut next = || {
@@ -449,11 +487,12 @@ fn parse(text: &str) -> Result<Vec<Row>, String> {
                 false => Ok(Row { name, counts, reason }),
             }
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    Ok(Counted { with, rows })
 }
 
-fn render(rows: &[Row]) -> String {
-    let mut text = HEAD.to_owned();
+fn render(Counted { with, rows }: &Counted) -> String {
+    let mut text = format!("{HEAD}{WITH}{with}\n");
     for Row { name, counts, reason } in rows {
         let _ = writeln!(text, "{name:<30} {} {reason}", counts.cells());
     }
@@ -484,18 +523,23 @@ mod tests {
 
     #[test]
     fn the_file_is_read_as_it_is_written() {
-        let rows = vec![row(1234.0, 0.25, 0.0)];
-        let text = render(&rows);
-        assert_eq!(parse(&text), Ok(rows));
-        assert!(render(&[row(1.0, -0.001, -0.0)]).contains(" 1        0       0 as"));
-        assert!(parse("scope.abs 1 2").unwrap_err().contains("three counts"));
-        assert!(parse("scope.abs 1 2 3 ").unwrap_err().contains("no reason"));
+        let counted = |row| Counted { with: "rustc 1.0.0, glibc 2.0".to_owned(), rows: vec![row] };
+        let before = counted(row(1234.0, 0.25, 0.0));
+        assert_eq!(parse(&render(&before)), Ok(before));
+        assert!(render(&counted(row(1.0, -0.001, -0.0))).contains(" 1        0       0 as"));
+        let refusal = |line: &str| parse(&format!("{WITH}rustc\n{line}")).unwrap_err();
+        assert!(refusal("scope.abs 1 2").contains("three counts"));
+        assert!(refusal("scope.abs 1 2 3 ").contains("no reason"));
+        assert!(parse("scope.abs 1 2 3 why").unwrap_err().contains("a first line"));
     }
 
     #[test]
     fn all_rows_of_the_file_have_a_reason() {
-        let rows = parse(&fs::read_to_string(root().join(FILE)).unwrap()).unwrap();
+        let Counted { with, rows } = parse(&fs::read_to_string(root().join(FILE)).unwrap()).unwrap();
         assert!(rows.len() >= 20, "{} rows", rows.len());
+        // A newer compiler in rust-toolchain.toml needs new counts.
+        let here = versions(&root()).unwrap();
+        assert_eq!(with.split(',').next(), here.split(',').next());
     }
 
     #[test]

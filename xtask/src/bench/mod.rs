@@ -39,17 +39,20 @@ struct Options {
     write: bool,
     /// Whether instructions are counted instead, and if they are to be written, why they have changed.
     instructions: Option<Option<String>>,
+    /// Whether instructions are compared with counts of other versions of the compiler and the C library.
+    any_versions: bool,
     /// Number of comparisons of each planted slowdown, instead of rows.
     verdicts: Option<u32>,
 }
 
 /// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY] [--write]`,
-/// `bench --instructions [--only NAME]… [--tools DIRECTORY] [--write REASON]`,
+/// `bench --instructions [--only NAME]… [--tools DIRECTORY] [--any-versions] [--write REASON]`,
 /// or `bench --verdicts RUNS [--tools DIRECTORY]`.
 pub fn main(arguments: &[String]) -> Outcome {
     let options = parse(arguments)?;
     if let Some(write) = &options.instructions {
-        return instructions::main(&options.only, options.tools.as_deref(), write.as_deref());
+        let Options { only, tools, any_versions, .. } = &options;
+        return instructions::main(only, tools.as_deref(), write.as_deref(), *any_versions);
     }
     let root = root();
     let reference = Reference::find(&root)?;
@@ -100,6 +103,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         tools: None,
         write: false,
         instructions: None,
+        any_versions: false,
         verdicts: None,
     };
     let mut rest = arguments.iter();
@@ -120,6 +124,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
                 options.tools = Some(directory);
             }
             "--instructions" => options.instructions = Some(None),
+            "--any-versions" if options.instructions.is_some() => options.any_versions = true,
             "--write" if options.instructions.is_some() => options.instructions = Some(Some(value()?)),
             "--write" => options.write = true,
             "--verdicts" => {
