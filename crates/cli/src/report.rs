@@ -6,12 +6,12 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileKind, Result};
 use rehal_bench::Host;
 use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
 
 use crate::table::Layout;
 use crate::{Invocation, advice, output};
@@ -125,9 +125,23 @@ impl Invocation {
     pub(crate) fn print<R: Report>(&self, report: &R, format: Format, subject: Subject<'_>) -> Result<()> {
         match format {
             Format::Text => output::print(&report.text(Layout::for_stdout())),
+            Format::Json => output::written(self.write_json(report, subject, output::stdout()?)),
+        }
+    }
+
+    /// A report as it is printed, for tools that choose where.
+    pub(crate) fn render<R: Report>(
+        &self,
+        report: &R,
+        format: Format,
+        subject: Subject<'_>,
+    ) -> Result<String> {
+        match format {
+            Format::Text => Ok(report.text(Layout::for_stdout())),
             Format::Json => {
-                let document = Document { header: self.origin.header(R::SCHEMA, subject), report };
-                output::written(write_json(&document, R::IS_ON_A_LINE, output::stdout()?))
+                let mut text = Vec::new();
+                output::written(self.write_json(report, subject, &mut text))?;
+                Ok(String::from_utf8_lossy(&text).into_owned())
             }
         }
     }
@@ -145,9 +159,21 @@ impl Invocation {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The text of a JSON object with a header, on a line.
-    pub(crate) fn json(&self, schema: &'static str, object: &Value, subject: Subject<'_>) -> Result<String> {
-        self.line(schema, object, subject)
+    fn write_json<R: Report>(&self, report: &R, subject: Subject<'_>, out: impl Write) -> io::Result<()> {
+        let document = Document { header: self.origin.header(R::SCHEMA, subject), report };
+        write_json(&document, R::IS_ON_A_LINE, out)
+    }
+}
+
+/// Rows of JSON, each made when it is written, since a report may have millions.
+pub(crate) struct Rows<'a, T, R> {
+    pub of: &'a [T],
+    pub row: fn(&'a T) -> R,
+}
+
+impl<T, R: Serialize> Serialize for Rows<'_, T, R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.of.iter().map(self.row))
     }
 }
 
@@ -196,11 +222,13 @@ impl<'o> ErrorReports<'o> {
         Self { origin, is_printed: Cell::new(false) }
     }
 
-    /// Prints an error of the tool, unless one is printed.
-    pub(crate) fn print(&self, error: &Error) {
+    /// Prints an error of the tool, unless one is printed. `path` may be that of its capture.
+    pub(crate) fn print(&self, error: &Error, path: Option<&Path>) {
         let Some(origin) = self.origin.filter(|_| !self.is_printed.replace(true)) else { return };
+        let capture = path.and_then(|path| CaptureBytes::map(path).ok());
+        let capture = capture.filter(|it| FileKind::of(it.as_slice()) == Some(FileKind::Capture));
         let failure = Failure {
-            header: origin.header("rehal.error/1", Subject::default()),
+            header: origin.header("rehal.error/1", Subject { capture: capture.as_ref(), devices: None }),
             error: FailureError {
                 code: error.code().name(),
                 message: error.message(),

@@ -162,7 +162,7 @@ fn start(
     }
     let errors = ErrorReports::new(has_reader.then_some(&*origin));
     let outcome = parsed.and_then(|flags| start_with(tool, name, program, flags, worker, &origin, &errors));
-    outcome.inspect_err(|error| errors.print(error))
+    outcome.inspect_err(|error| errors.print(error, None))
 }
 
 fn start_with(
@@ -201,8 +201,13 @@ fn start_with(
         if tool.runs_kernels {
             interrupts::handle();
         }
+        let capture = match &invocation.files[..] {
+            [only] => Some(only.as_path()),
+            _ => None,
+        };
+        let ran = (tool.run)(&invocation).map(|()| invocation.status.get());
         // Here, since this may be a copy of the process.
-        (tool.run)(&invocation).map(|()| invocation.status.get()).inspect_err(|error| errors.print(error))
+        ran.inspect_err(|error| errors.print(error, capture))
     };
     match &invocation.worker {
         Some(worker) => own_process::announced(worker, run),

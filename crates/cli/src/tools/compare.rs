@@ -19,7 +19,7 @@ use rehal_session::{
 };
 
 use self::candidates::Candidate;
-use self::report::{Outcome, Report};
+use self::report::{CandidateReport, Outcome};
 use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
@@ -356,7 +356,7 @@ struct Session<'i> {
 
 impl Session<'_> {
     /// Compares what a worker is asked to.
-    fn perform(&mut self, worker: &Worker) -> Result<Report> {
+    fn perform(&mut self, worker: &Worker) -> Result<CandidateReport> {
         let request = workers::Request::from_worker(worker)?;
         rehal_base::keep_freed_memory();
         self.options.changes_inputs = request.changes_inputs;
@@ -365,7 +365,7 @@ impl Session<'_> {
         let compared = baseline(flags, &self.function, libraries.baseline)
             .and_then(|it| comparer(self.invocation, self.plan.clone(), &self.function, it))
             .and_then(|it| self.one(&it, &candidate, libraries.replacement, worker));
-        Ok(compared.unwrap_or_else(|error| Report::failed(&candidate, &error)))
+        Ok(compared.unwrap_or_else(|error| CandidateReport::failed(&candidate, &error)))
     }
 
     /// `library` is what a source was compiled into, if it was.
@@ -375,7 +375,7 @@ impl Session<'_> {
         candidate: &Candidate,
         library: Option<Vec<u8>>,
         worker: &Worker,
-    ) -> Result<Report> {
+    ) -> Result<CandidateReport> {
         let replacement = match library {
             Some(library) => candidate.with_library(&self.function, library)?,
             None => candidate.build(&self.function)?,
@@ -388,7 +388,7 @@ impl Session<'_> {
         let comparison = checked.time(&mut [&mut reports]).map_err(in_own_words)?;
         verify::note_unused_tolerances(&comparison.verification);
         let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
-        Ok(Report::compared(candidate, &comparison, text))
+        Ok(CandidateReport::compared(candidate, &comparison, text))
     }
 
     /// How long the comparison of a replacement may take. Those that take hundreds of times as long as the
@@ -414,7 +414,7 @@ impl Session<'_> {
         candidates: &[Candidate],
         limits: &Limits,
         mut first: Option<Vec<u8>>,
-    ) -> Result<Vec<Report>> {
+    ) -> Result<Vec<CandidateReport>> {
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
@@ -431,25 +431,15 @@ impl Session<'_> {
             }
             reports.push(report);
         }
-        reports.sort_by(Report::rank);
+        reports.sort_by(CandidateReport::rank);
         Ok(reports)
     }
 
-    fn text(&self, reports: &[Report]) -> Result<String> {
-        Ok(match (self.format, reports) {
-            (Format::Json, _) => {
-                let capture = CaptureBytes::map(&self.invocation.operand())?;
-                let subject = Subject { capture: Some(&capture), devices: None };
-                self.invocation.json("rehal.compare/1", &print::json(&self.function, reports), subject)?
-            }
-            (Format::Text, [only]) => match only.outcome {
-                Outcome::Right | Outcome::Wrong => only.text.clone(),
-                Outcome::Crashed | Outcome::TimedOut => format!("{}  {}\n", only.name, only.summary),
-                // What it failed with is on standard error.
-                Outcome::Failed => String::new(),
-            },
-            (Format::Text, all) => print::table(&self.function, all),
-        })
+    fn text(&self, reports: &[CandidateReport]) -> Result<String> {
+        let capture = CaptureBytes::map(&self.invocation.operand())?;
+        let subject = Subject { capture: Some(&capture), devices: None };
+        let report = print::Compared { function: &self.function, reports };
+        self.invocation.render(&report, self.format, subject)
     }
 
     /// Compares again and again, until standard output is closed.

@@ -9,8 +9,9 @@ use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
 use crate::progress::Progress;
-use crate::report::{Header, Subject, hex};
-use crate::{Invocation, Operands, Tool, captures, output};
+use crate::report::{Report, Subject, formats, hex};
+use crate::table::Layout;
+use crate::{Invocation, Operands, Tool, captures};
 
 /// See the [module](self).
 pub const DIFF: Tool = Tool {
@@ -88,13 +89,22 @@ const REPORT: Group =
 const DIFFERENT: u8 = 2;
 
 /// The contents of a report.
-struct Report<'r> {
+struct DiffReport<'r> {
     diff: &'r CaptureDiff,
     /// The paths of both captures.
     paths: [String; 2],
     max_differences: usize,
-    /// The header of JSON, and the digests of both captures.
-    header: Option<(Header<'r>, [String; 2])>,
+    /// The digests of both captures, for JSON.
+    digests: Option<[String; 2]>,
+}
+
+impl Report for DiffReport<'_> {
+    const SCHEMA: &'static str = "rehal.diff/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, _: Layout) -> String {
+        text::show(self)
+    }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -108,16 +118,12 @@ fn run(invocation: &Invocation) -> Result<()> {
     let diff = before.diff(after, &options, &mut Progress::new("reading").teller())?;
     let path = |index: usize| invocation.files()[index].display().to_string();
     let format = flags.get(&FORMAT);
-    let header = matches!(format, Format::Json).then(|| {
-        let header = invocation.origin.header("rehal.diff/1", Subject::default());
-        (header, [before, after].map(|capture| hex(&capture.digest())))
-    });
+    let is_json = matches!(format, Format::Json);
+    let digests = is_json.then(|| [before, after].map(|capture| hex(&capture.digest())));
     let max_differences = flags.get(&MAX_DIFFERENCES);
-    let report = Report { diff: &diff, paths: [path(0), path(1)], max_differences, header };
-    match format {
-        Format::Text => output::print(&text::show(&report))?,
-        Format::Json => output::written(json::write(&report, output::stdout()?))?,
-    }
+    let report = DiffReport { diff: &diff, paths: [path(0), path(1)], max_differences, digests };
+    // Each capture has its digest beside its path.
+    invocation.print(&report, format, Subject::default())?;
     if !diff.is_same() {
         invocation.set_status(DIFFERENT);
     }
@@ -128,10 +134,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 pub(super) fn reports(before: &CaptureFile, after: &CaptureFile) -> Result<[String; 2]> {
     let diff = before.diff(after, &DiffOptions::default(), &mut |_| {})?;
     let paths = ["before".into(), "after".into()];
-    let report = Report { diff: &diff, paths, max_differences: 100, header: None };
-    let mut json = Vec::new();
-    output::written(json::write(&report, &mut json))?;
-    Ok([text::show(&report), String::from_utf8_lossy(&json).into_owned()])
+    formats(&DiffReport { diff: &diff, paths, max_differences: 100, digests: None })
 }
 
 /// A type whose elements are whole bytes.

@@ -140,16 +140,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
     let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
-    let subject = || Subject { capture: Some(capture.bytes()), devices: None };
+    let subject = Subject { capture: Some(capture.bytes()), devices: None };
     let undecided = redaction.undecided().count();
     if undecided != 0 {
-        let list = match flags.get(&FORMAT) {
-            Format::Text => report::undecided_text(&redaction),
-            Format::Json => {
-                invocation.json("rehal.redact/1", &report::undecided_json(&redaction), subject())?
-            }
-        };
-        show(&output, &list)?;
+        let list = report::Undecided::new(&redaction);
+        show(&output, &invocation.render(&list, flags.get(&FORMAT), subject)?)?;
         let message = format!(
             "the type of {} is unknown: nothing is written",
             output::plural(undecided as u64, "range")
@@ -178,11 +173,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         (true, Some(_)) => Counts::Compared,
         (true, None) => Counts::Unchecked,
     };
-    let report = match flags.get(&FORMAT) {
-        Format::Text => report::text(&redaction, counts),
-        Format::Json => invocation.json("rehal.redact/1", &report::json(&redaction, counts), subject())?,
-    };
-    show(&output, &report)?;
+    let report = report::Redacted::new(&redaction, counts);
+    show(&output, &invocation.render(&report, flags.get(&FORMAT), subject)?)?;
     match replayed {
         // Those of the result, without the data of the original.
         Some(replay) => Recording::of_capture(kernels.as_ref(), None, || Ok(replay)),

@@ -220,13 +220,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         elapsed: begun.elapsed(),
         timeout_count: checks.timeout_count.load(Ordering::Relaxed),
     };
-    let text = match flags.get(&FORMAT) {
-        Format::Text => report::text(&reduction, &run),
-        Format::Json => {
-            let subject = Subject { capture: Some(&capture), devices: None };
-            invocation.json("rehal.reduce/1", &report::json(&reduction, &run), subject)?
-        }
-    };
+    let subject = Subject { capture: Some(&capture), devices: None };
+    let report = report::Reduced::new(&reduction, &run);
+    let text = invocation.render(&report, flags.get(&FORMAT), subject)?;
     if reduction.stop.is_some() {
         invocation.set_status(NOT_MINIMAL);
     }

@@ -489,11 +489,6 @@ pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
     text::first(outcome)
 }
 
-/// The report as a JSON object.
-pub(super) fn object(outcome: &Verification) -> serde_json::Value {
-    serde_json::json!(Findings::of(outcome))
-}
-
 /// The report of a verification.
 #[derive(Serialize)]
 struct FoundReport<'a> {
@@ -506,7 +501,7 @@ struct FoundReport<'a> {
 impl<'a> FoundReport<'a> {
     fn new(found: &'a Found) -> Self {
         let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = found;
-        Self { findings: Findings::of(outcome), found }
+        Self { findings: Findings::from_verification(outcome), found }
     }
 }
 

@@ -108,6 +108,15 @@ fn errors_are_json_if_the_report_would_be() {
         let advice = error["advice"].as_str().unwrap();
         assert!(stderr.contains(&format!("try: {advice}")), "{words:?}: {stderr}");
     }
+    // The digest is that of a capture that can be read.
+    let digest = blake3::hash(&std::fs::read(&path).unwrap()).to_hex();
+    let no_capture = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    for (path, digest) in [(&*path, Some(digest.as_str())), (no_capture, None)] {
+        let (report, status, stderr) = json(&["rehal", "info", "--device=none", "--format=json", path]);
+        assert_eq!(status, Some(1), "{stderr}");
+        check_header(&report, "rehal.error/1");
+        assert_eq!(report["header"]["capture_digest"].as_str(), digest, "{stderr}");
+    }
     // The last format counts, and text has no errors on standard output.
     for words in [
         ["rehal", "races", "--format=json", "--format=text", "no-such-file"],

@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use rehal_base::Align;
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
 use rehal_session::{
-    CacheState, CompareOptions, Comparison, Outcome, ShapeTiming, Stopped, Timing, TimingVerdict,
-    Verification,
+    CacheState, CompareOptions, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict, Verification,
 };
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::candidates::Candidate;
-use super::report::Report;
+use super::report::{CandidateReport, Outcome};
 use crate::output::{escaped, plural};
+use crate::report::{Report, Rows};
+use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
-use crate::tools::verify;
+use crate::tools::verify::{self, Findings};
 
 /// Shapes that the text lists.
 const MAX_SHAPES: usize = 10;
@@ -83,7 +84,7 @@ fn case(comparison: &Comparison, wrong: &Verification) -> &'static str {
 
 /// The memory errors of a replacement, if it has some.
 fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
-    comparison.memory.as_ref().filter(|it| it.outcome() != Outcome::Same)
+    comparison.memory.as_ref().filter(|it| it.outcome() != rehal_session::Outcome::Same)
 }
 
 fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
@@ -209,10 +210,11 @@ pub(in crate::tools) fn machine(conditions: &Conditions) -> String {
 }
 
 /// A line for each replacement, the best first.
-pub(super) fn table(function: &str, reports: &[Report]) -> String {
-    let text = format!("{} replacements of {}\n", reports.len(), escaped(function));
-    let rows: Vec<_> = reports.iter().map(|it| [it.name.clone(), it.summary.clone()]).collect();
-    text + &crate::table::table("", &[Align::Left, Align::Left], &rows)
+fn table(function: &str, reports: &[CandidateReport], layout: Layout) -> String {
+    let columns = [Column::left("replacement").untitled(), Column::left("outcome").untitled()];
+    let mut table = Table::new("", columns);
+    reports.iter().for_each(|it| table.row([it.name.clone(), it.summary.clone()]));
+    format!("{} replacements of {}\n{}", reports.len(), escaped(function), table.text(layout))
 }
 
 /// A comparison in a line.
@@ -239,72 +241,178 @@ fn difference(comparison: &Comparison) -> String {
     comparison.not_reproduced.clone().or_else(verified).or_else(memory).unwrap_or_default()
 }
 
-/// All replacements as an object.
-pub(super) fn json(function: &str, reports: &[Report]) -> Value {
-    json!({
-        "function": function,
-        "candidates": reports.iter().map(|it| it.object.clone()).collect::<Value>(),
-    })
+/// The report of several replacements, or of one.
+#[derive(Serialize)]
+pub(super) struct Compared<'a> {
+    pub function: &'a str,
+    #[serde(rename = "candidates", serialize_with = "objects")]
+    pub reports: &'a [CandidateReport],
 }
 
-/// A replacement that was compared.
-pub(super) fn object(candidate: &Candidate, comparison: &Comparison) -> Value {
-    json!({
-        "path": name(candidate),
-        "outcome": if comparison.is_right() { "right" } else { "wrong" },
-        "is_slower": if comparison.is_right() { comparison.is_slower() } else { None },
-        "verification": verify::object(&comparison.verification),
-        "memory": comparison.memory.as_ref().map(verify::object),
-        "workgroups": comparison.workgroups.as_ref().map(verify::object),
-        "after_timing": comparison.after_timing.as_ref().map(verify::object),
-        "not_reproduced": comparison.not_reproduced,
-        "timings": comparison.timings.iter().map(timing).collect::<Value>(),
-    })
+fn objects<S: Serializer>(reports: &[CandidateReport], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(reports.iter().map(|it| &it.object))
 }
 
-fn timing(it: &Timing) -> Value {
+impl Report for Compared<'_> {
+    const SCHEMA: &'static str = "rehal.compare/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, layout: Layout) -> String {
+        match self.reports {
+            [only] => match only.outcome {
+                Outcome::Right | Outcome::Wrong => only.text.clone(),
+                Outcome::Crashed | Outcome::TimedOut => format!("{}  {}\n", only.name, only.summary),
+                // What it failed with is on standard error.
+                Outcome::Failed => String::new(),
+            },
+            all => table(self.function, all, layout),
+        }
+    }
+}
+
+/// A replacement in the JSON report.
+#[derive(Serialize)]
+struct Row<'a> {
+    path: &'a str,
+    outcome: &'static str,
+    is_slower: Option<bool>,
+    /// `None` if it was compared; the fields below are `None` if it was not.
+    error: Option<&'a str>,
+    verification: Option<Findings<'a>>,
+    memory: Option<Findings<'a>>,
+    workgroups: Option<Findings<'a>>,
+    after_timing: Option<Findings<'a>>,
+    not_reproduced: Option<&'a str>,
+    timings: Option<Rows<'a, Timing, TimingRow<'a>>>,
+}
+
+impl Row<'_> {
+    /// The row as a part of a message.
+    fn value(&self) -> Value {
+        // Its keys are strings, and numbers that JSON does not have are null.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// The row of a replacement that was compared.
+pub(super) fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
+    let is_right = comparison.is_right();
+    let row = Row {
+        path: &name(candidate),
+        outcome: if is_right { Outcome::Right } else { Outcome::Wrong }.name(),
+        is_slower: if is_right { comparison.is_slower() } else { None },
+        error: None,
+        verification: Some(Findings::from_verification(&comparison.verification)),
+        memory: comparison.memory.as_ref().map(Findings::from_verification),
+        workgroups: comparison.workgroups.as_ref().map(Findings::from_verification),
+        after_timing: comparison.after_timing.as_ref().map(Findings::from_verification),
+        not_reproduced: comparison.not_reproduced.as_deref(),
+        timings: Some(Rows { of: &comparison.timings, row: timing }),
+    };
+    row.value()
+}
+
+/// The row of a replacement that could not be compared.
+pub(super) fn row_without_result(path: &str, outcome: Outcome, error: &str) -> Value {
+    let row = Row {
+        path,
+        outcome: outcome.name(),
+        is_slower: None,
+        error: Some(error),
+        verification: None,
+        memory: None,
+        workgroups: None,
+        after_timing: None,
+        not_reproduced: None,
+        timings: None,
+    };
+    row.value()
+}
+
+#[derive(Serialize)]
+struct TimingRow<'a> {
+    cache: &'static str,
+    verdict: &'static str,
+    ratio: f64,
+    ratio_interval: Option<Interval>,
+    margin: f64,
+    pair_count: u64,
+    preempted_pair_count: u64,
+    batch_count: u64,
+    resolution_ns: f64,
+    statistic: &'static str,
+    clock_error: f64,
+    timed_by: &'static str,
+    stopped: &'static str,
+    elapsed_ns: u64,
+    shapes: Rows<'a, ShapeTiming, ShapeRow<'a>>,
+    machine: Machine<'a>,
+}
+
+#[derive(Serialize)]
+struct ShapeRow<'a> {
+    record: u32,
+    occurrence: u64,
+    count: u64,
+    captured_ns: f64,
+    replaced_ns: f64,
+    ratio: f64,
+    ratio_interval: Option<Interval>,
+    varied_bindings: &'a [u32],
+}
+
+#[derive(Serialize)]
+struct Machine<'a> {
+    frequency_hz: Option<(u64, u64)>,
+    steal: Option<f64>,
+    other_cpus: Option<f64>,
+    migrations: Option<u64>,
+    warnings: &'a [String],
+}
+
+fn timing(it: &Timing) -> TimingRow<'_> {
     let conditions = &it.conditions;
-    json!({
-        "cache": cache(it.cache),
-        "verdict": verdict(it.verdict()),
-        "ratio": it.ratio,
-        "ratio_interval": interval(it.interval),
-        "margin": it.margin,
-        "pair_count": it.pair_count,
-        "preempted_pair_count": it.preempted_count,
-        "batch_count": it.batch_count,
-        "resolution_ns": it.resolution_ns,
-        "statistic": if it.is_averaged { "mean" } else { "shortest" },
-        "clock_error": it.clock_error,
-        "timed_by": if it.is_device_time { "device" } else { "host" },
-        "stopped": match it.stopped {
+    TimingRow {
+        cache: cache(it.cache),
+        verdict: verdict(it.verdict()),
+        ratio: it.ratio,
+        ratio_interval: it.interval,
+        margin: it.margin,
+        pair_count: it.pair_count,
+        preempted_pair_count: it.preempted_count,
+        batch_count: it.batch_count,
+        resolution_ns: it.resolution_ns,
+        statistic: if it.is_averaged { "mean" } else { "shortest" },
+        clock_error: it.clock_error,
+        timed_by: if it.is_device_time { "device" } else { "host" },
+        stopped: match it.stopped {
             Stopped::Precise => "precision",
             Stopped::FarSlower => "far_slower",
             Stopped::OutOfTime => "max_time",
         },
-        "elapsed_ns": it.elapsed.as_nanos() as u64,
-        "shapes": it.shapes.iter().map(|it| json!({
-            "record": it.shape.record,
-            "occurrence": it.shape.occurrence,
-            "count": it.shape.count,
-            "captured_ns": it.captured_ns,
-            "replaced_ns": it.replaced_ns,
-            "ratio": it.ratio,
-            "ratio_interval": interval(it.interval),
-            "varied_bindings": it.varied_bindings,
-        })).collect::<Value>(),
-        "machine": {
-            "frequency_hz": conditions.frequency_hz.map(|(low, high)| json!([low, high])),
-            "steal": conditions.steal,
-            "other_cpus": conditions.other_cpus,
-            "migrations": conditions.migrations,
-            "warnings": conditions.warnings,
+        elapsed_ns: it.elapsed.as_nanos() as u64,
+        shapes: Rows { of: &it.shapes, row: shape },
+        machine: Machine {
+            frequency_hz: conditions.frequency_hz,
+            steal: conditions.steal,
+            other_cpus: conditions.other_cpus,
+            migrations: conditions.migrations,
+            warnings: &conditions.warnings,
         },
-    })
+    }
 }
 
-fn interval(interval: Option<Interval>) -> Value {
-    interval.map_or(Value::Null, |Interval { low, high }| json!([low, high]))
+fn shape(it: &ShapeTiming) -> ShapeRow<'_> {
+    ShapeRow {
+        record: it.shape.record,
+        occurrence: it.shape.occurrence,
+        count: it.shape.count,
+        captured_ns: it.captured_ns,
+        replaced_ns: it.replaced_ns,
+        ratio: it.ratio,
+        ratio_interval: it.interval,
+        varied_bindings: &it.varied_bindings,
+    }
 }
 
 pub(super) fn name(candidate: &Candidate) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rehal_base::Error;
 use rehal_session::Comparison;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::candidates::Candidate;
 use super::print;
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Right => "right",
             Self::Wrong => "wrong",
@@ -40,7 +40,7 @@ impl Outcome {
 
 /// What is said of a replacement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct CandidateReport {
     pub outcome: Outcome,
     /// `None` if that cannot be told.
     pub is_slower: Option<bool>,
@@ -55,7 +55,7 @@ pub(super) struct Report {
     pub object: Value,
 }
 
-impl Report {
+impl CandidateReport {
     /// A comparison, with the screen that shows it.
     pub(super) fn compared(candidate: &Candidate, comparison: &Comparison, text: String) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Report {
             name: print::name(candidate),
             summary: print::summary(comparison),
             text,
-            object: print::object(candidate, comparison),
+            object: print::row(candidate, comparison),
         }
     }
 
@@ -100,7 +100,7 @@ impl Report {
 
     fn without_result(outcome: Outcome, candidate: &Candidate, why: &str, text: String) -> Self {
         let name = print::name(candidate);
-        let object = json!({ "path": name, "outcome": outcome.name(), "error": text });
+        let object = print::row_without_result(&name, outcome, &text);
         let summary = format!("{}: {why}", outcome.name().replace('_', " "));
         Self { outcome, is_slower: None, ratio: None, name, summary, text, object }
     }
@@ -113,7 +113,7 @@ impl Report {
 }
 
 /// The exit status for several replacements.
-pub(super) fn status(reports: &[Report]) -> u8 {
+pub(super) fn status(reports: &[CandidateReport]) -> u8 {
     /// No replacement could be compared.
     const FAILED: u8 = 1;
     /// No replacement is right: one is wrong or crashes.
@@ -138,9 +138,9 @@ pub(super) fn status(reports: &[Report]) -> u8 {
 mod tests {
     use super::*;
 
-    fn report(outcome: Outcome, is_slower: Option<bool>, ratio: Option<f64>) -> Report {
+    fn report(outcome: Outcome, is_slower: Option<bool>, ratio: Option<f64>) -> CandidateReport {
         let candidate = Candidate { path: "a \" b.c".into() };
-        let mut report = Report::crashed(&candidate, "why", "two\nlines".into());
+        let mut report = CandidateReport::crashed(&candidate, "why", "two\nlines".into());
         (report.outcome, report.is_slower, report.ratio) = (outcome, is_slower, ratio);
         report
     }
@@ -150,7 +150,7 @@ mod tests {
         for ratio in [Some(0.1 + 0.2), None] {
             let report = report(Outcome::TimedOut, ratio.map(|_| true), ratio);
             let message = serde_json::to_value(&report).unwrap();
-            assert_eq!(serde_json::from_value::<Report>(message).unwrap(), report);
+            assert_eq!(serde_json::from_value::<CandidateReport>(message).unwrap(), report);
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let ranked = [&fast, &unknown, &slow, &wrong, &crashed, &failed];
         let mut sorted = ranked.map(Clone::clone);
         sorted.reverse();
-        sorted.sort_by(Report::rank);
+        sorted.sort_by(CandidateReport::rank);
         assert_eq!(sorted.each_ref(), ranked);
         for (from, expected) in [(0, 0), (1, 4), (2, 3), (3, 2), (4, 2), (5, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");

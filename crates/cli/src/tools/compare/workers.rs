@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::candidates::Candidate;
 use super::print;
-use super::report::{Outcome, Report};
+use super::report::{CandidateReport, Outcome};
 use crate::tool::RUNNER;
 use crate::{Invocation, output};
 
@@ -91,7 +91,7 @@ pub(super) fn compare(
     candidate: &Candidate,
     libraries: Libraries,
     limits: &Limits,
-) -> Result<Report> {
+) -> Result<CandidateReport> {
     let report = attempt(invocation, candidate, libraries.clone(), limits, true)?;
     if report.outcome != Outcome::Crashed {
         return Ok(report);
@@ -113,7 +113,7 @@ fn attempt(
     libraries: Libraries,
     limits: &Limits,
     changes_inputs: bool,
-) -> Result<Report> {
+) -> Result<CandidateReport> {
     let cannot = |error| Error::io("starting a process for a comparison", &error);
     let request = Request { candidate: candidate.path.clone().into(), changes_inputs, libraries };
     let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), &request);
@@ -130,7 +130,7 @@ fn attempt(
         output::note(&dropped(stdout.dropped, "standard output"));
     }
     output::print(&String::from_utf8_lossy(&stdout.bytes))?;
-    match (end, answer.and_then(|it| Report::deserialize(it).ok())) {
+    match (end, answer.and_then(|it| CandidateReport::deserialize(it).ok())) {
         (JobEnd::Exited(0), Some(report)) => {
             eprint(&printed);
             Ok(report)
@@ -138,10 +138,10 @@ fn attempt(
         (JobEnd::TimedOut { is_past_milestone: is_timing }, _) => {
             eprint(&printed);
             let limit = if is_timing { limits.all } else { limits.check };
-            Ok(Report::timed_out(candidate, limit, is_timing))
+            Ok(CandidateReport::timed_out(candidate, limit, is_timing))
         }
-        (end, _) if is_crash(end) => Ok(Report::crashed(candidate, &how(end, &printed), printed)),
-        (end, _) => Ok(Report::ended(candidate, &how(end, &printed), &printed)),
+        (end, _) if is_crash(end) => Ok(CandidateReport::crashed(candidate, &how(end, &printed), printed)),
+        (end, _) => Ok(CandidateReport::ended(candidate, &how(end, &printed), &printed)),
     }
 }
 

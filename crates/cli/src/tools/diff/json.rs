@@ -1,200 +1,325 @@
-//! The report as a JSON object, written piece by piece: it may have millions of operations.
+//! The report as JSON.
 
-use std::io::{self, BufWriter, Write};
+use std::collections::BTreeMap;
 
 use rehal_session::{
-    ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ExecutableChange, FieldChange, FieldValue,
-    FunctionChange, Occurrence, OperationChange,
+    ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ElementDifference, ElementDifferences,
+    ExecutableChange, FieldChange, FieldValue, FunctionChange, Occurrence, OperationChange, Range,
+    ScopeChange,
 };
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 
-use super::Report;
-use crate::report::hex;
+use super::DiffReport;
+use crate::report::{Rows, hex};
 
-/// Writes the report for programs.
-pub(super) fn write(report: &Report<'_>, out: impl Write) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 16, out);
-    let diff = report.diff;
-    let counts = json!({
-        "same": diff.same_count,
-        "changed": diff.count(ChangeKind::Changed),
-        "removed": diff.count(ChangeKind::Removed),
-        "inserted": diff.count(ChangeKind::Inserted),
-        "moved": diff.count(ChangeKind::Moved),
-    });
-    write!(out, "{{")?;
-    if let Some((header, _)) = &report.header {
-        writeln!(out, "\"header\":{},", json!(header))?;
-    }
-    let digest = |index: usize| report.header.as_ref().map(|(_, digests)| digests[index].as_str());
-    writeln!(out, "\"same\":{},", diff.is_same())?;
-    writeln!(out, "\"before\":{},", capture(&report.paths[0], digest(0), &diff.before))?;
-    writeln!(out, "\"after\":{},", capture(&report.paths[1], digest(1), &diff.after))?;
-    writeln!(out, "\"counts\":{counts},")?;
-    list(&mut out, "scopes", &diff.scopes, |out, it| {
-        let path = names(it.path.names());
-        write!(out, "{}", json!({ "path": path, "before": it.before, "after": it.after }))
-    })?;
-    list(&mut out, "executables", &diff.executables, |out, it| write!(out, "{}", executable(it)))?;
-    list(&mut out, "operations", &diff.operations, operation)?;
-    writeln!(out, "\"undetermined\":{},", json!(diff.undetermined))?;
-    writeln!(out, "\"omitted_count\":{}}}", diff.omitted_count)?;
-    out.flush()
-}
-
-/// A field with a list, an element per line.
-fn list<W: Write, T>(
-    out: &mut W,
-    name: &str,
-    list: &[T],
-    mut write: impl FnMut(&mut W, &T) -> io::Result<()>,
-) -> io::Result<()> {
-    write!(out, "\"{name}\":[")?;
-    for (index, it) in list.iter().enumerate() {
-        write!(out, "{}", if index == 0 { "\n" } else { ",\n" })?;
-        write(out, it)?;
-    }
-    writeln!(out, "],")
-}
-
-fn capture(path: &str, digest: Option<&str>, it: &DiffedCapture) -> Value {
-    let objects = it.objects.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), json!(count)));
-    json!({
-        "path": path,
-        "capture_digest": digest,
-        "version": format!("{}.{}", it.version.major, it.version.minor),
-        "records": it.record_count,
-        "operations": it.operation_count,
-        "not_replayable": it.opaque_count,
-        "closed": it.is_closed,
-        "tear": it.tear.map(|tear| json!({
-            "offset": tear.offset,
-            "record_count": tear.record_count,
-            "lost_bytes": tear.lost_bytes,
-        })),
-        "objects": objects.collect::<serde_json::Map<_, _>>(),
-        "buffer_bytes": it.buffer_bytes,
-    })
-}
-
-fn executable(it: &ExecutableChange) -> Value {
-    let is_same_code = match (&it.before, &it.after) {
-        (Some(before), Some(after)) => {
-            Some(before.digest == after.digest && before.code_bytes == after.code_bytes)
+impl Serialize for DiffReport<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            same: bool,
+            before: Capture<'a>,
+            after: Capture<'a>,
+            counts: Counts,
+            scopes: Rows<'a, ScopeChange, Scope>,
+            executables: Rows<'a, ExecutableChange, Executable<'a>>,
+            operations: Rows<'a, OperationChange, Operation<'a>>,
+            undetermined: &'a [String],
+            omitted_count: u64,
         }
-        _ => None,
+        let (diff, digests) = (self.diff, self.digests.as_ref());
+        let fields = Fields {
+            same: diff.is_same(),
+            before: Capture::new(&self.paths[0], digests.map(|it| &*it[0]), &diff.before),
+            after: Capture::new(&self.paths[1], digests.map(|it| &*it[1]), &diff.after),
+            counts: Counts {
+                same: diff.same_count,
+                changed: diff.count(ChangeKind::Changed),
+                removed: diff.count(ChangeKind::Removed),
+                inserted: diff.count(ChangeKind::Inserted),
+                moved: diff.count(ChangeKind::Moved),
+            },
+            scopes: Rows { of: &diff.scopes, row: scope },
+            executables: Rows { of: &diff.executables, row: executable },
+            operations: Rows { of: &diff.operations, row: operation },
+            undetermined: &diff.undetermined,
+            omitted_count: diff.omitted_count,
+        };
+        fields.serialize(serializer)
+    }
+}
+
+#[derive(Serialize)]
+struct Counts {
+    same: u64,
+    changed: u64,
+    removed: u64,
+    inserted: u64,
+    moved: u64,
+}
+
+#[derive(Serialize)]
+struct Capture<'a> {
+    path: &'a str,
+    capture_digest: Option<&'a str>,
+    version: String,
+    records: u64,
+    operations: u64,
+    not_replayable: u64,
+    closed: bool,
+    tear: Option<Tear>,
+    objects: BTreeMap<String, u64>,
+    buffer_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Tear {
+    offset: u64,
+    record_count: u64,
+    lost_bytes: u64,
+}
+
+impl<'a> Capture<'a> {
+    fn new(path: &'a str, capture_digest: Option<&'a str>, it: &DiffedCapture) -> Self {
+        Self {
+            path,
+            capture_digest,
+            version: format!("{}.{}", it.version.major, it.version.minor),
+            records: it.record_count,
+            operations: it.operation_count,
+            not_replayable: it.opaque_count,
+            closed: it.is_closed,
+            tear: it.tear.map(|tear| Tear {
+                offset: tear.offset,
+                record_count: tear.record_count,
+                lost_bytes: tear.lost_bytes,
+            }),
+            objects: it.objects.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), *count)).collect(),
+            buffer_bytes: it.buffer_bytes,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Scope {
+    path: Vec<String>,
+    before: u64,
+    after: u64,
+}
+
+fn scope(it: &ScopeChange) -> Scope {
+    Scope { path: names(it.path.names()), before: it.before, after: it.after }
+}
+
+#[derive(Serialize)]
+struct Executable<'a> {
+    kind: &'static str,
+    before: Option<Described>,
+    after: Option<Described>,
+    /// `None` without one of both.
+    same_code: Option<bool>,
+    changes: Changes<'a>,
+    functions: Rows<'a, FunctionChange, Function<'a>>,
+    undetermined: Option<&'static str>,
+}
+
+fn executable(it: &ExecutableChange) -> Executable<'_> {
+    let is_same = |before: &DiffedExecutable, after: &DiffedExecutable| {
+        before.digest == after.digest && before.code_bytes == after.code_bytes
     };
-    json!({
-        "kind": it.kind.name(),
-        "before": it.before.as_ref().map(described),
-        "after": it.after.as_ref().map(described),
-        "same_code": is_same_code,
-        "changes": it.changes.iter().map(change).collect::<Vec<_>>(),
-        "functions": it.functions.iter().map(function).collect::<Vec<_>>(),
-        "undetermined": it.undetermined,
-    })
-}
-
-fn described(it: &DiffedExecutable) -> Value {
-    json!({
-        "id": it.id,
-        "record": it.record,
-        "format": text(&it.format),
-        "size_bytes": it.code_bytes,
-        "blake3": hex(&it.digest),
-        "functions": names(it.functions.iter().map(Vec::as_slice)),
-    })
-}
-
-fn function(it: &FunctionChange) -> Value {
-    json!({
-        "kind": it.kind.name(),
-        "name": text(&it.name),
-        "ordinal": it.ordinal,
-        "same_code": it.is_code_changed.map(|differs| !differs),
-        "changes": it.changes.iter().map(change).collect::<Vec<_>>(),
-    })
-}
-
-fn operation(out: &mut impl Write, it: &OperationChange) -> io::Result<()> {
-    let fields: Vec<_> = it.fields.iter().map(ToString::to_string).collect();
-    write!(
-        out,
-        "{{\"kind\":{},\"operation\":{},\"subject\":{},\"scope\":{},\"fields\":{},\"count\":{},\"occurrences\":[",
-        json!(it.kind.name()),
-        json!(it.operation),
-        json!(text(&it.subject)),
-        names(it.scope.names()),
-        json!(fields),
-        it.count
-    )?;
-    for (index, it) in it.occurrences.iter().enumerate() {
-        write!(out, "{}{}", if index == 0 { "" } else { "," }, occurrence(it))?;
+    Executable {
+        kind: it.kind.name(),
+        before: it.before.as_ref().map(described),
+        after: it.after.as_ref().map(described),
+        same_code: it.before.as_ref().zip(it.after.as_ref()).map(|(before, after)| is_same(before, after)),
+        changes: changes(&it.changes),
+        functions: Rows { of: &it.functions, row: function },
+        undetermined: it.undetermined,
     }
-    write!(out, "]}}")
 }
 
-fn occurrence(it: &Occurrence) -> Value {
-    json!({
-        "before": it.before,
-        "after": it.after,
-        "operations": it.operation_count,
-        "changes": it.changes.iter().map(change).collect::<Vec<_>>(),
-    })
+#[derive(Serialize)]
+struct Described {
+    id: u64,
+    record: u64,
+    format: String,
+    size_bytes: u64,
+    blake3: String,
+    functions: Vec<String>,
 }
 
-fn change(it: &FieldChange) -> Value {
-    let mut object = json!({
-        "field": it.name.to_string(),
-        "before": it.before.as_ref().map(value),
-        "after": it.after.as_ref().map(value),
-    });
-    if let Some(difference) = &it.data {
-        object["data"] = data(difference);
+fn described(it: &DiffedExecutable) -> Described {
+    Described {
+        id: it.id,
+        record: it.record,
+        format: text(&it.format),
+        size_bytes: it.code_bytes,
+        blake3: hex(&it.digest),
+        functions: names(it.functions.iter().map(Vec::as_slice)),
     }
-    object
 }
 
-fn value(it: &FieldValue) -> Value {
+#[derive(Serialize)]
+struct Function<'a> {
+    kind: &'static str,
+    name: String,
+    ordinal: u32,
+    /// `None` if that is unknown.
+    same_code: Option<bool>,
+    changes: Changes<'a>,
+}
+
+fn function(it: &FunctionChange) -> Function<'_> {
+    Function {
+        kind: it.kind.name(),
+        name: text(&it.name),
+        ordinal: it.ordinal,
+        same_code: it.is_code_changed.map(|differs| !differs),
+        changes: changes(&it.changes),
+    }
+}
+
+#[derive(Serialize)]
+struct Operation<'a> {
+    kind: &'static str,
+    operation: &'static str,
+    subject: String,
+    scope: Vec<String>,
+    fields: Vec<String>,
+    count: u64,
+    occurrences: Rows<'a, Occurrence, Occurred<'a>>,
+}
+
+fn operation(it: &OperationChange) -> Operation<'_> {
+    Operation {
+        kind: it.kind.name(),
+        operation: it.operation,
+        subject: text(&it.subject),
+        scope: names(it.scope.names()),
+        fields: it.fields.iter().map(ToString::to_string).collect(),
+        count: it.count,
+        occurrences: Rows { of: &it.occurrences, row: occurred },
+    }
+}
+
+#[derive(Serialize)]
+struct Occurred<'a> {
+    before: Option<u64>,
+    after: Option<u64>,
+    operations: u64,
+    changes: Changes<'a>,
+}
+
+fn occurred(it: &Occurrence) -> Occurred<'_> {
+    Occurred {
+        before: it.before,
+        after: it.after,
+        operations: it.operation_count,
+        changes: changes(&it.changes),
+    }
+}
+
+type Changes<'a> = Rows<'a, FieldChange, Change<'a>>;
+
+fn changes(of: &[FieldChange]) -> Changes<'_> {
+    Rows { of, row: change }
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    field: String,
+    before: Option<Value<'a>>,
+    after: Option<Value<'a>>,
+    /// `None` unless the bytes of data were compared.
+    data: Option<Data<'a>>,
+}
+
+fn change(it: &FieldChange) -> Change<'_> {
+    Change {
+        field: it.name.to_string(),
+        before: it.before.as_ref().map(value),
+        after: it.after.as_ref().map(value),
+        data: it.data.as_deref().map(data),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value<'a> {
+    Number(u64),
+    Triple([u32; 3]),
+    Text(&'a str),
+    Object { object: &'static str, id: u64, record: Option<u64> },
+    Data { size_bytes: u64, blake3: String },
+    Other(String),
+}
+
+fn value(it: &FieldValue) -> Value<'_> {
     match it {
-        FieldValue::Number(number) => json!(number),
-        FieldValue::Triple(triple) => json!(triple),
-        FieldValue::Text(text) => json!(text),
+        FieldValue::Number(number) => Value::Number(*number),
+        FieldValue::Triple(triple) => Value::Triple(*triple),
+        FieldValue::Text(text) => Value::Text(text),
         FieldValue::Object { kind, id, record } => {
-            json!({ "object": kind.name(), "id": id, "record": record })
+            Value::Object { object: kind.name(), id: *id, record: *record }
         }
-        FieldValue::Data { length, digest } => json!({ "size_bytes": length, "blake3": hex(digest) }),
-        _ => json!(it.to_string()),
+        FieldValue::Data { length, digest } => Value::Data { size_bytes: *length, blake3: hex(digest) },
+        _ => Value::Other(it.to_string()),
     }
 }
 
-fn data(it: &DataDifference) -> Value {
-    let elements = it.elements.as_ref().map(|elements| {
-        let first = elements.first.iter().map(|it| {
-            json!({
-                "index": it.index,
-                "before": it.expected,
-                "after": it.actual,
-                "ulps": it.ulps,
-                "absolute": it.absolute,
-                "relative": it.relative,
-            })
-        });
-        json!({
-            "compared": elements.compared_count,
-            "different": elements.different_count,
-            "first": first.collect::<Value>(),
-        })
-    });
-    json!({
-        "different_bytes": it.different_bytes,
-        "range_count": it.range_count,
-        "ranges": it.ranges.iter().map(|range| json!([range.offset, range.length])).collect::<Value>(),
-        "elements": elements,
-    })
+#[derive(Serialize)]
+struct Data<'a> {
+    different_bytes: u64,
+    range_count: u64,
+    ranges: Rows<'a, Range, [u64; 2]>,
+    elements: Option<Elements<'a>>,
 }
 
-fn names<'n>(list: impl IntoIterator<Item = &'n [u8]>) -> Value {
+fn data(it: &DataDifference) -> Data<'_> {
+    Data {
+        different_bytes: it.different_bytes,
+        range_count: it.range_count,
+        ranges: Rows { of: &it.ranges, row: |range| [range.offset, range.length] },
+        elements: it.elements.as_ref().map(elements),
+    }
+}
+
+#[derive(Serialize)]
+struct Elements<'a> {
+    compared: u64,
+    different: u64,
+    first: Rows<'a, ElementDifference, Element<'a>>,
+}
+
+fn elements(it: &ElementDifferences) -> Elements<'_> {
+    Elements {
+        compared: it.compared_count,
+        different: it.different_count,
+        first: Rows { of: &it.first, row: element },
+    }
+}
+
+#[derive(Serialize)]
+struct Element<'a> {
+    index: u64,
+    before: &'a str,
+    after: &'a str,
+    ulps: Option<u64>,
+    absolute: Option<f64>,
+    relative: Option<f64>,
+}
+
+fn element(it: &ElementDifference) -> Element<'_> {
+    Element {
+        index: it.index,
+        before: &it.expected,
+        after: &it.actual,
+        ulps: it.ulps,
+        absolute: it.absolute,
+        relative: it.relative,
+    }
+}
+
+fn names<'n>(list: impl IntoIterator<Item = &'n [u8]>) -> Vec<String> {
     list.into_iter().map(text).collect()
 }
 

@@ -7,7 +7,7 @@ use rehal_session::{
     FieldValue, FunctionChange, OperationChange, ScopePath,
 };
 
-use super::Report;
+use super::DiffReport;
 use crate::output::{escaped, plural};
 
 /// Maximum number of different values to print of one field.
@@ -16,7 +16,7 @@ const MAX_VALUES: usize = 3;
 const MAX_FIELDS: usize = 12;
 
 /// The report for people.
-pub(super) fn show(report: &Report<'_>) -> String {
+pub(super) fn show(report: &DiffReport<'_>) -> String {
     let diff = report.diff;
     let mut text = head(report);
     for (path, capture) in report.paths.iter().zip([&diff.before, &diff.after]) {
@@ -38,7 +38,7 @@ pub(super) fn show(report: &Report<'_>) -> String {
     text
 }
 
-fn head(report: &Report<'_>) -> String {
+fn head(report: &DiffReport<'_>) -> String {
     let diff = report.diff;
     if diff.is_same() {
         return format!("the same: {}\n", plural(diff.same_count, "operation"));
@@ -88,7 +88,7 @@ fn objects(text: &mut String, before: &DiffedCapture, after: &DiffedCapture) {
     }
 }
 
-fn scopes(text: &mut String, report: &Report<'_>) {
+fn scopes(text: &mut String, report: &DiffReport<'_>) {
     let scopes = &report.diff.scopes;
     if scopes.is_empty() {
         return;
@@ -106,7 +106,7 @@ fn path(path: &ScopePath) -> String {
     names.join("/")
 }
 
-fn executables(text: &mut String, report: &Report<'_>) {
+fn executables(text: &mut String, report: &DiffReport<'_>) {
     let executables = &report.diff.executables;
     if executables.is_empty() {
         return;
@@ -181,7 +181,7 @@ fn changes(text: &mut String, fields: &[FieldChange], indent: &str) {
     }
 }
 
-fn operations(text: &mut String, report: &Report<'_>) {
+fn operations(text: &mut String, report: &DiffReport<'_>) {
     let operations = &report.diff.operations;
     if operations.is_empty() {
         return;
@@ -284,7 +284,7 @@ fn data(it: &DataDifference) -> String {
     text
 }
 
-fn more(text: &mut String, count: usize, report: &Report<'_>) {
+fn more(text: &mut String, count: usize, report: &DiffReport<'_>) {
     if let Some(count @ 1..) = count.checked_sub(report.max_differences) {
         let _ = writeln!(text, "  ... and {count} more (--max_differences, or --format=json for all)");
     }

@@ -1,11 +1,13 @@
 //! What a redaction replaced, kept and left out, as text and as JSON.
 
-use rehal_base::Align;
+use std::collections::BTreeMap;
+
 use rehal_session::{DataKind, NameKind, RedactedContent, RedactedRange, Redaction, UnknownType};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use crate::output::escaped;
-use crate::table::table;
+use crate::report::{Report, Rows};
+use crate::table::{Column, Layout, Table};
 
 /// What is known of workgroup counts in buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ fn name(kind: NameKind) -> (&'static str, &'static str) {
 }
 
 /// The report for people.
-pub(super) fn text(it: &Redaction, counts: Counts) -> String {
+fn text(it: &Redaction, counts: Counts) -> String {
     let mut lines = Vec::new();
     let total: u64 = it.data.values().map(|data| data.bytes).sum();
     lines.push(format!("replaced: {} of {total} bytes of data", it.replaced_bytes));
@@ -105,69 +107,155 @@ pub(super) fn text(it: &Redaction, counts: Counts) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The report as an object.
-pub(super) fn json(it: &Redaction, counts: Counts) -> Value {
-    let replaced: Map<String, Value> = it
-        .data
-        .iter()
-        .map(|(kind, it)| (data(*kind).0.into(), json!({ "records": it.record_count, "bytes": it.bytes })))
-        .collect();
-    let names: Map<String, Value> =
-        it.hashed_names.iter().map(|(kind, count)| (name(*kind).0.into(), json!(count))).collect();
-    let (kept, rewritten) = (&it.kept, &it.rewritten);
-    json!({
-        "records": rewritten.record_count,
-        "replaced": replaced,
-        "replaced_bytes": it.replaced_bytes,
-        "types": it.types(),
-        "ranges": it.ranges.iter().map(range).collect::<Vec<_>>(),
-        "hashed_names": names,
-        "embedded_files": rewritten.embedded_count,
-        "left_out": {
-            "read_digests": rewritten.digest_count,
-            "failed_calls": rewritten.failed_count,
-            "unknown_records": rewritten.unknown_count,
-            "unknown_bytes": rewritten.unknown_bytes,
-        },
-        "kept": {
-            "executables": kept.executable_count,
-            "code_bytes": kept.code_bytes,
-            "specialization_bytes": kept.specialization_bytes,
-            "dispatches": kept.dispatch_count,
-            "constant_bytes": kept.constant_bytes,
-            "workgroup_count_bytes": kept.workgroup_count_bytes,
-            "pattern_bytes": kept.pattern_bytes,
-            "stated_bytes": kept.stated_bytes,
-            "unchanged_bytes": it.unchanged_bytes,
-            "names": kept.name_count,
-        },
-        "workgroup_counts": {
-            "indirect_dispatches": it.indirect_dispatch_count,
-            // Null: unknown.
-            "same": if counts == Counts::Unchecked { Value::Null } else { true.into() },
-            "compared_by_replay": counts == Counts::Compared,
-        },
-    })
+/// The report of a redaction.
+#[derive(Serialize)]
+pub(super) struct Redacted<'a> {
+    records: u64,
+    replaced: BTreeMap<&'static str, Replaced>,
+    replaced_bytes: u64,
+    types: BTreeMap<String, u64>,
+    ranges: Rows<'a, RedactedRange, Range<'a>>,
+    hashed_names: BTreeMap<&'static str, u64>,
+    embedded_files: u64,
+    left_out: LeftOut,
+    kept: Kept,
+    workgroup_counts: WorkgroupCounts,
+    #[serde(skip)]
+    of: (&'a Redaction, Counts),
 }
 
-/// The ranges whose type is unknown, as an object.
-pub(super) fn undecided_json(it: &Redaction) -> Value {
-    let ranges: Vec<_> = it.undecided().map(|(it, _)| range(it)).collect();
-    json!({ "undecided": ranges })
+/// Data of a kind.
+#[derive(Serialize)]
+struct Replaced {
+    records: u64,
+    bytes: u64,
 }
 
-/// The ranges whose type is unknown, for people.
-pub(super) fn undecided_text(it: &Redaction) -> String {
-    let row = |(range, reason): (&RedactedRange, &UnknownType)| {
-        let use_ = format!("{}, {}", data(range.kind).1, self::reason(range, reason));
-        [range.place.to_string(), use_]
-    };
-    let rows: Vec<_> = it.undecided().map(row).collect();
-    format!("ranges of unknown type:\n{}", table("  ", &[Align::Left, Align::Left], &rows))
+#[derive(Serialize)]
+struct LeftOut {
+    read_digests: u64,
+    failed_calls: u64,
+    unknown_records: u64,
+    unknown_bytes: u64,
 }
 
-/// A range as an object.
-fn range(it: &RedactedRange) -> Value {
+#[derive(Serialize)]
+struct Kept {
+    executables: u64,
+    code_bytes: u64,
+    specialization_bytes: u64,
+    dispatches: u64,
+    constant_bytes: u64,
+    workgroup_count_bytes: u64,
+    pattern_bytes: u64,
+    stated_bytes: u64,
+    unchanged_bytes: u64,
+    names: u64,
+}
+
+#[derive(Serialize)]
+struct WorkgroupCounts {
+    indirect_dispatches: u64,
+    /// `None` if that is unknown.
+    same: Option<bool>,
+    compared_by_replay: bool,
+}
+
+impl<'a> Redacted<'a> {
+    pub(super) fn new(it: &'a Redaction, counts: Counts) -> Self {
+        let (kept, rewritten) = (&it.kept, &it.rewritten);
+        let replaced = it
+            .data
+            .iter()
+            .map(|(kind, it)| (data(*kind).0, Replaced { records: it.record_count, bytes: it.bytes }));
+        Self {
+            records: rewritten.record_count,
+            replaced: replaced.collect(),
+            replaced_bytes: it.replaced_bytes,
+            types: it.types(),
+            ranges: Rows { of: &it.ranges, row: range },
+            hashed_names: it.hashed_names.iter().map(|(kind, count)| (name(*kind).0, *count)).collect(),
+            embedded_files: rewritten.embedded_count,
+            left_out: LeftOut {
+                read_digests: rewritten.digest_count,
+                failed_calls: rewritten.failed_count,
+                unknown_records: rewritten.unknown_count,
+                unknown_bytes: rewritten.unknown_bytes,
+            },
+            kept: Kept {
+                executables: kept.executable_count,
+                code_bytes: kept.code_bytes,
+                specialization_bytes: kept.specialization_bytes,
+                dispatches: kept.dispatch_count,
+                constant_bytes: kept.constant_bytes,
+                workgroup_count_bytes: kept.workgroup_count_bytes,
+                pattern_bytes: kept.pattern_bytes,
+                stated_bytes: kept.stated_bytes,
+                unchanged_bytes: it.unchanged_bytes,
+                names: kept.name_count,
+            },
+            workgroup_counts: WorkgroupCounts {
+                indirect_dispatches: it.indirect_dispatch_count,
+                same: (counts != Counts::Unchecked).then_some(true),
+                compared_by_replay: counts == Counts::Compared,
+            },
+            of: (it, counts),
+        }
+    }
+}
+
+impl Report for Redacted<'_> {
+    const SCHEMA: &'static str = "rehal.redact/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, _: Layout) -> String {
+        let (it, counts) = self.of;
+        text(it, counts)
+    }
+}
+
+/// The ranges whose type is unknown: the report if nothing is written.
+#[derive(Serialize)]
+pub(super) struct Undecided<'a> {
+    undecided: Vec<Range<'a>>,
+}
+
+impl<'a> Undecided<'a> {
+    pub(super) fn new(it: &'a Redaction) -> Self {
+        Self { undecided: it.undecided().map(|(it, _)| range(it)).collect() }
+    }
+}
+
+impl Report for Undecided<'_> {
+    const SCHEMA: &'static str = Redacted::SCHEMA;
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, layout: Layout) -> String {
+        let columns = [Column::left("range").untitled(), Column::left("use").untitled().shortened()];
+        let mut table = Table::new("  ", columns);
+        for it in &self.undecided {
+            let reason = it.reason.as_deref().unwrap_or_default();
+            table.row([it.range.clone(), format!("{}, {reason}", data(it.kind).1)]);
+        }
+        format!("ranges of unknown type:\n{}", table.text(layout))
+    }
+}
+
+/// A row of the report.
+#[derive(Serialize)]
+struct Range<'a> {
+    range: String,
+    data: &'static str,
+    content: &'static str,
+    element_type: Option<String>,
+    reason: Option<String>,
+    function: Option<&'a str>,
+    functions: usize,
+    #[serde(skip)]
+    kind: DataKind,
+}
+
+fn range(it: &RedactedRange) -> Range<'_> {
     let (content, element_type, reason) = match &it.content {
         RedactedContent::Elements(element_type) => ("elements", Some(element_type.to_string()), None),
         RedactedContent::Zeros => ("zeros", None, None),
@@ -177,15 +265,16 @@ fn range(it: &RedactedRange) -> Value {
         RedactedContent::Pattern => ("pattern", None, None),
         RedactedContent::Undecided(unknown) => ("undecided", None, Some(reason(it, unknown))),
     };
-    json!({
-        "range": it.place.to_string(),
-        "data": data(it.kind).0,
-        "content": content,
-        "element_type": element_type,
-        "reason": reason,
-        "function": it.function,
-        "functions": it.function_count,
-    })
+    Range {
+        range: it.place.to_string(),
+        data: data(it.kind).0,
+        content,
+        element_type,
+        reason,
+        function: it.function.as_deref(),
+        functions: it.function_count,
+        kind: it.kind,
+    }
 }
 
 /// Why the type of a range is unknown.

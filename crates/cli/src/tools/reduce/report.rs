@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use rehal_session::{ReduceProgress, ReduceSize, ReduceStop, Reduction};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::output;
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
 
 /// Prints a line for each stage that made checks.
 #[derive(Default)]
@@ -65,48 +67,131 @@ pub(super) struct Run {
     pub timeout_count: u64,
 }
 
-/// A line of a report: its name as text and in JSON, and its number.
-type Row = (&'static str, &'static str, fn(&ReduceSize) -> u64);
+/// The report of a reduction.
+#[derive(Serialize)]
+pub(super) struct Reduced<'a> {
+    check: &'a str,
+    before: Size,
+    after: Size,
+    check_count: u64,
+    rejected_count: u64,
+    timeout_count: u64,
+    seconds: f64,
+    is_slice: bool,
+    is_minimal: bool,
+    stop: Option<&'static str>,
+    byte_range: usize,
+    #[serde(skip)]
+    of: (&'a Reduction, &'a Run),
+}
 
-const ROWS: [Row; 9] = [
-    ("bytes", "bytes", |it| it.bytes),
-    ("records", "records", |it| it.records),
-    ("scopes", "scopes", |it| it.scopes),
-    ("submissions", "submissions", |it| it.submissions),
-    ("commands", "commands", |it| it.commands),
-    ("dispatches", "dispatches", |it| it.dispatches),
-    ("host accesses", "host_accesses", |it| it.host_accesses),
-    ("objects", "objects", |it| it.objects),
-    ("nonzero data bytes", "nonzero_data_bytes", |it| it.data_bytes),
-];
+/// The size of a capture.
+#[derive(Serialize)]
+struct Size {
+    bytes: u64,
+    records: u64,
+    scopes: u64,
+    submissions: u64,
+    commands: u64,
+    dispatches: u64,
+    host_accesses: u64,
+    objects: u64,
+    nonzero_data_bytes: u64,
+}
 
-pub(super) fn text(it: &Reduction, run: &Run) -> String {
-    let mut text = format!("{:<18} {:>12} {:>12}\n", "", "capture", "result");
-    for (name, _, value) in ROWS {
-        text.push_str(&format!("{name:<18} {:>12} {:>12}\n", value(&it.before), value(&it.after)));
+impl From<&ReduceSize> for Size {
+    fn from(it: &ReduceSize) -> Self {
+        Self {
+            bytes: it.bytes,
+            records: it.records,
+            scopes: it.scopes,
+            submissions: it.submissions,
+            commands: it.commands,
+            dispatches: it.dispatches,
+            host_accesses: it.host_accesses,
+            objects: it.objects,
+            nonzero_data_bytes: it.data_bytes,
+        }
     }
-    text.push_str(&format!("looked for: {}\n", run.description));
-    let timeouts = match run.timeout_count {
-        0 => String::new(),
-        count => format!(", {count} ended by the time limit"),
+}
+
+impl<'a> Reduced<'a> {
+    pub(super) fn new(it: &'a Reduction, run: &'a Run) -> Self {
+        Self {
+            check: &run.description,
+            before: Size::from(&it.before),
+            after: Size::from(&it.after),
+            check_count: it.check_count,
+            rejected_count: it.rejected_count,
+            timeout_count: run.timeout_count,
+            seconds: run.elapsed.as_secs_f64(),
+            is_slice: it.is_slice,
+            is_minimal: it.stop.is_none(),
+            stop: it.stop.map(|stop| match stop {
+                ReduceStop::Checks => "max_checks",
+                ReduceStop::Time => "max_time",
+                ReduceStop::Interrupted => "interrupted",
+                ReduceStop::Unstable => "unstable",
+            }),
+            byte_range: it.byte_range,
+            of: (it, run),
+        }
+    }
+}
+
+impl Report for Reduced<'_> {
+    const SCHEMA: &'static str = "rehal.reduce/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, layout: Layout) -> String {
+        let (it, run) = self.of;
+        let mut text = sizes(&self.before, &self.after).text(layout);
+        text.push_str(&format!("looked for: {}\n", run.description));
+        let timeouts = match run.timeout_count {
+            0 => String::new(),
+            count => format!(", {count} ended by the time limit"),
+        };
+        text.push_str(&format!(
+            "{}{timeouts}, {} that could not be replayed, {}\n",
+            counted(it.check_count, "check"),
+            counted(it.rejected_count, "candidate"),
+            time(run.elapsed)
+        ));
+        if it.is_slice {
+            text.push_str("it is a slice of one dispatch: its inputs are stored\n");
+        }
+        text.push_str(&match it.stop {
+            None => format!(
+                "minimal: no scope, submission, command, call of the host, object or range of {} can be left out by itself\n",
+                counted(it.byte_range as u64, "byte")
+            ),
+            Some(stop) => format!("not minimal: {}\n", reason(stop)),
+        });
+        text
+    }
+}
+
+/// A row for each number.
+fn sizes(before: &Size, after: &Size) -> Table {
+    let rows = |it: &Size| {
+        [
+            ("bytes", it.bytes),
+            ("records", it.records),
+            ("scopes", it.scopes),
+            ("submissions", it.submissions),
+            ("commands", it.commands),
+            ("dispatches", it.dispatches),
+            ("host accesses", it.host_accesses),
+            ("objects", it.objects),
+            ("nonzero data bytes", it.nonzero_data_bytes),
+        ]
     };
-    text.push_str(&format!(
-        "{}{timeouts}, {} that could not be replayed, {}\n",
-        counted(it.check_count, "check"),
-        counted(it.rejected_count, "candidate"),
-        time(run.elapsed)
-    ));
-    if it.is_slice {
-        text.push_str("it is a slice of one dispatch: its inputs are stored\n");
+    let columns = [Column::left("number of").untitled(), Column::right("capture"), Column::right("result")];
+    let mut table = Table::new("", columns);
+    for ((name, before), (_, after)) in rows(before).into_iter().zip(rows(after)) {
+        table.row([name.to_owned(), before.to_string(), after.to_string()]);
     }
-    text.push_str(&match it.stop {
-        None => format!(
-            "minimal: no scope, submission, command, call of the host, object or range of {} can be left out by itself\n",
-            counted(it.byte_range as u64, "byte")
-        ),
-        Some(stop) => format!("not minimal: {}\n", reason(stop)),
-    });
-    text
+    table
 }
 
 fn reason(stop: ReduceStop) -> &'static str {
@@ -118,28 +203,4 @@ fn reason(stop: ReduceStop) -> &'static str {
             "the check passed for a capture and then failed for the same one: it does not always give the same answer"
         }
     }
-}
-
-pub(super) fn json(it: &Reduction, run: &Run) -> Value {
-    let size = |size: &ReduceSize| {
-        Value::Object(ROWS.iter().map(|(_, name, value)| (name.to_string(), json!(value(size)))).collect())
-    };
-    json!({
-        "check": run.description,
-        "before": size(&it.before),
-        "after": size(&it.after),
-        "check_count": it.check_count,
-        "rejected_count": it.rejected_count,
-        "timeout_count": run.timeout_count,
-        "seconds": run.elapsed.as_secs_f64(),
-        "is_slice": it.is_slice,
-        "is_minimal": it.stop.is_none(),
-        "stop": it.stop.map(|stop| match stop {
-            ReduceStop::Checks => "max_checks",
-            ReduceStop::Time => "max_time",
-            ReduceStop::Interrupted => "interrupted",
-            ReduceStop::Unstable => "unstable",
-        }),
-        "byte_range": it.byte_range,
-    })
 }

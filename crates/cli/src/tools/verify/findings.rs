@@ -49,7 +49,7 @@ struct InferredType<'a> {
 }
 
 impl<'a> Findings<'a> {
-    pub(in crate::tools) fn of(it: &'a Verification) -> Self {
+    pub(in crate::tools) fn from_verification(it: &'a Verification) -> Self {
         let function_type = |function: &'a str, element_type: rehal_session::ElementType| FunctionType {
             function,
             element_type: element_type.to_string(),
@@ -159,7 +159,7 @@ fn differences<S: Serializer>(differences: &[Difference], serializer: S) -> Resu
         element_type: it.element_type.map(|element_type| element_type.to_string()),
         is_type_inferred: it.type_source != TypeSource::Stated,
         type_source: it.element_type.map(|_| source(it.type_source)),
-        elements: it.elements.as_ref().map(Elements::of),
+        elements: it.elements.as_ref().map(Elements::from_differences),
         expected: it.expected,
         actual: it.actual,
     }))
@@ -182,7 +182,7 @@ struct Errors<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn of(it: &'a ElementDifferences) -> Self {
+    fn from_differences(it: &'a ElementDifferences) -> Self {
         Self {
             compared_count: it.compared_count,
             different_count: it.different_count,
