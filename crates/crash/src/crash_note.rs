@@ -5,18 +5,19 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// The bytes of a note that are kept.
 const LIMIT: usize = 400;
 
+/// What a thread is doing.
 #[derive(Clone, Copy)]
-struct Text {
+struct Note {
     bytes: [u8; LIMIT],
     length: usize,
     advice: &'static str,
 }
 
 /// Replaces the note of this thread. A signal that comes meanwhile finds none: it could find a part of each.
-fn replace(text: Text) -> Text {
+fn replace(note: Note) -> Note {
     IS_CHANGING.set(true);
     compiler_fence(Ordering::SeqCst);
-    let previous = CURRENT.replace(text);
+    let previous = CURRENT.replace(note);
     compiler_fence(Ordering::SeqCst);
     IS_CHANGING.set(false);
     previous
@@ -24,13 +25,13 @@ fn replace(text: Text) -> Text {
 
 thread_local! {
     static IS_CHANGING: Cell<bool> = const { Cell::new(false) };
-    static CURRENT: Cell<Text> = const { Cell::new(Text { bytes: [0; LIMIT], length: 0, advice: "" }) };
+    static CURRENT: Cell<Note> = const { Cell::new(Note { bytes: [0; LIMIT], length: 0, advice: "" }) };
 }
 
 /// While it lives, the report of a crash of this thread says what it is doing: it calls code of others with
 /// input that may be too much for it, such as a driver that compiles a kernel.
 pub struct CrashNote {
-    previous: Text,
+    previous: Note,
     /// The note is this thread's.
     _not_send: PhantomData<*const ()>,
 }
@@ -39,14 +40,14 @@ impl CrashNote {
     /// Notes what the thread is doing, such as `compiling function 'f'`, in parts that are joined, and what
     /// to do about a crash. Long texts are truncated.
     pub fn new(what: &[&str], advice: &'static str) -> Self {
-        let mut text = Text { bytes: [0; LIMIT], length: 0, advice };
+        let mut note = Note { bytes: [0; LIMIT], length: 0, advice };
         for part in what {
-            let rest = &mut text.bytes[text.length..];
+            let rest = &mut note.bytes[note.length..];
             let length = part.len().min(rest.len());
             rest[..length].copy_from_slice(&part.as_bytes()[..length]);
-            text.length += length;
+            note.length += length;
         }
-        Self { previous: replace(text), _not_send: PhantomData }
+        Self { previous: replace(note), _not_send: PhantomData }
     }
 
     /// Passes what this thread is doing, and the advice, to `visit`; returns `None` if there is no note. For
@@ -55,8 +56,8 @@ impl CrashNote {
         if IS_CHANGING.try_with(Cell::get).unwrap_or(true) {
             return None;
         }
-        let text = CURRENT.try_with(Cell::get).ok().filter(|text| text.length != 0)?;
-        Some(visit(&text.bytes[..text.length.min(LIMIT)], text.advice))
+        let note = CURRENT.try_with(Cell::get).ok().filter(|note| note.length != 0)?;
+        Some(visit(&note.bytes[..note.length.min(LIMIT)], note.advice))
     }
 }
 
