@@ -32,7 +32,7 @@ struct Format {
 }
 
 impl Format {
-    fn of(element_type: ElementType) -> Option<Self> {
+    fn for_type(element_type: ElementType) -> Option<Self> {
         let (mantissa_bits, exponent_bits) = match (element_type.numerical(), element_type.bits()) {
             (Numerical::FLOAT_IEEE, 16) => (10, 5),
             (Numerical::FLOAT_IEEE, 32) => (23, 8),
@@ -115,7 +115,7 @@ impl FreshBindings {
         bindings: &[PlannedBinding],
         bound: &[Bound],
     ) -> Self {
-        let format = element_type.and_then(Format::of);
+        let format = element_type.and_then(Format::for_type);
         let is_varied = |ordinal| {
             let Some(format) = format else { return false };
             bound.iter().find(|it| it.is_bound_by(ordinal)).is_some_and(|Bound { before, .. }| {
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     fn format(name: &str) -> Format {
-        Format::of(name.parse().unwrap()).unwrap()
+        Format::for_type(name.parse().unwrap()).unwrap()
     }
 
     fn bytes(values: &[f32]) -> Vec<u8> {
@@ -363,7 +363,7 @@ mod tests {
                 assert!(!format.is_usual(bits), "{name} {integer}");
             }
         }
-        assert!(Format::of("i32".parse().unwrap()).is_none());
+        assert!(Format::for_type("i32".parse().unwrap()).is_none());
     }
 
     #[test]

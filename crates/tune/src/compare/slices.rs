@@ -92,7 +92,7 @@ struct Captured {
 }
 
 impl Captured {
-    fn of(it: &PlannedDispatch<'_>) -> Self {
+    fn from_dispatch(it: &PlannedDispatch<'_>) -> Self {
         let place = Place {
             record: it.location.ordinal,
             record_offset: it.location.offset,
@@ -111,10 +111,10 @@ fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<VecD
     plan.dispatches(|it| {
         for (shape, (key, captured)) in shapes.iter().zip(&mut found) {
             if (shape.record, shape.occurrence) == (it.location.ordinal, it.occurrence) {
-                *key = Some(ShapeKey::of(it));
-                captured.push_back(Captured::of(it));
-            } else if captured.len() < MAX_OCCURRENCES && *key == Some(ShapeKey::of(it)) {
-                captured.push_back(Captured::of(it));
+                *key = Some(ShapeKey::from_dispatch(it));
+                captured.push_back(Captured::from_dispatch(it));
+            } else if captured.len() < MAX_OCCURRENCES && *key == Some(ShapeKey::from_dispatch(it)) {
+                captured.push_back(Captured::from_dispatch(it));
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ struct ShapeKey {
 }
 
 impl ShapeKey {
-    fn of(it: &PlannedDispatch<'_>) -> Self {
+    fn from_dispatch(it: &PlannedDispatch<'_>) -> Self {
         Self {
             function: it.name.to_vec(),
             workgroup_count: it.workgroup_count,

@@ -74,7 +74,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// The limits of the job. Its worker reaches the milestone when the checks end and timing begins.
-    fn of_job(&self) -> JobLimits {
+    fn to_job(&self) -> JobLimits {
         let mut limits = JobLimits::for_time(self.all);
         limits.milestone = Some(self.check);
         limits
@@ -118,7 +118,7 @@ fn attempt(
     let request = Request { candidate: candidate.path.clone().into(), changes_inputs, libraries };
     let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), &request);
     let mut job = job.map_err(cannot)?;
-    (job.limits, job.kept) = (limits.of_job(), KeptOutput::Last(KEPT_BYTES));
+    (job.limits, job.kept) = (limits.to_job(), KeptOutput::Last(KEPT_BYTES));
     let mut notice = Notice { name: print::name(candidate), limit: limits.check, is_said: false };
     let watch = &mut |progress| {
         notice.watch(progress);

@@ -92,7 +92,7 @@ impl<'a> Info<'a> {
         survey: &'a Survey,
         verdict: &'a Verdict,
     ) -> Self {
-        let mut contents = Contents::of(path, capture, survey);
+        let mut contents = Contents::from_survey(path, capture, survey);
         for it in &mut contents.external_files {
             it.state = verdict.file(it.file.id);
         }
@@ -107,7 +107,11 @@ impl<'a> Info<'a> {
 }
 
 impl<'a> Contents<'a> {
-    pub(in crate::tools) fn of(path: &'a Path, capture: &'a CaptureFile, survey: &'a Survey) -> Self {
+    pub(in crate::tools) fn from_survey(
+        path: &'a Path,
+        capture: &'a CaptureFile,
+        survey: &'a Survey,
+    ) -> Self {
         let version = capture.version();
         Self {
             path,
@@ -183,7 +187,7 @@ fn file_state<S: Serializer>(state: &Option<&FileState>, serializer: S) -> Resul
     }
     let row = Row {
         path_here: state.map(|state| state.path.to_string_lossy().into_owned()),
-        problem: state.and_then(|state| state.problem.as_ref()).map(Reason::of),
+        problem: state.and_then(|state| state.problem.as_ref()).map(Reason::from_error),
     };
     row.serialize(serializer)
 }
@@ -197,12 +201,12 @@ struct Reason<'a> {
 }
 
 impl<'a> Reason<'a> {
-    fn of(error: &'a Error) -> Self {
+    fn from_error(error: &'a Error) -> Self {
         let (status, message) = (error.code().name(), error.message());
         Self { status, message, at: error.context_lines(), advice: advice::of(error) }
     }
 }
 
 fn reasons<S: Serializer>(errors: &[Error], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(errors.iter().map(Reason::of))
+    serializer.collect_seq(errors.iter().map(Reason::from_error))
 }

@@ -157,7 +157,7 @@ fn capture(options: &Options) -> Result<Value> {
         "activity": data::activity(&shown.activity),
         "graph": data::graph(&shown.activity.submissions),
         "buffers": data::buffers(&shown.buffers),
-        "contents": data::visible(json!(info::Contents::of(&options.path, &capture, &survey))),
+        "contents": data::visible(json!(info::Contents::from_survey(&options.path, &capture, &survey))),
     }))
 }
 
