@@ -17,6 +17,8 @@ pub struct ExecutableFormat {
     pub description: &'static str,
     /// The kinds of its files.
     pub files: &'static [FileKind],
+    /// Whether it is machine code of a processor like the host's, so that messages name the architecture.
+    pub is_host_code: bool,
     /// Whether its functions state their workgroup size.
     pub states_workgroup_sizes: bool,
     /// Reads which bindings the functions of an executable may write, if the code tells: from the name of the

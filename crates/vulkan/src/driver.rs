@@ -24,6 +24,7 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
     prefix: "vulkan-",
     description: "SPIR-V",
     files: &[FileKind::VulkanExecutable, FileKind::SpirV],
+    is_host_code: false,
     states_workgroup_sizes: true,
     written_bindings: Some(written_bindings),
 }];

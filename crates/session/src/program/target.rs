@@ -12,16 +12,9 @@ const EXECUTABLE: &str = "#hal.executable.target<";
 /// of them.
 pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
     let Some(targets) = targets(error.message()) else { return error };
-    let mut here: Vec<&str> = Vec::new();
-    for device in devices.map_or(&[][..], DeviceGroup::devices) {
-        let driver = device.info().driver.as_str();
-        if !here.contains(&driver) {
-            here.push(driver);
-        }
-    }
-    let shown: Vec<_> = targets.iter().map(Target::shown).collect();
-    let message = format!("compiled for {}; here: {}", shown.join(" or "), machine(&here));
     let devices: Vec<_> = devices.map_or(&[][..], DeviceGroup::devices).iter().map(|it| it.info()).collect();
+    let shown: Vec<_> = targets.iter().map(Target::shown).collect();
+    let message = format!("compiled for {}; here: {}", shown.join(" or "), machine(&devices));
     let format = targets.iter().find_map(|target| target.foreign_format(&devices));
     let explained = error
         .context_lines()
@@ -34,16 +27,18 @@ pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
 }
 
 /// The drivers of the devices that are used; of those of CPUs, with the architecture.
-fn machine(drivers: &[&str]) -> String {
-    let shown = |driver: &&str| match driver.starts_with("local-") {
-        true => format!("{driver} ({})", std::env::consts::ARCH),
-        false => driver.to_string(),
-    };
-    if drivers.is_empty() {
-        "no device".into()
-    } else {
-        drivers.iter().map(shown).collect::<Vec<_>>().join(", ")
+fn machine(devices: &[&DeviceInfo]) -> String {
+    let mut here: Vec<String> = Vec::new();
+    for device in devices {
+        let shown = match device.formats.iter().any(|format| format.is_host_code) {
+            true => format!("{} ({})", device.driver, std::env::consts::ARCH),
+            false => device.driver.clone(),
+        };
+        if !here.contains(&shown) {
+            here.push(shown);
+        }
     }
+    if here.is_empty() { "no device".into() } else { here.join(", ") }
 }
 
 /// A device for which a module is compiled.
@@ -106,6 +101,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use rehal_base::StatusCode;
+    use rehal_hal::OptionSet;
 
     use super::*;
 
@@ -149,7 +145,11 @@ mod tests {
     #[test]
     fn cpus_are_shown_with_their_architecture() {
         let arch = std::env::consts::ARCH;
-        assert_eq!(machine(&["local-sync", "vulkan"]), format!("local-sync ({arch}), vulkan"));
+        let cpu =
+            crate::drivers().find("local-sync").unwrap().create_device("", &OptionSet::default()).unwrap();
+        let gpu = DeviceInfo { driver: "vulkan".to_owned(), formats: &[], ..cpu.info().clone() };
+        let devices = [cpu.info(), &gpu, cpu.info()];
+        assert_eq!(machine(&devices), format!("local-sync ({arch}), vulkan"));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{FileKind, Result};
-use rehal_session::ProfileFile;
 use rehal_session::activity::{Activity, TrackKind};
+use rehal_session::hal::OptionSet;
+use rehal_session::{ProfileFile, drivers};
 use serde_json::{Value, json};
 
 use super::info;
@@ -117,7 +118,11 @@ fn profile(options: &Options) -> Result<Value> {
 
 /// What the profile of a device with workers lacks, whose tracks one expects.
 fn note_of_workers(activity: &Activity) -> Option<String> {
-    let has_workers = activity.sessions.iter().any(|session| session.name == b"local-task");
+    let drivers = drivers();
+    let has_workers = activity.sessions.iter().any(|session| {
+        let driver = std::str::from_utf8(&session.name).ok().and_then(|name| drivers.find(name).ok());
+        driver.is_some_and(|it| it.backend().describe_workers(&OptionSet::default()).is_some())
+    });
     let has_tracks = activity.tracks.iter().any(|track| track.kind == TrackKind::Worker);
     // What is left out may be theirs.
     let is_missing = has_workers && !has_tracks && activity.omitted_count == 0 && !activity.events.is_empty();
