@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution};
+use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
 
 use self::slices::ShapeSlice;
 use crate::verify::{NewMemory, run_lockstep};
@@ -266,27 +266,6 @@ impl KernelComparer {
         let selector = Selector::Name(self.subject.function.clone());
         let substitutions = vec![Substitution::new(selector, replacement.clone())];
         let replaying = ReplayOptions { substitutions, ..self.subject.replay.clone() };
-        self.check_replaying(replaying, options, observers)
-    }
-
-    /// The same with the replacements that a program returns for each executable: of the capture, and of the
-    /// captures that are cut out of it, each with the executable of one dispatch.
-    pub fn compare_substitute(
-        &self,
-        substitute: &Substitute,
-        options: &CompareOptions,
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<Comparison> {
-        let replaying = ReplayOptions { substitute: Some(substitute.clone()), ..self.subject.replay.clone() };
-        self.check_replaying(replaying, options, observers)?.time(observers)
-    }
-
-    fn check_replaying(
-        &self,
-        replaying: ReplayOptions,
-        options: &CompareOptions,
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<CheckedKernel<'_>> {
         let subject = &self.subject;
         // What the replacement writes beyond a buffer would be in the memory of this process.
         let guarded = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Selector, Substitute, Substitution};
+use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Selector, Substitution};
 use rehal_tune::{
     CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, ElementTypeRule, KernelComparer,
     Outcome, Stopped, TimingVerdict,
@@ -127,19 +127,6 @@ fn several_replacements_share_what_is_cut_out() {
     for (fault, is_right) in [(0, true), (4, false), (0, true)] {
         let comparison = comparer.compare(&kernels(fault), &options(), &mut []).unwrap();
         assert_eq!(comparison.is_right(), is_right);
-    }
-}
-
-#[test]
-fn a_program_may_choose_the_replacement() {
-    let comparer = KernelComparer::new(subject(SQUARE, 1)).unwrap();
-    for (fault, is_right) in [(0, true), (4, false)] {
-        let substitute: Substitute = Arc::new(move |candidate| {
-            let is_it = candidate.record.function_names().any(|name| name == SQUARE.as_bytes());
-            Ok(is_it.then(|| kernels(fault).keep_missing()))
-        });
-        let comparison = comparer.compare_substitute(&substitute, &options(), &mut []).unwrap();
-        assert_eq!((comparison.is_right(), comparison.timings.len()), (is_right, usize::from(is_right)));
     }
 }
 
