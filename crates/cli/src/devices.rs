@@ -6,12 +6,13 @@ use rehal_base::{Context, Result};
 use rehal_session::hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers_with, find_driver};
 
-use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, Refusal, set_options};
+use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, set_options};
 use crate::topologies;
 
 /// The options of drivers, and of their devices, set by flags.
 pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
-    let common = CommonOptions { timeout: flags.get(&DEVICE_TIMEOUT), ..CommonOptions::default() };
+    let (timeout, perf_map) = (flags.get(&DEVICE_TIMEOUT), flags.get(&PERF_MAP));
+    let common = CommonOptions { timeout, perf_map, ..CommonOptions::default() };
     let mut options = OptionSet::default().with(common);
     set_options(flags, &mut options).expect("flags are parsed by the same declarations");
     options

@@ -59,6 +59,7 @@
 //! | `local/command.rs` | `SPARE` | command buffers of a thread, to be used again |
 //! | `local/executable/image_cache.rs` | `CACHE` | images that are loaded again |
 //! | `local/executable/local_executable.rs` | `LOCAL_MEMORY` | memory of workgroups on a thread |
+//! | `local/executable/perf/mod.rs` | `FILES` | files of the process for profilers |
 //! | `local/executable/processor.rs` | `DATA` | features of the CPU, read once |
 //! | `local/executable/vmvx/module.rs` | `SCRATCH` | memory of bytecode kernels on a thread |
 //! | `local/platform/linux_x86_64/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |

@@ -109,7 +109,7 @@ pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
     Submission, Timepoint, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
-pub use options::{CommonOptions, DeviceOptions, OptionSet};
+pub use options::{CommonOptions, DeviceOptions, OptionSet, PerfMap};
 pub use parameter::{DeviceParameter, ParameterGroup, ParameterScope, ParameterValue, alternatives};
 pub use pending::{KeptSubmission, Note, PendingSubmissions};
 pub use promise::Promise;

@@ -55,6 +55,18 @@ pub struct CommonOptions {
     /// Whether kernels fail that are compiled for another device, and whose results are therefore wrong,
     /// instead of a warning.
     pub refuses_wrong_results: bool,
+    /// Which files describe the machine code of kernels to profilers and debuggers. Default: none.
+    pub perf_map: Option<PerfMap>,
+}
+
+/// Files that describe machine code which no file on disk has, for `perf`, `samply` and debuggers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerfMap {
+    /// `/tmp/perf-PID.map`: the address, the size and the name of each function.
+    Names,
+    /// Also `jit-PID.dump` in the current directory: code and source lines, with the times at which they are
+    /// loaded.
+    Code,
 }
 
 impl DeviceOptions for CommonOptions {}

@@ -8,14 +8,15 @@ use rehal_hal::profile::{
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PlainBuffer,
-    Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PerfMap,
+    PlainBuffer, Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    unsupported,
 };
 
 use crate::command::LocalCommands;
 use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 use crate::executable::format::FORMATS;
-use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES};
+use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, perf};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile::{self, Profiled};
 use crate::task::{TaskExecutor, Workers};
@@ -63,21 +64,30 @@ pub struct LocalSync;
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
-        Self::with_stack(plugins, STACK_BYTES, false)
+        Self::with_stack(plugins, STACK_BYTES, false, None)
     }
 
-    /// The device with these options. Fails if a thread for its timeout cannot be started.
+    /// The device with these options. Fails if a thread for its timeout cannot be started, or if the files of
+    /// its perf map cannot be written.
     pub fn create_with(options: LocalSyncOptions) -> Result<Device> {
         options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
-        Ok(Self::with_stack(options.plugins, options.stack_bytes.max(STACK_BYTES), options.guards_buffers))
+        options.perf_map.map_or(Ok(()), perf::open)?;
+        let stack_bytes = options.stack_bytes.max(STACK_BYTES);
+        Ok(Self::with_stack(options.plugins, stack_bytes, options.guards_buffers, options.perf_map))
     }
 
-    fn with_stack(plugins: Plugins, stack_bytes: usize, guards_buffers: bool) -> Device {
+    fn with_stack(
+        plugins: Plugins,
+        stack_bytes: usize,
+        guards_buffers: bool,
+        perf_map: Option<PerfMap>,
+    ) -> Device {
         let executables = ExecutableOptions {
             measures: false,
             local_memory_limit: None,
             stack_bytes,
             checks_overruns: guards_buffers,
+            perf_map,
         };
         Device::new(LocalDevice {
             info: info(LOCAL_SYNC),
@@ -100,7 +110,7 @@ impl LocalSync {
 pub struct LocalTask;
 
 impl LocalTask {
-    /// The device. Fails if threads cannot be started.
+    /// The device. Fails if threads cannot be started, or if the files of its perf map cannot be written.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
         Self::create_in(options, &[])
     }
@@ -108,6 +118,7 @@ impl LocalTask {
     /// The same; it shares the workers of a device of `group` whose options describe the same.
     pub(crate) fn create_in(options: LocalTaskOptions, group: &[Device]) -> Result<Device> {
         options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
+        options.perf_map.map_or(Ok(()), perf::open)?;
         let description = options.workers.is_none().then(|| Box::new(options.clone()));
         let shared = description.as_ref().and_then(|it| group.iter().find_map(|device| shared(device, it)));
         let workers = shared.map_or_else(|| options.start_workers(), Ok)?;
@@ -125,6 +136,7 @@ impl LocalTask {
                 local_memory_limit,
                 stack_bytes: options.worker.stack_bytes.max(STACK_BYTES),
                 checks_overruns: options.guards_buffers,
+                perf_map: options.perf_map,
             },
             memory: Arc::default(),
             guards_buffers: options.guards_buffers,

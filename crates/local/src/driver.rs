@@ -3,7 +3,7 @@ use std::time::Duration;
 use rehal_base::Result;
 use rehal_hal::{
     CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
-    ExecutableFormat, OptionSet,
+    ExecutableFormat, OptionSet, PerfMap,
 };
 
 use crate::executable::Plugins;
@@ -31,6 +31,8 @@ pub struct LocalSyncOptions {
     pub guards_buffers: bool,
     /// The process ends when a dispatch runs for longer: see [`rehal_crash::end_after`].
     pub timeout: Option<Duration>,
+    /// See [`CommonOptions::perf_map`]. The files are those of the process, and stay when it ends.
+    pub perf_map: Option<PerfMap>,
 }
 
 impl DeviceOptions for LocalSyncOptions {}
@@ -65,6 +67,8 @@ pub struct LocalTaskOptions {
     pub guards_buffers: bool,
     /// See [`LocalSyncOptions::timeout`].
     pub timeout: Option<Duration>,
+    /// See [`LocalSyncOptions::perf_map`].
+    pub perf_map: Option<PerfMap>,
     /// Whether the process aborts, after a message, when work fails or a kernel crashes. Default: the work's
     /// signals fail, and after a crash the process ends with the status of the crash guard.
     pub abort_on_failure: bool,
@@ -131,6 +135,7 @@ impl DriverBackend for LocalTaskDriver {
         own.plugins.append(options.get());
         own.timeout = own.timeout.or(common.timeout);
         own.guards_buffers |= common.guards_buffers;
+        own.perf_map = own.perf_map.or(common.perf_map);
         LocalTask::create_in(own, group)
     }
 
@@ -178,6 +183,7 @@ impl DriverBackend for LocalSyncDriver {
         own.plugins.append(options.get());
         own.timeout = own.timeout.or(common.timeout);
         own.guards_buffers |= common.guards_buffers;
+        own.perf_map = own.perf_map.or(common.perf_map);
         LocalSync::create_with(own)
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal_crash::OptionNames;
+use rehal_session::hal::PerfMap;
 
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
@@ -70,6 +71,7 @@ pub const DEVICES: Group = Group {
     flags: &[
         &DEVICE,
         &DEVICE_TIMEOUT,
+        &PERF_MAP,
         &Query::new("list_drivers", "Prints all drivers, or one, and exits.").with_value("DRIVER"),
         &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
             .with_value("DRIVER"),
@@ -109,6 +111,19 @@ pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
         path.to_str().and_then(|path| path.strip_prefix("embedded:")).map_or(path.as_path(), Path::new);
     read_if(Some(path))
 });
+
+/// The files of `perf`.
+pub(crate) const PERF_MAP: Flag<Option<PerfMap>> = Flag::choice(
+    "perf_map",
+    "false",
+    &[("false", None), ("true", Some(PerfMap::Names)), ("jitdump", Some(PerfMap::Code))],
+    "Writes /tmp/perf-PID.map, from which perf, samply and debuggers know the functions of embedded ELF executables on the CPU; \
+     jitdump: also jit-PID.dump in the current directory, with their code and source lines. Both are kept. The environment \
+     variable is REHAL_PERF_MAP.",
+)
+.aliases(&[("0", None), ("1", Some(PerfMap::Names))])
+.without_value("true")
+.variable_with_prefix("REHAL_");
 
 /// The CPU drivers.
 pub const LOCAL: Group = Group {

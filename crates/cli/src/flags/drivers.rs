@@ -50,7 +50,7 @@ impl Entry for DeviceParameter {
             ParameterScope::Device(driver) => Effect::OfDriver(driver),
             ParameterScope::Ignored(why) => Effect::Ignored(why),
         };
-        Spec { name: self.flag(), short: None, effect, has_variable: false, help: self.help }
+        Spec { name: self.flag(), short: None, effect, variable_prefix: None, help: self.help }
     }
 
     fn role(&self) -> Role {

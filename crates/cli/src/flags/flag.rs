@@ -16,6 +16,8 @@ use super::value_type::{Origin, Refusal, ValueType, Words};
 pub struct Flag<T: 'static> {
     spec: Spec,
     kind: ValueType<T>,
+    /// The word that no value means.
+    bare: Option<&'static str>,
     files: Option<FilesOf<T>>,
 }
 
@@ -47,8 +49,9 @@ pub struct Spec {
     pub short: Option<char>,
     /// Its effect in this build.
     pub effect: Effect,
-    /// Whether the environment variable of the same name in capitals supplies a value if none is given.
-    pub has_variable: bool,
+    /// The prefix of the environment variable, this and the name in capitals, that supplies a value if none is
+    /// given.
+    pub variable_prefix: Option<&'static str>,
     /// The help text, in sentences.
     pub help: &'static str,
 }
@@ -125,12 +128,12 @@ pub struct Group {
 
 impl Spec {
     const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, short: None, effect: Effect::Full, has_variable: false, help }
+        Self { name, short: None, effect: Effect::Full, variable_prefix: None, help }
     }
 
     /// The environment variable that supplies a value, if any.
     pub fn variable(&self) -> Option<String> {
-        self.has_variable.then(|| self.name.to_ascii_uppercase())
+        self.variable_prefix.map(|prefix| prefix.to_string() + &self.name.to_ascii_uppercase())
     }
 }
 
@@ -140,6 +143,7 @@ impl Flag<bool> {
         Self {
             spec: Spec::new(name, help),
             kind: ValueType::Boolean { words: Words::Plain, default, from: same },
+            bare: None,
             files: None,
         }
     }
@@ -180,6 +184,7 @@ impl<T: Copy> Flag<T> {
         Self {
             spec: Spec::new(name, help),
             kind: ValueType::Integer { min, max, default, from },
+            bare: None,
             files: None,
         }
     }
@@ -192,7 +197,7 @@ impl<T: Copy> Flag<T> {
         help: &'static str,
     ) -> Self {
         let kind = ValueType::Choice { choices, aliases: &[], default, any_case: false };
-        Self { spec: Spec::new(name, help), kind, files: None }
+        Self { spec: Spec::new(name, help), kind, bare: None, files: None }
     }
 
     /// Adds aliases and makes all words case-insensitive.
@@ -223,7 +228,7 @@ impl<T> Flag<T> {
         help: &'static str,
     ) -> Self {
         let kind = ValueType::Parsed { form, default, expected, parse, is_quoted: true };
-        Self { spec: Spec::new(name, help), kind, files: None }
+        Self { spec: Spec::new(name, help), kind, bare: None, files: None }
     }
 
     /// Sets the letter of its short form.
@@ -254,7 +259,19 @@ impl<T> Flag<T> {
 
     /// Reads the environment variable of the same name if the flag is not given.
     pub const fn variable(mut self) -> Self {
-        self.spec.has_variable = true;
+        self.spec.variable_prefix = Some("");
+        self
+    }
+
+    /// Reads the environment variable that is named by `prefix` and the name in capitals.
+    pub const fn variable_with_prefix(mut self, prefix: &'static str) -> Self {
+        self.spec.variable_prefix = Some(prefix);
+        self
+    }
+
+    /// Sets the word that the flag without a value means.
+    pub const fn without_value(mut self, word: &'static str) -> Self {
+        self.bare = Some(word);
         self
     }
 
@@ -318,7 +335,7 @@ impl<T> List<T> {
 
     /// Reads the environment variable of the same name if the flag is not given.
     pub const fn variable(mut self) -> Self {
-        self.spec.has_variable = true;
+        self.spec.variable_prefix = Some("");
         self
     }
 
@@ -364,7 +381,7 @@ impl<T: Clone + 'static> Entry for Flag<T> {
     }
 
     fn parse(&self, value: Option<&OsStr>, origin: Origin) -> Result<Box<dyn Any>, Refusal> {
-        Ok(Box::new(self.kind.parse(value.map(unquoted), origin)?))
+        Ok(Box::new(self.kind.parse(value.map(unquoted).or(self.bare.map(OsStr::new)), origin)?))
     }
 
     fn expected(&self) -> String {

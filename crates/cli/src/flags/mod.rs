@@ -24,7 +24,7 @@ mod help;
 mod parse;
 mod value_type;
 
-pub(crate) use catalog::{AGENTS_MD, CRASH_OPTIONS, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN};
+pub(crate) use catalog::{AGENTS_MD, CRASH_OPTIONS, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, PERF_MAP};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
 pub use drivers::DRIVERS;
 pub(crate) use drivers::set_options;

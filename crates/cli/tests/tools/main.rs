@@ -26,6 +26,7 @@ mod other_files;
 mod outputs;
 mod pages;
 mod parameters;
+mod perf_map;
 mod printers;
 mod profile_report;
 mod profiles;

@@ -1,4 +1,4 @@
-//! Runs the commands of docs/replay.md and compares their output with the page.
+//! Runs the commands of docs/replay.md and docs/profiles.md, and compares their output with the pages.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,9 +26,18 @@ fn blocks(page: &str) -> Vec<(String, String)> {
 
 #[test]
 fn the_workflows_of_the_replay_page() {
-    let page = include_str!("../../../../docs/replay.md");
+    run_commands(include_str!("../../../../docs/replay.md"), 10);
+}
+
+#[test]
+fn the_workflows_of_the_profiles_page() {
+    run_commands(include_str!("../../../../docs/profiles.md"), 3);
+}
+
+/// Runs the commands of a page with more blocks of them than `count`.
+fn run_commands(page: &str, count: usize) {
     let blocks = blocks(page);
-    assert!(blocks.len() > 10, "{blocks:?}");
+    assert!(blocks.len() > count, "{blocks:?}");
     let scratch = crate::common::Scratch::new();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").canonicalize().unwrap();
     std::os::unix::fs::symlink(fixtures, scratch.path("fixtures")).unwrap();

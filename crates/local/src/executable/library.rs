@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_crash::{CrashNote, Timed};
-use rehal_hal::FunctionInfo;
+use rehal_hal::{FunctionInfo, PerfMap};
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::cost::{Cost, Costs};
@@ -13,7 +13,7 @@ use super::dylib::Dylib;
 use super::format::{self, Format};
 use super::imports::{self, ImportProvider, Imports};
 use super::running::Label;
-use super::{elf, image_cache, processor, query};
+use super::{elf, image_cache, perf, processor, query};
 
 /// A loaded executable: its functions, its environment, and its code, unloaded on drop.
 ///
@@ -31,7 +31,7 @@ pub struct Library {
     _constants: Box<[u32]>,
     _imports: Imports,
     /// After everything that points into it: fields drop in declaration order.
-    _code: Code,
+    code: Code,
     /// Providers of imports stay loaded while these can be called.
     _providers: Vec<Arc<dyn ImportProvider>>,
 }
@@ -45,6 +45,10 @@ pub struct LoadOptions<'a> {
     pub constants: &'a [u32],
     /// Providers of imports, in the order of registration: the last has precedence.
     pub providers: &'a [Arc<dyn ImportProvider>],
+    /// The files that describe the code to profilers: see [`CommonOptions::perf_map`]. They are open.
+    ///
+    /// [`CommonOptions::perf_map`]: rehal_hal::CommonOptions::perf_map
+    pub perf_map: Option<PerfMap>,
 }
 
 /// Advice after a crash of initializers, or of the query function.
@@ -98,7 +102,21 @@ impl Library {
         // What a function costs may depend on the constants.
         let costs = if options.constants.is_empty() { costs } else { Arc::default() };
         // SAFETY: the address is of the query symbol of code that the caller trusts.
-        unsafe { Self::query(query, code, costs, options) }
+        let this = unsafe { Self::query(query, code, costs, options) }?;
+        if let (Some(files), Code::Embedded(module)) = (options.perf_map, &this.code)
+            && module.is_first_description()
+        {
+            perf::describe(files, &this, module, bytes)?;
+        }
+        Ok(this)
+    }
+
+    /// The process address of each function, by ordinal.
+    pub(super) fn function_addresses(&self) -> Vec<usize> {
+        // SAFETY: `query::read` found the table of functions, which the library keeps while it is loaded.
+        let address =
+            |ordinal| unsafe { (*(*self.table).exports.ptrs.add(ordinal)).map_or(0, |it| it as usize) };
+        (0..self.functions.len()).map(address).collect()
     }
 
     /// Loads an executable of the format detected by [`format::infer`].
@@ -157,7 +175,7 @@ impl Library {
             costs,
             _constants: constants,
             _imports: imports,
-            _code: code,
+            code,
             _providers: if imports_any { options.providers.to_vec() } else { Vec::new() },
         })
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rehal_base::{Context, Error, Overrun, Result};
 use rehal_hal::{
-    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory, WorkgroupSchedule,
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory, PerfMap, WorkgroupSchedule,
 };
 use smallvec::SmallVec;
 
@@ -55,6 +55,8 @@ pub(crate) struct ExecutableOptions {
     pub(crate) stack_bytes: usize,
     /// Whether what is next to the buffers of a dispatch is looked at afterwards.
     pub(crate) checks_overruns: bool,
+    /// The files that describe the code, which are open.
+    pub(crate) perf_map: Option<PerfMap>,
 }
 
 impl LocalExecutable {
@@ -73,8 +75,12 @@ impl LocalExecutable {
             let executable = VmvxExecutable::load(params, None).context(in_format)?;
             return Ok(Self::new(Code::Vmvx(executable), params.workgroups, options));
         }
-        let load =
-            LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };
+        let load = LoadOptions {
+            label: params.label,
+            constants: params.constants,
+            providers: plugins.providers(),
+            perf_map: options.perf_map,
+        };
         // SAFETY: the caller trusts the executable.
         let library = unsafe { Library::load(params.format, params.data, &load) }.context(in_format)?;
         Ok(Self::new(Code::Native(library), params.workgroups, options))

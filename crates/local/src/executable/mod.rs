@@ -18,6 +18,7 @@ pub mod elf;
 pub mod format;
 pub mod imports;
 pub mod library;
+pub(crate) mod perf;
 pub mod plugin;
 pub mod plugin_abi;
 pub mod processor;

@@ -15,7 +15,7 @@ pub(crate) use cpu::{FlushDenormals, processor_data, processor_id, with_flushed_
 pub(crate) use dot_products::{add_dot_products, has_dot_products};
 pub(crate) use kernel_stack::{KernelStack, is_overflow as is_stack_overflow};
 pub(crate) use library_file::LibraryFile;
-pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
+pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping, announce_to_perf};
 pub(crate) use open_library::open_library;
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
 pub(crate) use watched_pages::WatchedPages;

@@ -1,6 +1,7 @@
 //! Fallback for all other platforms: it compiles, and fails with `Unsupported`.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -73,6 +74,10 @@ impl WritableMapping {
     pub(crate) fn protect(self, _runs: &[(Range<usize>, Protection)]) -> io::Result<Mapping> {
         match self {}
     }
+}
+
+pub(crate) fn announce_to_perf(_file: &File) -> io::Result<()> {
+    Err(unsupported("a jitdump file"))
 }
 
 pub(crate) enum Mapping {}

@@ -19,7 +19,7 @@ pub struct Ran {
 pub fn command(tool: &str) -> Command {
     let mut command = Command::new(path_of(tool));
     for (name, _) in std::env::vars()
-        .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_KERNEL_"].iter().any(|it| name.starts_with(it)))
+        .filter(|(name, _)| ["BENCHMARK_", "GTEST_", "REHAL_"].iter().any(|it| name.starts_with(it)))
     {
         command.env_remove(name);
     }

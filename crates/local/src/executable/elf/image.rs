@@ -84,6 +84,18 @@ impl<'a> Image<'a> {
         &self.segments
     }
 
+    /// The bytes of the file for `length` bytes of memory at an image-relative address, if it has all of
+    /// them.
+    pub(in super::super) fn file_bytes(&self, vaddr: u64, length: u64) -> Option<&'a [u8]> {
+        let offset = file_offset(&self.segments, vaddr, length)?;
+        self.file.take(offset, length, "p_offset").ok()
+    }
+
+    /// The bytes of the file, without those of a container.
+    pub(in super::super) fn bytes(&self) -> &'a [u8] {
+        self.file.bytes
+    }
+
     /// Memory in bytes when mapped, in whole pages.
     pub fn memory_bytes(&self) -> u64 {
         self.span

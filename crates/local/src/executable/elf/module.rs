@@ -1,5 +1,6 @@
 use std::ffi::c_void;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Context, Error, Result};
 use smallvec::SmallVec;
@@ -17,6 +18,8 @@ pub struct Module {
     /// Process addresses, in the order in which they run.
     initializers: SmallVec<[usize; 2]>,
     immutable: bool,
+    /// Whether it is described to profilers.
+    described: AtomicBool,
 }
 
 impl Image<'_> {
@@ -36,7 +39,13 @@ impl Image<'_> {
         let protections = self.protections();
         let writable = protections.iter().any(|(_, protection)| *protection == Protection::ReadWrite);
         let mapping = pages.protect(&protections).map_err(failed).context(place)?;
-        Ok(Module { mapping, bias, immutable: !writable && initializers.is_empty(), initializers })
+        Ok(Module {
+            mapping,
+            bias,
+            immutable: !writable && initializers.is_empty(),
+            initializers,
+            described: AtomicBool::new(false),
+        })
     }
 
     /// [`Image::map`], then runs the image's initializers.
@@ -111,6 +120,11 @@ impl Module {
     /// Whether it is immutable: no writable pages, and no initializers that ran.
     pub fn is_immutable(&self) -> bool {
         self.immutable
+    }
+
+    /// Whether this is the first call: a module that several executables share is described once.
+    pub(in super::super) fn is_first_description(&self) -> bool {
+        !self.described.swap(true, Ordering::Relaxed)
     }
 
     /// The difference between process and image addresses.

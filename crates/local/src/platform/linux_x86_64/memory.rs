@@ -1,11 +1,12 @@
 //! Pages for code: written, then protected, never both writable and executable.
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
 use crate::platform::Protection;
 
@@ -84,6 +85,15 @@ impl WritableMapping {
         }
         Ok(Mapping(self.0))
     }
+}
+
+/// Maps the first page of a file executable until the process ends: `perf` records such mappings, and finds a
+/// jitdump file by them. Nothing executes or reads that page.
+pub(crate) fn announce_to_perf(file: &File) -> io::Result<()> {
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE);
+    // SAFETY: a fresh mapping at an address chosen by the kernel affects no other memory.
+    unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, file, 0)? };
+    Ok(())
 }
 
 /// Pages with their final protections.
