@@ -83,7 +83,7 @@ pub use kernels::{
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
-    MAX_LAUNCHES,
+    MAX_LAUNCHES, elf_code,
 };
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
@@ -108,6 +108,7 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup, WorkgroupSchedule};
+pub use rehal_local::executable::{ElfCode, FunctionCode, infer_format};
 pub use rehal_local::watch_buffer;
 pub use rehal_local::{LOCAL_TASK, LocalSyncOptions, LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::{ExternalFiles, FileMode};

@@ -18,6 +18,7 @@ pub mod fuzzing;
 mod history;
 mod info;
 mod kernel_build;
+mod kernel_disassemble;
 mod kernel_record;
 mod kernel_replay;
 mod kernel_stub;
@@ -52,6 +53,7 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use kernel_build::KERNEL_BUILD;
+pub use kernel_disassemble::KERNEL_DISASSEMBLE;
 pub use kernel_record::KERNEL_RECORD;
 pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
@@ -80,6 +82,7 @@ pub const ALL: &[&crate::Tool] = &[
     &KERNELS,
     &KERNEL_STUB,
     &KERNEL_BUILD,
+    &KERNEL_DISASSEMBLE,
     &KERNEL_RECORD,
     &KERNEL_REPLAY,
     &SLICE,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 28] = [
+const GUIDES: [(&[&str], &str); 29] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -22,6 +22,7 @@ const GUIDES: [(&[&str], &str); 28] = [
     (&["rehal", "compare"], include_str!("../../src/guides/compare.md")),
     (&["rehal", "diff"], include_str!("../../src/guides/diff.md")),
     (&["rehal", "kernel", "build"], include_str!("../../src/guides/kernel_build.md")),
+    (&["rehal", "kernel", "disassemble"], include_str!("../../src/guides/kernel_disassemble.md")),
     (&["rehal", "kernel", "record"], include_str!("../../src/guides/kernel_record.md")),
     (&["rehal", "kernel", "replay"], include_str!("../../src/guides/kernel_replay.md")),
     (&["rehal", "kernel", "stub"], include_str!("../../src/guides/kernel_stub.md")),

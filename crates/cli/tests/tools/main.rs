@@ -16,6 +16,7 @@ mod flags;
 mod function_names;
 mod guides;
 mod info;
+mod kernel_disassemble;
 mod kernel_records;
 mod kernel_stub;
 mod kernels;

@@ -55,9 +55,9 @@ pub struct LoadOptions<'a> {
 const AFTER_A_CRASH: &str = "the executable's own code crashed while it was loaded: it may be corrupt, or compiled for another machine";
 
 /// Keeps the machine code mapped.
-enum Code {
+pub(super) enum Code {
     Embedded(Arc<elf::Module>),
-    System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
+    System(Dylib),
 }
 
 // SAFETY: the table and its referents are read-only or managed by the library (the ABI requires it to
@@ -109,6 +109,10 @@ impl Library {
             perf::describe(files, &this, module, bytes)?;
         }
         Ok(this)
+    }
+
+    pub(super) fn code(&self) -> &Code {
+        &self.code
     }
 
     /// The process address of each function, by ordinal.

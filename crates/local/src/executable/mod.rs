@@ -25,7 +25,9 @@ pub mod processor;
 
 mod vmvx;
 
+mod code;
 mod cost;
+mod debug_info;
 mod dispatch;
 mod image_cache;
 mod instruction;
@@ -34,6 +36,7 @@ mod query;
 mod running;
 mod schedule;
 
+pub use code::{ElfCode, FunctionCode};
 pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;

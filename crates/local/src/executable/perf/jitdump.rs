@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_hal::profile::now_ns;
 
-use super::debug_info::DebugInfo;
+use super::super::debug_info::DebugInfo;
 use super::{Code, Output};
 use crate::platform::announce_to_perf;
 

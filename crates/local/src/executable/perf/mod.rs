@@ -4,7 +4,6 @@
 //! A map has a line per function. A jitdump file (`jitdump.rs`) also has code and source lines, and times, so
 //! that an address may be reused. `perf` finds both by the id of the process, and they are kept for it.
 
-mod debug_info;
 mod jitdump;
 
 use std::fs::{File, OpenOptions, remove_file};
@@ -16,9 +15,9 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::PerfMap;
 
+use super::debug_info::DebugInfo;
 use super::elf::{Image, Module};
 use super::library::Library;
-use debug_info::DebugInfo;
 use jitdump::JitDump;
 
 /// Where `perf` looks for maps, whatever `TMPDIR` is.

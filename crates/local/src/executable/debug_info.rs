@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gimli::{BaseAddresses, CieOrFde, Dwarf, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::elf::SHF_COMPRESSED;
 use object::read::elf::{ElfFile64, SectionHeader};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -39,6 +39,21 @@ impl<'a> DebugInfo<'a> {
     pub(super) fn end_of(&self, vaddr: u64) -> Option<u64> {
         let at = self.extents.binary_search_by_key(&vaddr, |it| it.start).ok()?;
         Some(self.extents[at].end)
+    }
+
+    /// The end of the segment that has the byte at an address.
+    pub(super) fn segment_end(&self, vaddr: u64) -> Option<u64> {
+        let mut segments = self.file.as_ref()?.segments();
+        segments.find_map(|it| {
+            let end = it.address().checked_add(it.file_range().1)?;
+            (it.address()..end).contains(&vaddr).then_some(end)
+        })
+    }
+
+    /// The address of a function that the image exports.
+    pub(super) fn exported(&self, name: &str) -> Option<u64> {
+        let symbols = self.file.as_ref()?.dynamic_symbols();
+        symbols.filter(|it| it.is_definition()).find(|it| it.name() == Ok(name)).map(|it| it.address())
     }
 
     /// The address and the bytes of a section; none if they are compressed, or absent.

@@ -1,0 +1,258 @@
+//! `rehal kernel disassemble`: prints the machine code of a function of a capture or an executable.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
+use rehal_session::{FunctionCode, TemporaryDirectory, elf_code, infer_format};
+
+use super::{function_flags, replay_flags};
+use crate::flags::{Flag, Group, Refusal};
+use crate::output::{self, escaped};
+use crate::{Invocation, Operands, Tool, captures, interrupts};
+
+/// See the [module](self).
+pub const KERNEL_DISASSEMBLE: Tool = Tool {
+    name: "rehal kernel disassemble",
+    verb: "kernel disassemble",
+    summary: "prints the machine code of a kernel",
+    about: "Prints addresses, bytes and instructions of a function of a capture or an executable, with lines of its source if the \
+            executable has line tables, and, of a capture, the workgroup counts and constants with which it was dispatched. The \
+            disassembler is that of the system: OBJDUMP in the environment, else objdump or llvm-objdump; spirv-dis for SPIR-V.\n\n\
+            To find a function, the executable is loaded, which runs its initializers and its query function with your privileges, \
+            but no kernel: disassemble only what you would also replay.",
+    operands: Operands::One { what: "capture or executable", form: "FILE --function=NAME" },
+    groups: &[&DISASSEMBLY],
+    examples: &[
+        ("Disassemble a kernel of a capture", "{tool} --function=main_dispatch_3 model.ireereplay"),
+        ("The only function of an executable", "{tool} kernel.so"),
+    ],
+    guide: include_str!("../guides/kernel_disassemble.md"),
+    answer: |_, _, _| None,
+    runs_kernels: true,
+    run,
+};
+
+const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
+    "The function: its name, a part that no other name has, or a pattern with * and ? that no other name matches. By default \
+     the only one that is dispatched, or that the executable has.",
+);
+
+const EXECUTABLE: Flag<Option<u64>> = Flag::parsed(
+    "executable",
+    "ID",
+    "",
+    "the id of an executable",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "The executable of the capture, if several have a function of this name. By default the first that a dispatch of it uses.",
+);
+
+const DISASSEMBLY: Group = Group {
+    title: "Disassembly",
+    flags: &[&FUNCTION, &function_flags::DISPATCH, &EXECUTABLE, &replay_flags::RECOVER],
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let path = invocation.operand();
+    interrupts::handle();
+    let file = MappedFile::open(&path).map_err(|error| error.advise(NAME_A_FILE))?;
+    match FileKind::of(file.bytes()) {
+        Some(FileKind::Capture) => of_capture(invocation, &path),
+        Some(FileKind::Elf) => {
+            let format = infer_format(file.bytes()).ok_or_else(other_architecture)?;
+            let wanted = invocation.flags.get(&FUNCTION);
+            output::print(&of_executable(format, file.bytes(), &[], wanted.as_deref())?)
+        }
+        Some(FileKind::SpirV) => output::print(&spirv(&path)?),
+        _ => {
+            let place = format!("'{}'", path.display());
+            let error = FileKind::Capture.refuse_other(file.bytes(), &place).unwrap_or_else(|| {
+                Error::invalid_argument(format!("{place} is not a capture, an ELF image or a SPIR-V module"))
+            });
+            Err(error.advise(NAME_A_FILE))
+        }
+    }
+}
+
+const NAME_A_FILE: &str = "name a capture, an ELF image or a SPIR-V module; of a module, record a capture with \
+                           --device_replay_output, or print its VM program with rehal dump-module";
+
+fn other_architecture() -> Error {
+    Error::unimplemented("the executable is for another architecture")
+        .advise("disassemble it with llvm-objdump")
+}
+
+/// The function of a capture, below what its dispatches have in common and what they do not.
+fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
+    /// Distinct dispatches that are listed.
+    const MAX_LISTED: usize = 16;
+    let flags = &invocation.flags;
+    let capture = captures::open(path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    let function = function_flags::one(flags, &FUNCTION, &plan)?;
+    let wanted = flags.get(&EXECUTABLE);
+    let (mut found, mut listed, mut omitted) = (None, String::new(), 0);
+    let mut count = 0;
+    plan.distinct_dispatches(|it, _| {
+        let is_meant = it.name == function.as_bytes() || function == format!("#{}", it.function);
+        if !is_meant || wanted.is_some_and(|id| id != it.executable.id) {
+            return Ok(());
+        }
+        let (id, ordinal) = *found.get_or_insert((it.executable.id, it.function));
+        if (id, ordinal) != (it.executable.id, it.function) {
+            return Ok(());
+        }
+        count += 1;
+        if count > MAX_LISTED {
+            omitted += 1;
+            return Ok(());
+        }
+        let workgroups = match it.workgroup_count {
+            Some([x, y, z]) => format!("{x}x{y}x{z} workgroups"),
+            None => "workgroups counted in a buffer".into(),
+        };
+        let constants: Vec<_> = words(it.constants).iter().map(u32::to_string).collect();
+        let constants = match constants.is_empty() {
+            true => "no constants".into(),
+            false => format!("constants {}", constants.join(" ")),
+        };
+        let _ = writeln!(listed, "; record #{}: {workgroups}, {constants}", it.location.ordinal);
+        Ok(())
+    })?;
+    let Some((id, ordinal)) = found else {
+        let error = Error::not_found(format!("no dispatch of '{}' with that executable", escaped(&function)));
+        return Err(error.advise("leave --executable out; rehal info lists executables and their functions"));
+    };
+    if omitted > 0 {
+        let _ = writeln!(listed, "; more: {omitted}");
+    }
+    let executable = plan.executables().find(|it| it.id == id);
+    let executable =
+        executable.ok_or_else(|| Error::not_found(format!("executable {id} is not in the capture")))?;
+    let format = String::from_utf8_lossy(executable.format);
+    if !format.contains("elf") {
+        let message = format!("executable {id} has format '{}', which is not an ELF image", escaped(&format));
+        return Err(Error::unimplemented(message).advise(
+            "VM programs are printed by rehal dump-module, and SPIR-V is disassembled from a file: with \
+             --iree-hal-dump-executable-binaries-to=DIR, iree-compile writes both",
+        ));
+    }
+    // Captures of version 1.0 have no names.
+    let name = if function.starts_with('#') { None } else { Some(function.as_str()) };
+    let constants = words(executable.constants);
+    let text = match name {
+        Some(name) => of_executable(&format, executable.data, &constants, Some(name))?,
+        None => at_ordinal(&format, executable.data, &constants, ordinal)?,
+    };
+    output::print(&format!("; executable {id}\n{listed}{text}"))
+}
+
+/// Numbers of 32 bits, little-endian.
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks().0.iter().map(|it| u32::from_le_bytes(*it)).collect()
+}
+
+fn at_ordinal(format: &str, data: &[u8], constants: &[u32], ordinal: u32) -> Result<String> {
+    let code = elf_code(format, data, constants)?;
+    let function = code.functions.get(ordinal as usize);
+    let function =
+        function.ok_or_else(|| Error::not_found(format!("the executable has no function {ordinal}")))?;
+    objdump(&code.image, function)
+}
+
+/// The function of an executable that is meant: by its name, a part, or a pattern.
+fn of_executable(format: &str, data: &[u8], constants: &[u32], wanted: Option<&str>) -> Result<String> {
+    let code = elf_code(format, data, constants)?;
+    let is = |test: &dyn Fn(&str) -> bool| -> Vec<&FunctionCode> {
+        code.functions.iter().filter(|it| test(&it.name)).collect()
+    };
+    let found = match wanted {
+        None => is(&|_| true),
+        Some(wanted) => {
+            let tests: [&dyn Fn(&str) -> bool; 3] =
+                [&|name| name == wanted, &|name| rehal_base::glob::matches(wanted, name), &|name| {
+                    name.contains(wanted)
+                }];
+            tests.iter().map(|test| is(*test)).find(|it| !it.is_empty()).unwrap_or_default()
+        }
+    };
+    match found[..] {
+        [function] => objdump(&code.image, function),
+        _ => {
+            let names: Vec<_> = code.functions.iter().map(|it| format!("'{}'", escaped(&it.name))).collect();
+            let message = match wanted {
+                Some(wanted) => format!("{} functions match '{}'", found.len(), escaped(wanted)),
+                None => format!("the executable has {} functions", found.len()),
+            };
+            Err(Error::not_found(message).advise(format!("name one with --function: {}", names.join(", "))))
+        }
+    }
+}
+
+/// The instructions of a function, by the system's disassembler.
+fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
+    let directory = TemporaryDirectory::in_temp("rehal-disassemble-")?;
+    let file = directory.path().join("executable.elf");
+    let written = std::fs::write(&file, image)
+        .map_err(|error| Error::io(format!("writing '{}'", file.display()), &error));
+    directory.explain(written)?;
+    let arguments = [
+        "--disassemble".to_string(),
+        "--line-numbers".into(),
+        "-M".into(),
+        "intel".into(),
+        format!("--start-address={:#x}", function.start),
+        format!("--stop-address={:#x}", function.end),
+    ];
+    let arguments = arguments.iter().map(OsString::from);
+    let given = std::env::var_os("OBJDUMP").filter(|it| !it.is_empty());
+    let names = given.map_or_else(|| vec!["objdump".into(), "llvm-objdump".into()], |name| vec![name]);
+    let text = print_of(&names, arguments.chain([file.into()]).collect(), "install binutils or LLVM")?;
+    // Before it are the name of the file and of the section.
+    let code = text.lines().skip_while(|line| !line.starts_with("Disassembly of")).skip(1);
+    let mut printed = format!(
+        "; function {}, {} bytes at {:#x}\n",
+        escaped(&function.name),
+        function.end - function.start,
+        function.start
+    );
+    // The label is of the nearest symbol, which seldom is that of the function.
+    let is_label = |line: &str| line.starts_with(|it: char| it.is_ascii_hexdigit()) && line.ends_with(">:");
+    for line in code.filter(|line| !line.trim().is_empty() && !is_label(line)) {
+        printed.push_str(line);
+        printed.push('\n');
+    }
+    Ok(printed)
+}
+
+fn spirv(path: &Path) -> Result<String> {
+    let arguments =
+        vec!["--no-color".into(), std::path::absolute(path).unwrap_or_else(|_| path.into()).into()];
+    print_of(&["spirv-dis".into()], arguments, "install SPIRV-Tools")
+}
+
+/// What the first of these programs that exists prints.
+fn print_of(names: &[OsString], arguments: Vec<OsString>, install: &str) -> Result<String> {
+    for name in names {
+        let shown = name.to_string_lossy();
+        let ran = Command::new(name).args(&arguments).env("LC_ALL", "C").stdin(Stdio::null()).output();
+        match ran {
+            Ok(ran) if ran.status.success() => return Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
+            Ok(ran) => {
+                let said = String::from_utf8_lossy(&ran.stderr).trim().to_string();
+                return Err(Error::new(StatusCode::Aborted, format!("{shown} failed: {said}"))
+                    .advise("name another disassembler: OBJDUMP=llvm-objdump"));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(format!("starting {shown}"), &error).advise(install)),
+        }
+    }
+    let names: Vec<_> = names.iter().map(|it| it.to_string_lossy()).collect();
+    Err(Error::not_found(format!("no disassembler: {} is not in PATH", names.join(" or "))).advise(install))
+}

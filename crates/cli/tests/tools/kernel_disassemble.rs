@@ -1,0 +1,71 @@
+//! `rehal kernel disassemble`: instructions of a function of a capture or an executable.
+
+use crate::common::{Scratch, capture, command, fail, fixture, print, ran};
+
+const TOOL: [&str; 3] = ["rehal", "kernel", "disassemble"];
+
+fn disassembled(words: &[&str]) -> String {
+    print(&[&TOOL, words].concat())
+}
+
+/// The instructions: those lines that begin with an address.
+fn instructions(text: &str) -> Vec<&str> {
+    let is_address = |it: &str| u64::from_str_radix(it, 16).is_ok();
+    text.lines().filter(|it| it.trim_start().split_once(':').is_some_and(|(it, _)| is_address(it))).collect()
+}
+
+#[test]
+fn a_function_of_a_capture_has_constants_and_ends_with_a_return() {
+    let text = disassembled(&["--function=add_dispatch_0", &capture("add4.add.local-sync")]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("; executable 4"));
+    assert_eq!(lines.next(), Some("; record #17: 1x1x1 workgroups, no constants"));
+    assert!(lines.next().unwrap().starts_with("; function add_dispatch_0_elementwise_4_f32, "), "{text}");
+    let found = instructions(&text);
+    assert!(found.len() > 5 && found.last().unwrap().contains("ret"), "{text}");
+    assert!(found.iter().any(|it| it.contains("addps") && it.contains("xmm")), "{text}");
+}
+
+#[test]
+fn each_dispatch_of_a_capture_has_its_constants() {
+    let text = disassembled(&[&capture("dynamic.rows.local-sync"), "--dispatch=30"]);
+    assert!(text.contains("\n; record #30: 1x1x1 workgroups, constants 21 0 21 0\n"), "{text}");
+}
+
+#[test]
+fn executables_have_lines_of_their_source_and_other_functions_are_left_out() {
+    let text = disassembled(&["--function=add", &fixture("modules/add4_swapped.elf")]);
+    assert!(text.lines().any(|it| it == "-:3") && !text.contains("mul_dispatch"), "{text}");
+    let both = disassembled(&["--function=elementwise", &fixture("cts/chain.so")]);
+    assert_eq!(both.lines().filter(|it| it.starts_with("; function ")).count(), 1, "{both}");
+    assert!(!instructions(&both).is_empty(), "{both}");
+}
+
+#[test]
+fn the_system_has_the_disassemblers() {
+    let scratch = Scratch::new();
+    let path = fixture("modules/add4_swapped.elf");
+    let with = |variable: &str, value: &str| {
+        ran(command("rehal")
+            .args(&TOOL[1..])
+            .args(["--function=mul", &path])
+            .env(variable, value)
+            .output()
+            .unwrap())
+    };
+    let missing = with("PATH", scratch.path("").to_str().unwrap());
+    assert_eq!(missing.status, Some(1));
+    assert!(missing.stderr.starts_with("NOT_FOUND; no disassembler: objdump or llvm-objdump"), "{missing:?}");
+    assert!(with("OBJDUMP", "false").stderr.starts_with("ABORTED; false failed"));
+}
+
+#[test]
+fn other_files_and_architectures_are_refused() {
+    let refused = |path: &str| fail(&[&TOOL[..], &[&fixture(path)]].concat());
+    let other = refused("modules/add4_swapped.aarch64.elf");
+    assert!(other.contains("arm_64") && other.contains("x86_64"), "{other}");
+    assert!(refused("modules/add4.vmfb").contains("is a compiled module (.vmfb), not a capture"));
+    assert!(refused("captures/add4.vmvx.local-sync.ireereplay").contains("which is not an ELF image"));
+    let unknown = fail(&[&TOOL[..], &["--function=none", &fixture("cts/chain.so")]].concat());
+    assert!(unknown.contains("0 functions match 'none'"), "{unknown}");
+}
