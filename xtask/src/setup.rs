@@ -1,7 +1,8 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of
-//! pages, Valgrind, which counts instructions, and Vulkan with Mesa's software driver and the validation
+//! pages, Valgrind, which counts instructions, zsh, fish, groff and mandoc, which completions and manual pages
+//! are tested with, and Vulkan with Mesa's software driver and the validation
 //! layers come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by
 //! Cargo; a nightly toolchain with Miri and the standard library of another processor are, by rustup, if they
 //! can be. As root on a Debian machine, missing system packages are installed; otherwise they are listed.
@@ -14,6 +15,10 @@ use std::process::{Command, Stdio};
 /// The tools that check dependencies: `cargo` verb, package, and the version to install if missing.
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
+
+/// The shells that tests complete commands in, and the programs that check manual pages: program and package.
+const TEXT_PROGRAMS: [(&str, &str); 4] =
+    [("zsh", "zsh"), ("fish", "fish"), ("groff", "groff-base"), ("mandoc", "mandoc")];
 
 /// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and
 /// validation layers.
@@ -45,6 +50,11 @@ pub fn main(arguments: &[String]) -> Outcome {
     }
     if !answers("valgrind", &["--version"]) {
         install(&["valgrind"])?;
+    }
+    for (program, package) in TEXT_PROGRAMS {
+        if !answers("sh", &["-c", &format!("command -v {program}")]) {
+            install(&[package])?;
+        }
     }
     for (verb, name, version) in CARGO_TOOLS {
         if !answers("cargo", &[verb, "--version"]) {

@@ -33,6 +33,8 @@ mod profiling;
 mod program;
 mod progress;
 mod report;
+mod roff;
+mod shells;
 mod table;
 mod tool;
 pub mod tools;

@@ -18,7 +18,8 @@ const FILES: List<ParameterFile> = List::parsed(
      SCOPE, or in the scope without a name. Repeat it for more files; several files of one scope are merged, \
      and the first parameter of a name counts. The files are not opened unless the program takes parameters.",
 )
-.files(|file, _| vec![Access::Read.to(file.path.path())]);
+.files(|file, _| vec![Access::Read.to(file.path.path())])
+.endings(&["irpa", "gguf", "safetensors"]);
 
 const MODE: Flag<FileMode> = Flag::choice(
     "parameter_mode",

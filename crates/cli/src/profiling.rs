@@ -30,7 +30,8 @@ const MODE: Flag<ProfileData> = Flag::parsed(
 
 const OUTPUT: Flag<Option<PathBuf>> =
     Flag::path("device_profiling_output", "The profile (.ireeprof) to write, which rehal profile reads.")
-        .files(recorded);
+        .files(recorded)
+        .endings(&["ireeprof"]);
 
 const FILTER_FUNCTION: Flag<String> = Flag::parsed(
     "device_profiling_filter_function",

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use rehal_base::{Align, Error, Result, nearest};
+use rehal_session::hal::alternatives;
 use rehal_session::{CrashReports, LocalRunner, Runner, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
@@ -68,6 +69,17 @@ pub enum Operands {
         form: &'static str,
         /// The word if only a file is given.
         default: &'static str,
+        /// The words.
+        words: fn() -> Vec<&'static str>,
+    },
+    /// One of several words.
+    Word {
+        /// What it names, such as `shell`.
+        what: &'static str,
+        /// The words, as the usage line shows them.
+        form: &'static str,
+        /// The words.
+        words: &'static [&'static str],
     },
     /// A directory, or none.
     MaybeDirectory {
@@ -364,17 +376,12 @@ fn banner(name: &str) -> String {
 }
 
 impl Tool {
-    fn all_groups(&self) -> Vec<&'static Group> {
+    pub(crate) fn all_groups(&self) -> Vec<&'static Group> {
         self.groups.iter().copied().chain([&GENERAL]).collect()
     }
 
     pub(crate) fn help(&self, name: &str, all: bool) -> String {
-        let usage = match self.operands {
-            Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => {
-                form
-            }
-            Operands::MaybeDirectory { usage } | Operands::None { usage } => usage,
-        };
+        let usage = self.operands.usage();
         let mut text = banner(name);
         text.push_str(&flags::comment(&format!(
             "{name}: {}\n\nUsage: {name} [flags] {usage}\n\n{}",
@@ -396,6 +403,17 @@ impl Tool {
 }
 
 impl Operands {
+    /// Placeholders and required flags, as the usage line shows them.
+    pub(crate) fn usage(&self) -> &'static str {
+        match self {
+            Self::One { form, .. }
+            | Self::Two { form, .. }
+            | Self::WordAndFile { form, .. }
+            | Self::Word { form, .. } => form,
+            Self::MaybeDirectory { usage } | Self::None { usage } => usage,
+        }
+    }
+
     /// Checks the number of operands; returns the word, if the tool has one, and the files.
     fn check(&self, name: &str, given: &[OsString]) -> Result<(Option<String>, Vec<PathBuf>)> {
         let shown: Vec<_> = given.iter().map(|it| format!("'{}'", it.display())).collect();
@@ -410,6 +428,18 @@ impl Operands {
             (Self::WordAndFile { default, .. }, [_]) => Ok((Some((*default).to_owned()), files())),
             (Self::WordAndFile { .. }, [word, path]) => {
                 Ok((Some(word.to_string_lossy().into_owned()), vec![path.into()]))
+            }
+            (Self::Word { words, .. }, [word]) if words.iter().any(|it| word == it) => {
+                Ok((Some(word.to_string_lossy().into_owned()), Vec::new()))
+            }
+            (Self::Word { what, form, words }, given) => {
+                let words = alternatives(words);
+                Err(match given {
+                    [] => Error::invalid_argument(format!("{name} needs a {what} (expected {words})")),
+                    [word] => invalid_word(what, word, &words),
+                    _ => Error::invalid_argument(format!("{name} takes one {what}")).context(shown),
+                }
+                .advise(usage(form)))
             }
             (Self::Two { what, form }, []) => {
                 Err(Error::invalid_argument(format!("{name} needs two {what}s")).advise(usage(form)))
@@ -437,6 +467,11 @@ impl Operands {
                 .advise(format!("values of flags follow '=': {name} {usage}"))),
         }
     }
+}
+
+fn invalid_word(what: &str, word: &OsStr, expected: &str) -> Error {
+    let word = word.display();
+    Error::invalid_argument(format!("'{word}' is not a {what} (expected {expected})"))
 }
 
 impl Invocation {

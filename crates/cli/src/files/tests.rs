@@ -12,11 +12,12 @@ use crate::{Operands, Tool, tools};
 
 /// Flags with paths that are not of files that this build reads or writes: directories, files of drivers that
 /// it lacks, and flag files, which are read before any file is written.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "flagfile",
     "export",
     "directory",
     "rehal_kernel_record_dir",
+    "to",
     "vulkan_libvulkan_search_path",
     "device_capture_file",
     "hip_dylib_path",
@@ -107,7 +108,7 @@ fn operands(tool: &Tool, path: Option<String>, directory: &Path) -> Vec<String> 
     let count = match tool.operands {
         Operands::One { .. } | Operands::WordAndFile { .. } => 1,
         Operands::Two { .. } => 2,
-        Operands::MaybeDirectory { .. } | Operands::None { .. } => 0,
+        Operands::Word { .. } | Operands::MaybeDirectory { .. } | Operands::None { .. } => 0,
     };
     let absent = (0..).map(|index| directory.join(format!("operand-{index}")).display().to_string());
     path.into_iter().chain(absent).take(count).collect()

@@ -50,7 +50,7 @@ impl Entry for DeviceParameter {
             ParameterScope::Device(driver) => Effect::OfDriver(driver),
             ParameterScope::Ignored(why) => Effect::Ignored(why),
         };
-        Spec { name: self.flag(), short: None, effect, variable_prefix: None, help: self.help }
+        Spec { name: self.flag(), short: None, effect, variable_prefix: None, endings: &[], help: self.help }
     }
 
     fn role(&self) -> Role {
@@ -82,6 +82,15 @@ impl Entry for DeviceParameter {
         DeviceParameter::words(self)
     }
 
+    fn form(&self) -> String {
+        match self.value {
+            ParameterValue::Boolean(_) | ParameterValue::Choice { .. } => self.words().join("|"),
+            ParameterValue::Integer { .. } => "INTEGER".into(),
+            ParameterValue::Text { form, .. } | ParameterValue::List { form, .. } => form.into(),
+            ParameterValue::Path(_) | ParameterValue::Paths(_) => "PATH".into(),
+        }
+    }
+
     fn is_default(&self, value: Option<&OsStr>) -> bool {
         let text = value.map(unquoted).unwrap_or_default().to_str();
         match self.value {
@@ -99,17 +108,12 @@ impl Entry for DeviceParameter {
 
     fn line(&self) -> String {
         let name = self.flag();
-        let form = match self.value {
-            ParameterValue::Boolean(_) | ParameterValue::Integer { .. } => {
-                return format!("--{name}={}", self.default);
+        match (self.value, self.role()) {
+            (ParameterValue::Boolean(_) | ParameterValue::Integer { .. }, _) => {
+                format!("--{name}={}", self.default)
             }
-            ParameterValue::Choice { .. } => self.words().join("|"),
-            ParameterValue::Text { form, .. } | ParameterValue::List { form, .. } => form.into(),
-            ParameterValue::Path(_) | ParameterValue::Paths(_) => "PATH".into(),
-        };
-        match self.role() {
-            Role::List => format!("# --{name}={form}"),
-            _ => line(name, &form, self.default),
+            (_, Role::List) => format!("# --{name}={}", self.form()),
+            _ => line(name, &self.form(), self.default),
         }
     }
 

@@ -52,6 +52,8 @@ pub struct Spec {
     /// The prefix of the environment variable, this and the name in capitals, that supplies a value if none is
     /// given.
     pub variable_prefix: Option<&'static str>,
+    /// Extensions of the files that a value names, without the dot; empty if any file is one.
+    pub endings: &'static [&'static str],
     /// The help text, in sentences.
     pub help: &'static str,
 }
@@ -104,6 +106,9 @@ pub trait Entry {
     /// The valid words of a boolean or a choice; empty for other types.
     fn words(&self) -> Vec<&'static str>;
 
+    /// The placeholder of a value, such as `PATH` or `text|jsonl`; empty for a query without one.
+    fn form(&self) -> String;
+
     /// Whether `value` is the default.
     fn is_default(&self, value: Option<&OsStr>) -> bool;
 
@@ -128,7 +133,7 @@ pub struct Group {
 
 impl Spec {
     const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, short: None, effect: Effect::Full, variable_prefix: None, help }
+        Self { name, short: None, effect: Effect::Full, variable_prefix: None, endings: &[], help }
     }
 
     /// The environment variable that supplies a value, if any.
@@ -243,6 +248,12 @@ impl<T> Flag<T> {
         self
     }
 
+    /// Sets the extensions of the files that a value names.
+    pub const fn endings(mut self, endings: &'static [&'static str]) -> Self {
+        self.spec.endings = endings;
+        self
+    }
+
     /// Shows the default without quotes in help, as the reference does for numbers.
     pub const fn unquoted(mut self) -> Self {
         if let ValueType::Parsed { is_quoted, .. } = &mut self.kind {
@@ -321,6 +332,12 @@ impl<T> List<T> {
         self
     }
 
+    /// Sets the extensions of the files that a value names.
+    pub const fn endings(mut self, endings: &'static [&'static str]) -> Self {
+        self.spec.endings = endings;
+        self
+    }
+
     /// Accepts empty values.
     pub const fn may_be_empty(mut self) -> Self {
         self.may_be_empty = true;
@@ -392,6 +409,10 @@ impl<T: Clone + 'static> Entry for Flag<T> {
         self.kind.words()
     }
 
+    fn form(&self) -> String {
+        self.kind.form()
+    }
+
     fn is_default(&self, value: Option<&OsStr>) -> bool {
         self.kind.is_default(value.map(unquoted))
     }
@@ -432,6 +453,10 @@ impl<T: Clone + 'static> Entry for List<T> {
 
     fn words(&self) -> Vec<&'static str> {
         self.kind.words()
+    }
+
+    fn form(&self) -> String {
+        self.kind.form()
     }
 
     fn is_default(&self, _: Option<&OsStr>) -> bool {
@@ -483,6 +508,10 @@ impl Entry for Query {
 
     fn words(&self) -> Vec<&'static str> {
         self.only.into_iter().collect()
+    }
+
+    fn form(&self) -> String {
+        self.form.into()
     }
 
     fn is_default(&self, _: Option<&OsStr>) -> bool {

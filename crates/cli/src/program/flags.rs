@@ -26,7 +26,8 @@ const MODULE: List<ModuleSource> = List::parsed(
      each after its dependencies; functions are looked up in the last one. The modules of rehal itself (hal, \
      io_parameters) need not be named.",
 )
-.files(|module, _| read_if(module.path()));
+.files(|module, _| read_if(module.path()))
+.endings(&["vmfb"]);
 
 const MODULE_MODE: Flag<ModuleMode> = Flag::choice(
     "module_mode",
@@ -55,7 +56,8 @@ const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "Records all device work to a capture, which iree-run-replay replays. The scopes init, execute and deinit \
      mark the parts of the run.",
 )
-.files(recorded);
+.files(recorded)
+.endings(&["ireereplay"]);
 
 const FILE_POLICY: Flag<FilePolicy> = Flag::choice(
     "device_replay_file_policy",

@@ -72,6 +72,9 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
      no other name matches. By default the only one that is dispatched.",
 );
 
+/// Extensions of the files that replacements are in.
+const KERNELS: &[&str] = &["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
+
 const WITH: List<PathBuf> = List::paths(
     "with",
     "PATH",
@@ -79,7 +82,8 @@ const WITH: List<PathBuf> = List::paths(
      for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .so, .elf, .vmfb, \
      .spv and .vk1. May be repeated.",
 )
-.files(read_path);
+.files(read_path)
+.endings(KERNELS);
 
 const BASELINE: Flag<Option<PathBuf>> = Flag::path(
     "baseline",

@@ -6,6 +6,7 @@ mod benchmark_module;
 mod benchmark_replay;
 mod check_module;
 mod compare;
+mod completions;
 mod convert_parameters;
 mod create_parameters;
 mod diff;
@@ -25,6 +26,7 @@ mod kernel_stub;
 mod kernels;
 pub(crate) mod ledger_flags;
 mod links;
+mod manual;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -45,6 +47,7 @@ pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use check_module::CHECK_MODULE;
 pub use compare::COMPARE;
+pub use completions::COMPLETIONS;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
 pub use diff::DIFF;
@@ -59,6 +62,7 @@ pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
 pub use links::TOOLS;
+pub use manual::MANUAL;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
@@ -104,4 +108,6 @@ pub const ALL: &[&crate::Tool] = &[
     &PROFILE_REPORT,
     &PROFILE_COMPARE,
     &TOOLS,
+    &COMPLETIONS,
+    &MANUAL,
 ];

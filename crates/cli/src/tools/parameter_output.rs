@@ -13,7 +13,8 @@ use crate::parameters::{self, Line};
 
 const OUTPUT: Flag<Option<PathBuf>> =
     Flag::path("output", "The .irpa file to write, once it is complete; - is standard output.")
-        .files(written);
+        .files(written)
+        .endings(&["irpa"]);
 
 const QUIET: Flag<bool> = Flag::switch("quiet", false, "Does not list the parameters of the written file.");
 

@@ -31,7 +31,12 @@ pub const PROFILE: Tool = Tool {
             A profile of a killed program is read up to its last complete record.\n\n\
             Subcommands of rehal, which have flags of their own: rehal profile report writes a page, \
             rehal profile timeline a trace for Perfetto, and rehal profile compare compares two profiles.",
-    operands: Operands::WordAndFile { what: "profile", form: "[COMMAND] FILE.ireeprof", default: "cat" },
+    operands: Operands::WordAndFile {
+        what: "profile",
+        form: "[COMMAND] FILE.ireeprof",
+        default: "cat",
+        words,
+    },
     groups: &[&REPORT],
     examples: &[
         ("Find bottlenecks", "{tool} explain run.ireeprof"),
@@ -109,6 +114,10 @@ const COUNTER_SAMPLES: Flag<bool> = Flag::switch(
     false,
     "Prints each sample of each counter besides totals (counter). Requires --format=jsonl.",
 );
+
+fn words() -> Vec<&'static str> {
+    Report::ALL.iter().map(|report| report.name()).collect()
+}
 
 const ROCM: Flag<Option<PathBuf>> =
     Flag::path("rocm_library_path", "ROCm libraries that decode the hardware traces of AMD devices.").effect(

@@ -299,7 +299,7 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 18] = [
+const TAKE_ANYTHING: [&str; 19] = [
     "against",
     "baseline",
     "benchmark_out",
@@ -316,6 +316,7 @@ const TAKE_ANYTHING: [&str; 18] = [
     "replay_host_reads",
     "replay_ledger",
     "task_topology_snapshot",
+    "to",
     "agents_md",
     "parameters",
 ];

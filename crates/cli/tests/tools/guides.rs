@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 29] = [
+const GUIDES: [(&[&str], &str); 31] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -20,6 +20,8 @@ const GUIDES: [(&[&str], &str); 29] = [
     (&["rehal", "profile", "timeline"], include_str!("../../src/guides/profile_timeline.md")),
     (&["rehal", "profile", "compare"], include_str!("../../src/guides/profile_compare.md")),
     (&["rehal", "compare"], include_str!("../../src/guides/compare.md")),
+    (&["rehal", "completions"], include_str!("../../src/guides/completions.md")),
+    (&["rehal", "man"], include_str!("../../src/guides/man.md")),
     (&["rehal", "diff"], include_str!("../../src/guides/diff.md")),
     (&["rehal", "kernel", "build"], include_str!("../../src/guides/kernel_build.md")),
     (&["rehal", "kernel", "disassemble"], include_str!("../../src/guides/kernel_disassemble.md")),

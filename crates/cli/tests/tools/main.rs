@@ -38,6 +38,7 @@ mod reduce;
 mod replay;
 mod reports;
 mod run_module;
+mod shells;
 mod signals;
 mod slice;
 mod streams;

@@ -1,0 +1,37 @@
+//! `rehal completions`: prints the script by which a shell completes commands.
+
+use rehal_base::Result;
+
+use crate::shells::{self, Commands};
+use crate::{Invocation, Operands, Tool, output};
+
+/// See the [module](self).
+pub const COMPLETIONS: Tool = Tool {
+    name: "rehal completions",
+    verb: "completions",
+    summary: "prints the script by which a shell completes commands",
+    about: "Prints a script for bash, zsh or fish. With it, the shell completes verbs, flags that have an effect in this \
+            build, values of flags with a fixed set of them, and files with the extensions that a tool reads; also for the \
+            names of IREE's tools. The script is that of this version: print it again after an update.",
+    operands: Operands::Word { what: "shell", form: "bash|zsh|fish", words: &["bash", "zsh", "fish"] },
+    groups: &[],
+    examples: &[
+        ("Complete in this bash", "source <({tool} bash)"),
+        ("Complete in every bash", "{tool} bash > ~/.local/share/bash-completion/completions/rehal"),
+        ("Complete in every fish", "{tool} fish > ~/.config/fish/completions/rehal.fish"),
+        ("Complete in zsh: in a directory of $fpath, before compinit", "{tool} zsh > ~/.zfunc/_rehal"),
+    ],
+    guide: include_str!("../guides/completions.md"),
+    answer: |_, _, _| None,
+    runs_kernels: false,
+    run,
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let commands = Commands::new(super::ALL);
+    output::print(&match invocation.word() {
+        "bash" => shells::bash(&commands),
+        "zsh" => shells::zsh(&commands),
+        _ => shells::fish(&commands),
+    })
+}
