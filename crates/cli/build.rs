@@ -1,4 +1,5 @@
-//! Links the tools' names and the compiler's unwinder, and tells the tools which commit they are of.
+//! Links the tools' names and the compiler's unwinder, and tells the tools which commit they are of, and how
+//! they are built.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/names.rs");
     println!("cargo::rustc-env=REHAL_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
+    println!("cargo::rustc-env=REHAL_TARGET={}", env::var("TARGET").unwrap_or_default());
+    println!("cargo::rustc-env=REHAL_PROFILE={}", profile().unwrap_or_else(|| "unknown".into()));
     let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else { return };
     link_names(&directory);
     link_for_start(&directory);
@@ -37,10 +40,23 @@ fn link_names(directory: &Path) {
     }
 }
 
-/// The commit of the checkout; `None` without git, or for sources that were unpacked, maybe within a
-/// repository of something else.
+/// The name of the profile, which is that of the directory with `build/PACKAGE/out`: Cargo tells a script only
+/// whether it is derived from `release`.
+fn profile() -> Option<String> {
+    let directory = PathBuf::from(env::var_os("OUT_DIR")?);
+    let build = directory.ancestors().nth(2).filter(|it| it.ends_with("build"));
+    let name = build.and_then(|build| build.parent()?.file_name()?.to_str().map(ToOwned::to_owned));
+    name.or_else(|| env::var("PROFILE").ok())
+}
+
+/// The commit of the sources: that of the checkout, or the one that Cargo wrote into a package. `None` for
+/// sources without either, maybe within a repository of something else.
 fn commit() -> Option<String> {
-    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join("../..").canonicalize().ok()?;
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?);
+    if let Ok(info) = fs::read_to_string(package.join(".cargo_vcs_info.json")) {
+        return Some(info.split_once("\"sha1\": \"")?.1.split_once('"')?.0.to_owned());
+    }
+    let root = package.join("../..").canonicalize().ok()?;
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(&root).args(arguments).output().ok()?;
         let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;

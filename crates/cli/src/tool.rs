@@ -365,7 +365,9 @@ fn verbs_list(program: &str, tools: &[&Tool], more: &[(&str, &str)]) -> String {
 
 fn version(name: &str) -> String {
     let of = if name.starts_with("rehal") { "" } else { " of rehal" };
-    format!("{name}{of} {}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n", env!("CARGO_PKG_VERSION"))
+    let build = concat!(env!("REHAL_COMMIT"), ", ", env!("REHAL_TARGET"), ", ", env!("REHAL_PROFILE"));
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n")
 }
 
 /// The banner of help, by which scripts identify IREE's tools.

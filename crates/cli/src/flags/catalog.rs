@@ -39,7 +39,7 @@ pub const GENERAL: Group = Group {
              expanded in place, so later flags override them. A flag file may name other flag files.",
         ),
         &AGENTS_MD,
-        &Query::new("version", "Prints the version and which formats it reads and writes, and exits."),
+        &Query::new("version", "Prints the version, the commit and the build, and which formats it reads and writes, and exits."),
     ],
 };
 

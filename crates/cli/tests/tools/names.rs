@@ -30,6 +30,22 @@ fn each_name_of_iree_is_a_link_beside_the_program() {
 }
 
 #[test]
+fn versions_say_commit_target_and_profile() {
+    let printed = print(&["rehal", "--version"]);
+    let built = printed.lines().nth(1).and_then(|line| line.strip_prefix("commit ")).unwrap();
+    let [commit, target, profile] = built.split(", ").collect::<Vec<_>>()[..] else { panic!("{built}") };
+    assert_eq!(commit, env!("REHAL_COMMIT"));
+    assert!(target.starts_with(std::env::consts::ARCH) && target.contains("linux"), "{target}");
+    let directory = path_of("rehal").parent().unwrap().file_name().unwrap().to_owned();
+    assert_eq!(Some(profile), directory.to_str());
+    // Packages have no repository.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.git");
+    if root.exists() {
+        assert!(commit.len() == 40 && commit.bytes().all(|it| it.is_ascii_hexdigit()), "{commit}");
+    }
+}
+
+#[test]
 fn links_copies_and_any_first_argument_name_the_tool() {
     let scratch = Scratch::new();
     let rehal = path_of("rehal");
