@@ -188,6 +188,7 @@ fn start_with(
 ) -> Result<u8> {
     if let Some((query, value)) = flags.query() {
         let text = match query {
+            "help" if value == "short" => Ok(tool.short_help(&name)),
             "help" => Ok(tool.help(&name, value == "all")),
             "version" => Ok(version(&name)),
             other => (tool.answer)(other, value, &flags)
@@ -380,6 +381,15 @@ fn banner(name: &str) -> String {
 impl Tool {
     pub(crate) fn all_groups(&self) -> Vec<&'static Group> {
         self.groups.iter().copied().chain([&GENERAL]).collect()
+    }
+
+    fn short_help(&self, name: &str) -> String {
+        let (summary, usage) = (self.summary, self.operands.usage());
+        let flags = flags::help_short(&self.all_groups());
+        format!(
+            "{name}: {summary}\n\nUsage: {name} [flags] {usage}\n\n{flags}\n--help describes the flags and has \
+             examples; --agents_md prints a guide.\n"
+        )
     }
 
     pub(crate) fn help(&self, name: &str, all: bool) -> String {

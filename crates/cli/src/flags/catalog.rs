@@ -28,10 +28,10 @@ pub const GENERAL: Group = Group {
     flags: &[
         &Query::new(
             "help",
-            "Prints this help, which can be used as a flag file, and exits; -h is the same. --help=all includes \
-             the flags that have no effect in this build.",
+            "Prints this help, which can be used as a flag file, and exits. --help=all includes the flags that have \
+             no effect in this build. --help=short, or -h, prints a line for each flag.",
         )
-        .with_word("all"),
+        .with_words("all|short", &["all", "short"]),
         &List::paths(
             "flagfile",
             "PATH",

@@ -62,7 +62,7 @@ pub(super) fn expand(
         } else if let Some(flag) = text.as_bytes().strip_prefix(b"--") {
             expanded.add(OsStr::from_bytes(flag), None, &mut Vec::new())?;
         } else if text == "-h" {
-            expanded.flags.push(Given { name: "help".into(), value: None, place: None });
+            expanded.flags.push(Given { name: "help".into(), value: Some("short".into()), place: None });
         } else if let Some((name, rest)) = short_form(text, letters) {
             let value = if rest.is_empty() { arguments.next() } else { Some(rest.to_os_string()) };
             expanded.flags.push(Given { name: name.into(), value, place: None });
@@ -208,8 +208,12 @@ mod tests {
     #[test]
     fn names_and_values_are_trimmed() {
         let it = expanded(&[" --a = b c ", "--d=\"\"", "--i=", "-h"]).unwrap();
-        let expected =
-            [given("a", Some("b c")), given("d", Some("\"\"")), given("i", Some("")), given("help", None)];
+        let expected = [
+            given("a", Some("b c")),
+            given("d", Some("\"\"")),
+            given("i", Some("")),
+            given("help", Some("short")),
+        ];
         assert_eq!(it.flags, expected);
     }
 

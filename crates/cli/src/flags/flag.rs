@@ -36,8 +36,8 @@ pub struct Query {
     spec: Spec,
     /// The placeholder of its optional value, such as `DRIVER`; empty if it takes none.
     form: &'static str,
-    /// The only value that it takes, if that is fixed.
-    only: Option<&'static str>,
+    /// The only values that it takes, if these are fixed.
+    only: &'static [&'static str],
 }
 
 /// The fields common to all entries.
@@ -365,7 +365,7 @@ impl<T> List<T> {
 impl Query {
     /// A query without a value.
     pub const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { spec: Spec::new(name, help), form: "", only: None }
+        Self { spec: Spec::new(name, help), form: "", only: &[] }
     }
 
     /// Takes an optional value.
@@ -374,10 +374,10 @@ impl Query {
         self
     }
 
-    /// Takes this optional value only.
-    pub const fn with_word(mut self, word: &'static str) -> Self {
-        self.form = word;
-        self.only = Some(word);
+    /// Takes one of these optional words only; `form` shows them.
+    pub const fn with_words(mut self, form: &'static str, words: &'static [&'static str]) -> Self {
+        self.form = form;
+        self.only = words;
         self
     }
 
@@ -492,8 +492,8 @@ impl Entry for Query {
             // The reference accepts a value for every query and ignores it.
             (_, _) if matches!(value, "" | "true" | "1") => true,
             ("", _) => false,
-            (_, Some(only)) => value == only,
-            (_, None) => true,
+            (_, []) => true,
+            (_, only) => only.contains(&value),
         };
         if is_taken { Ok(Box::new(value.to_string())) } else { Err(Refusal::Unexpected) }
     }
@@ -501,13 +501,13 @@ impl Entry for Query {
     fn expected(&self) -> String {
         match (self.form, self.only) {
             ("", _) => "no value".into(),
-            (_, Some(only)) => format!("{only} or no value"),
-            (form, None) => format!("{form} or no value"),
+            (form, []) => format!("{form} or no value"),
+            (_, only) => format!("{} or no value", only.join(", ")),
         }
     }
 
     fn words(&self) -> Vec<&'static str> {
-        self.only.into_iter().collect()
+        self.only.to_vec()
     }
 
     fn form(&self) -> String {

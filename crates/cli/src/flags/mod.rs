@@ -4,7 +4,7 @@
 //! and help are derived from it: a tool reads typed values and parses no text. The syntax is that of the
 //! reference release, with the extensions marked below:
 //! - A flag is `--name=value`; a boolean is also `--name`. There is no `--name value`.
-//! - `-` and `_` in names are the same (extension). `-h` is `--help` (extension). A flag may have a letter,
+//! - `-` and `_` in names are the same (extension). `-h` is `--help=short` (extension). A flag may have a letter,
 //!   such as `-o`, for `-o VALUE` or `-oVALUE` (extension).
 //! - `--flagfile=PATH` is expanded in place to the flags in that file.
 //! - Every value is checked. If a flag is given twice, the last one counts, unless it may be repeated.
@@ -22,6 +22,7 @@ mod files;
 mod flag;
 mod help;
 mod parse;
+mod short;
 mod value_type;
 
 pub(crate) use catalog::{AGENTS_MD, CRASH_OPTIONS, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, PERF_MAP};
@@ -34,6 +35,7 @@ pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
+pub use short::help_short;
 pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{short_time, split_once, text, time};
 

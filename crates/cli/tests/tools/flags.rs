@@ -92,14 +92,40 @@ fn a_single_dash_is_refused() {
 fn all_forms_of_help_print_the_same() {
     for tool in ALL {
         let words: Vec<_> = tool.name.split(' ').collect();
-        assert_eq!(print(&[&words[..], &["-h"]].concat()), print(&[&words[..], &["--help"]].concat()));
+        assert_eq!(print(&[&words[..], &["-h"]].concat()), print(&[&words[..], &["--help=short"]].concat()));
         let verb: Vec<_> = tool.verb.split(' ').collect();
         let of_verb = print(&[&["rehal", "help"], &verb[..]].concat());
         assert_eq!(of_verb, print(&[&["rehal"], &verb[..], &["--help"]].concat()));
-        assert_eq!(of_verb, print(&[&["rehal"], &verb[..], &["-h"]].concat()));
     }
     assert_eq!(print(&["rehal", "-h"]), print(&["rehal", "help"]));
     assert!(fail(&["rehal", "help", "dmup"]).contains("unknown verb 'dmup'\n  try: did you mean 'dump'?"));
+}
+
+#[test]
+fn short_help_has_a_line_for_each_flag_of_the_tool() {
+    for tool in ALL {
+        let verb: Vec<_> = tool.verb.split(' ').collect();
+        let help = print(&[&["rehal"], &verb[..], &["-h"]].concat());
+        assert!(help.starts_with(&format!("rehal {}: {}\n\nUsage: ", tool.verb, tool.summary)), "{help}");
+        let lines: Vec<_> = help.lines().collect();
+        assert!(lines.len() < 90 && lines[3..].iter().all(|line| line.chars().count() <= 120), "{help}");
+        // Those of devices are in one line.
+        let own = tool.groups.first().filter(|group| group.title != "Devices");
+        for entry in own.into_iter().flat_map(|group| group.flags) {
+            let spec = entry.spec();
+            let is_it = |line: &&&str| {
+                let flag = line.trim_start();
+                let flag = flag.split_once(", --").filter(|(it, _)| it.len() == 2).map_or(flag, |(_, it)| it);
+                flag.trim_start_matches('-').split(['=', ' ']).next() == Some(spec.name)
+            };
+            let count = lines.iter().filter(is_it).count();
+            let works = matches!(spec.effect, Effect::Full | Effect::OfDriver(_));
+            assert_eq!(count, usize::from(works), "{} --{}: {help}", tool.verb, spec.name);
+        }
+        let devices = lines.iter().filter(|line| line.starts_with("  Devices: --device,")).count();
+        let opens = tool.groups.iter().any(|group| group.title == "Devices");
+        assert_eq!(devices, usize::from(opens), "{help}");
+    }
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn subcommands_precede_flags_and_are_suggested() {
     assert!(stderr.contains("did you mean 'rehal profile timeline'?"), "{stderr}");
     assert!(fail(&["rehal", "timeline", &sample]).contains("did you mean 'profile timeline'?"));
     assert!(print(&["rehal", "help", "profile", "compare"]).contains("rehal profile compare"));
-    assert!(print(&["rehal", "profile", "timeline", "-h"]).contains("Short form: -o VALUE."));
+    assert!(print(&["rehal", "profile", "timeline", "--help"]).contains("Short form: -o VALUE."));
 }
 
 /// The flags that profile to a file.
