@@ -463,7 +463,6 @@ impl<N: Names> QueueOp<N> {
 
 impl<N: Names> Submission<N> {
     /// The same submission under other names.
-    #[inline]
     pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Submission<T>> {
         Ok(Submission {
             device: names.device(self.device)?,

@@ -2,7 +2,8 @@
 //!
 //! A replay prepares the same executables in every iteration, and mapping dominates the cost (fresh pages,
 //! protections: about 15 us for 4 KiB). An image is cached if it is immutable after loading: no writable
-//! pages, no initializers. All images of the compiler are.
+//! pages, no initializers. All images of the compiler are. Of system libraries, which the dynamic loader maps,
+//! only the costs of their functions are cached: otherwise each iteration would hand short work to workers.
 
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
@@ -32,10 +33,16 @@ pub(super) struct LoadedImage {
 // SAFETY: the address is of read-only code that the module keeps mapped.
 unsafe impl Send for LoadedImage {}
 
-/// A cached image, and the bytes from which it was loaded.
+/// What is cached, and the bytes from which it was loaded.
 struct Kept {
     bytes: Box<[u8]>,
-    image: LoadedImage,
+    loaded: Loaded,
+}
+
+#[derive(Clone)]
+enum Loaded {
+    Image(LoadedImage),
+    Library(Arc<OnceLock<Costs>>),
 }
 
 /// The images, most recently used last.
@@ -46,7 +53,7 @@ static CACHE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 /// # Safety
 /// As for [`elf::Image::load`].
 pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
-    if let Some(found) = find(bytes) {
+    if let Some(Loaded::Image(found)) = find(bytes) {
         return Ok(found);
     }
     let image = elf::Image::parse(bytes).context(|| "embedded ELF executable".to_string())?;
@@ -56,9 +63,21 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     let loaded =
         LoadedImage { query: module.address(query), module: Arc::new(module), costs: Arc::default() };
     if bytes.len() <= MAX_BYTES && loaded.module.is_immutable() {
-        keep(bytes, loaded.clone());
+        keep(bytes, Loaded::Image(loaded.clone()));
     }
     Ok(loaded)
+}
+
+/// What the functions of a system library cost, once that is measured.
+pub(super) fn library_costs(bytes: &[u8]) -> Arc<OnceLock<Costs>> {
+    if let Some(Loaded::Library(costs)) = find(bytes) {
+        return costs;
+    }
+    let costs = Arc::default();
+    if bytes.len() <= MAX_BYTES {
+        keep(bytes, Loaded::Library(Arc::clone(&costs)));
+    }
+    costs
 }
 
 /// Clears the cache; images in use stay mapped until they are dropped.
@@ -66,21 +85,21 @@ pub(crate) fn clear() {
     CACHE.lock().clear();
 }
 
-fn find(bytes: &[u8]) -> Option<LoadedImage> {
+fn find(bytes: &[u8]) -> Option<Loaded> {
     let mut cache = CACHE.lock();
     let index = cache.iter().rposition(|kept| *kept.bytes == *bytes)?;
     let kept = cache.remove(index);
-    let image = kept.image.clone();
+    let loaded = kept.loaded.clone();
     cache.push(kept);
-    Some(image)
+    Some(loaded)
 }
 
-fn keep(bytes: &[u8], image: LoadedImage) {
+fn keep(bytes: &[u8], loaded: Loaded) {
     let mut cache = CACHE.lock();
     let mut total = bytes.len() + cache.iter().map(|kept| kept.bytes.len()).sum::<usize>();
     // Evicts the least recently used; images in use stay mapped until they are dropped.
     while cache.len() >= MAX_IMAGES || total > MAX_BYTES {
         total -= cache.remove(0).bytes.len();
     }
-    cache.push(Kept { bytes: bytes.into(), image });
+    cache.push(Kept { bytes: bytes.into(), loaded });
 }

@@ -91,7 +91,7 @@ impl Library {
                 // SAFETY: the caller trusts the bytes.
                 let dylib = unsafe { Dylib::from_bytes(bytes) }?;
                 let query = dylib.symbol(abi::QUERY_SYMBOL).advise(|| NO_QUERY)?;
-                (query, Code::System(dylib), Arc::default())
+                (query, Code::System(dylib), image_cache::library_costs(bytes))
             }
             Format::Vmvx => {
                 return Err(Error::unimplemented(format!(

@@ -1,5 +1,7 @@
 //! Which functions of a capture are meant: by name, pattern, part of a name, or record of a dispatch.
 
+use std::collections::HashSet;
+
 use rehal_base::{Error, Result, glob};
 use rehal_replay::Plan;
 
@@ -18,16 +20,18 @@ impl FunctionNames {
     /// The functions of a plan.
     pub fn of_plan(plan: &Plan) -> Result<Self> {
         let mut this = Self::default();
+        let mut seen = HashSet::new();
         plan.distinct_dispatches(|dispatch, _| {
             let name = name_of(dispatch.name, dispatch.function);
-            if !this.dispatched.contains(&name) {
+            if seen.insert(name.clone()) {
                 this.dispatched.push(name);
             }
             Ok(())
         })?;
+        seen.clear();
         for executable in plan.executables() {
             for info in executable.function_infos() {
-                if !info.name.is_empty() && !this.all.contains(&info.name) {
+                if !info.name.is_empty() && seen.insert(info.name.clone()) {
                     this.all.push(info.name);
                 }
             }

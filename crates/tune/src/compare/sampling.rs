@@ -96,7 +96,7 @@ pub struct ShapeTiming {
     pub replaced_ns: f64,
     /// The median over batches of the ratio of these times.
     pub ratio: f64,
-    /// Its interval, at 99 %.
+    /// Its interval, at 99 %, or as the sampler was told for many shapes.
     pub interval: Option<Interval>,
     /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
     /// is not found.
