@@ -25,6 +25,11 @@ fn sample() -> String {
 /// A profile of `count` dispatches of 1 us each, 3 us apart, of three functions: on one queue, in submissions
 /// of ten.
 fn many(count: u64) -> Vec<u8> {
+    profile_of((0..count).map(dispatch))
+}
+
+/// A profile of dispatches of three functions.
+fn profile_of(events: impl Iterator<Item = layout::HostExecutionEvent>) -> Vec<u8> {
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     let fields = RecordFields { name: HOSTILE.as_bytes(), session_id: 1, ..RecordFields::default() };
     writer.begin_session(&fields).unwrap();
@@ -40,7 +45,7 @@ fn many(count: u64) -> Vec<u8> {
         };
         append(&mut writer, &fields, &[rows::Function { header: &header.sized(name), name, appended: &[] }]);
     }
-    let headers: Vec<_> = (0..count).map(|id| dispatch(id).sized()).collect();
+    let headers: Vec<_> = events.map(|it| it.sized()).collect();
     for headers in headers.chunks(5_000) {
         let rows: Vec<_> =
             headers.iter().map(|header| rows::HostExecutionEvent { header, appended: &[] }).collect();
@@ -111,6 +116,47 @@ fn a_profile_is_drawn_in_light_and_dark() {
     let notes = notes.as_str().unwrap();
     assert!(notes.contains("not aligned with others") && notes.contains("dropped 3 rows"), "{notes}");
     browser.assert_quiet();
+}
+
+#[test]
+fn labels_have_enough_contrast_in_both_themes() {
+    let scratch = Scratch::new();
+    let mut browser = open(&page(&scratch, &sample()));
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        browser.set_scheme(scheme);
+        browser.settle();
+        let least = browser.number(
+            "(() => { readColors(); const pairs = colors.series.map((it, at) => [it, colors.onSeries[at]]);
+             for (const ink of ['text', 'muted', 'accent']) pairs.push([colors.page, colors[ink]], [colors.panel, colors[ink]]);
+             pairs.push([colors.plain, colors.text]);
+             return Math.min(...pairs.map((pair) => { const [a, b] = pair.map(luminance).sort((a, b) => a - b); \
+             return (b + 0.05) / (a + 0.05); })); })()",
+        );
+        assert!((4.5..21.0).contains(&least), "{least}");
+    }
+    browser.assert_quiet();
+}
+
+#[test]
+fn medians_are_beside_means_with_a_warning_where_they_differ() {
+    let scratch = Scratch::new();
+    let slow = |id| match id {
+        4 => layout::HostExecutionEvent { end_host_time_ns: 1_112_000.into(), ..dispatch(id) },
+        _ => dispatch(id),
+    };
+    let file = scratch.file("slow.ireeprof", profile_of((0..30).map(slow)));
+    let mut browser = open(&page(&scratch, &file));
+    let warning = browser.value("document.getElementById('means').textContent");
+    let expected = "The mean and the median of 1 function differ by more than 10 % (matmul):";
+    assert!(warning.as_str().unwrap().starts_with(expected), "{warning}");
+    let medians = browser.value(
+        "[median([]), median([3]), median([9, 1]), median([5, 1, 2]), \
+         ...functions.groups.map((it) => it.median)].join()",
+    );
+    // Ten dispatches of each function take 1000 to 1009 ns, but for one of 100 us instead of 1004 ns.
+    assert_eq!(medians, "0,3,5,2,1004.5,1005.5,1004.5");
+    let alike = page(&scratch, &scratch.file("alike.ireeprof", many(30)));
+    assert_eq!(open(&alike).number("document.querySelectorAll('#means').length"), 0.0);
 }
 
 #[test]

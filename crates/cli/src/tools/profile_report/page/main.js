@@ -74,6 +74,22 @@ function select(event, from) {
 
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 
+/// The median of times, which it sorts; 0 without any.
+function median(times) {
+  times.sort((a, b) => a - b);
+  const half = times.length / 2;
+  return times.length === 0 ? 0 : (times[Math.ceil(half) - 1] + times[Math.floor(half)]) / 2;
+}
+
+/// Says which functions have means that a few dispatches decide about.
+function warnOfMeans(rows) {
+  const differ = rows.filter((row) => Math.abs(row.total / row.timed - row.median) > 0.1 * row.median);
+  if (differ.length === 0) return;
+  const of = differ.slice(0, 3).map((row) => names[events.name[row.event]]).join(", ") + (differ.length > 3 ? ", ..." : "");
+  const text = `The mean and the median of ${plural(differ.length, "function")} differ by more than 10 % (${of}): a few dispatches took much longer or shorter. Compare medians.`;
+  byId("functions-table").before(element("p", text, { class: "hint", id: "means" }));
+}
+
 /// Functions: how often and how long. Those of one name are one, since each iteration of a benchmark may load its executable again.
 function functionTable() {
   const groups = new Map();
@@ -83,7 +99,7 @@ function functionTable() {
     let group = groups.get(key);
     if (!group) {
       const timedBy = tracks[events.track[event]].timed_by;
-      group = { event, timedBy, count: 0, timed: 0, total: 0, least: Infinity, most: 0, longest: event, threadTime: 0, executed: 0, workgroups: 0 };
+      group = { event, timedBy, count: 0, timed: 0, total: 0, least: Infinity, most: 0, lengths: [], longest: event, threadTime: 0, executed: 0, workgroups: 0 };
       groups.set(key, group);
     }
     group.count++;
@@ -92,12 +108,15 @@ function functionTable() {
     if (!events.timed[event]) continue;
     const length = events.duration[event];
     group.timed++;
+    group.lengths.push(length);
     group.total += length;
     group.threadTime += Number(events.tile_duration[event]);
     group.least = Math.min(group.least, length);
     if (length > group.most) [group.most, group.longest] = [length, event];
   }
   const rows = [...groups.values()];
+  for (const row of rows) row.median = median(row.lengths);
+  warnOfMeans(rows.filter((row) => row.timed > 0));
   if (omitted > 0 && rows.length > 0) {
     const whole = `${OMITTED}: numbers and times are those of the events on this page, not of the whole run.`;
     byId("functions-table").before(element("p", whole, { class: "hint" }));
@@ -126,6 +145,7 @@ function functionTable() {
     time("Total", (row) => row.total),
     { title: "Share", value: (row) => rows[row].total, text: share, width: "150px" },
     time("Mean", (row) => row.total / row.timed),
+    time("Median", (row) => row.median),
     time("Min", (row) => row.least),
     time("Max", (row) => row.most),
     // Devices report no times of threads.

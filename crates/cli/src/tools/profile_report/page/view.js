@@ -6,7 +6,8 @@ function readColors() {
   const names = ["page", "panel", "text", "muted", "line", "grid", "accent", "selected", "plain", "area"];
   colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   colors.series = Array.from({ length: 10 }, (_, index) => style.getPropertyValue(`--c${index}`).trim());
-  colors.onSeries = colors.series.map((color) => (luminance(color) > 0.32 ? "#14171c" : "#ffffff"));
+  // Black and white have the same contrast, 4.58, to a luminance of 0.179: to any other, one of them has more.
+  colors.onSeries = colors.series.map((color) => (luminance(color) > 0.179 ? "#000000" : "#ffffff"));
 }
 
 function luminance(color) {
