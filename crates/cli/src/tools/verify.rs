@@ -23,6 +23,7 @@ use super::{ledger_flags, replay_flags};
 use crate::devices::Expectations;
 use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, read, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
+use crate::progress::Progress;
 use crate::report::{Report, Subject};
 use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
@@ -252,7 +253,7 @@ impl Target<'_> {
             Expected::Replay(_) => {
                 let captured = self.replay(&self.devices, Side::Captured)?;
                 let begun = Instant::now();
-                captured.run(&mut [&mut Steps::default()])?;
+                captured.run(&mut [&mut Steps::showing("timing", &captured)])?;
                 BASE.saturating_add(begun.elapsed().saturating_mul(1000))
             }
             Expected::Ledger(_) | Expected::Memory => UNKNOWN,
@@ -327,7 +328,8 @@ impl Target<'_> {
         match expected {
             Expected::Ledger(ledger) => {
                 let actual = self.replay(devices, verified)?;
-                let found = verify_against(&actual, ledger, options, &mut [&mut Steps::default()]);
+                let mut steps = Steps::showing("verifying", &actual);
+                let found = verify_against(&actual, ledger, options, &mut [&mut steps]);
                 let found = found.map_err(|error| match error.code() {
                     // Its entries are read meanwhile.
                     StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
@@ -540,7 +542,7 @@ pub(super) fn side_by_side(
     actual: &Replay,
     verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
 ) -> Result<Verification> {
-    let (mut steps, mut expected_steps) = (Steps::default(), Steps::default());
+    let (mut steps, mut expected_steps) = (Steps::showing("verifying", actual), Steps::silent());
     verify(VerifySides {
         expected,
         actual,
@@ -549,9 +551,25 @@ pub(super) fn side_by_side(
     })
 }
 
-/// Sets the record for crash reports, on the thread of the replay.
-#[derive(Default)]
-struct Steps(Option<CrashReports>);
+/// Sets the record for crash reports, on the thread of the replay, and shows progress on a terminal.
+struct Steps {
+    /// Installed on the thread of the replay.
+    reports: Option<CrashReports>,
+    progress: Progress,
+    done: u64,
+    total: u64,
+}
+
+impl Steps {
+    fn showing(what: &'static str, replay: &Replay) -> Self {
+        let total = replay.plan().step_count() as u64;
+        Self { progress: Progress::new(what), total, ..Self::silent() }
+    }
+
+    fn silent() -> Self {
+        Self { reports: None, progress: Progress::silent(), done: 0, total: 0 }
+    }
+}
 
 impl Observer for Steps {
     fn wants_steps(&self) -> bool {
@@ -559,10 +577,13 @@ impl Observer for Steps {
     }
 
     fn step(&mut self, location: RecordLocation) -> Result<()> {
-        self.0.get_or_insert_with(CrashReports::install).step(location)
+        // A second run begins again.
+        self.done = if self.done == self.total { 1 } else { self.done + 1 };
+        self.command_step(location)
     }
 
     fn command_step(&mut self, location: RecordLocation) -> Result<()> {
-        self.step(location)
+        self.progress.set(self.done, self.total);
+        self.reports.get_or_insert_with(CrashReports::install).step(location)
     }
 }
