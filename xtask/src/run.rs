@@ -44,8 +44,12 @@ fn build(profile: &str, which: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
     if !status.success() {
         return Err("our tools do not build".into());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join(profile))
+    Ok(target().join(profile))
+}
+
+/// The directory of what Cargo builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// `status N` for an exit, `signal N` for a killed process.

@@ -33,7 +33,7 @@ const COLUMNS: usize = 110;
 const WIDE: [&str; 3] = ["docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 15] = [
     "--release",
     "--bin",
     "--package",
@@ -47,6 +47,8 @@ const OTHERS: [&str; 13] = [
     "--doc",
     "--iree-llvmcpu-target-cpu",
     "--stress-count",
+    "--locked",
+    "--path",
 ];
 
 /// Checks that documents exist, and the files, tools and flags that they name.
