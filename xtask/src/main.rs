@@ -6,6 +6,7 @@
 
 mod asan;
 mod bench;
+mod dist;
 mod e2e;
 mod fixtures;
 mod fuzz;
@@ -56,6 +57,7 @@ cargo xtask VERB
               counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--any-versions]
               [--write REASON],
               or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
+  dist        writes a Debian package, a tarball and a container file [--profile NAME] [--to DIR]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some
               [vm|vulkan|profiles] [MODULE...]
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     };
     let outcome = match verb {
         "fixtures" => fixtures::main(rest),
+        "dist" => dist::main(rest),
         "bench" => bench::main(rest),
         "e2e" => e2e::main(rest),
         "fuzz" => fuzz::main(rest),

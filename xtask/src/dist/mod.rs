@@ -1,0 +1,238 @@
+//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile.
+//!
+//! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
+//! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them. All
+//! files have the time of the commit, so that two runs write the same bytes.
+
+use crate::{Outcome, packages, root, run, setup};
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Names that completions of bash and fish are looked up by.
+#[path = "../../../crates/cli/src/names.rs"]
+mod names;
+
+/// A processor: its target, its name in Debian, and its C compiler.
+struct Platform {
+    target: &'static str,
+    debian: &'static str,
+    compiler: &'static str,
+}
+
+const PLATFORMS: [Platform; 2] = [
+    Platform { target: "x86_64-unknown-linux-gnu", debian: "amd64", compiler: "x86_64-linux-gnu-gcc" },
+    Platform { target: "aarch64-unknown-linux-gnu", debian: "arm64", compiler: "aarch64-linux-gnu-gcc" },
+];
+
+/// What is packaged, and where.
+struct Dist {
+    version: String,
+    /// The program of this machine, which prints completions and manual pages.
+    host: PathBuf,
+    /// Seconds since 1970 of all files.
+    time: String,
+    to: PathBuf,
+}
+
+/// Builds and packages the program for each platform that has a compiler here.
+pub fn main(arguments: &[String]) -> Outcome {
+    let (mut profile, mut to) = ("release", root().join("target/dist"));
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.next()) {
+            ("--profile", Some(name)) => profile = name,
+            ("--to", Some(directory)) => to = directory.into(),
+            _ => {
+                return Err(
+                    format!("unknown argument {argument:?} (expected --profile NAME or --to DIR)").into()
+                );
+            }
+        }
+    }
+    let version = packages::version(&root())?;
+    let host = run::build_rehal(profile)?.join("rehal");
+    fs::create_dir_all(&to)?;
+    let dist = Dist { version, host: host.clone(), time: commit_time(), to };
+    for platform in &PLATFORMS {
+        let is_host = platform.target.starts_with(std::env::consts::ARCH);
+        let program = if is_host { Ok(host.clone()) } else { build(platform, profile) };
+        match program {
+            Ok(program) => dist.package(platform, &program)?,
+            Err(why) if is_host => return Err(why),
+            Err(why) => println!("dist: no package for {}: {why}", platform.target),
+        }
+    }
+    fs::write(dist.to.join("Containerfile"), include_str!("Containerfile"))?;
+    println!("dist: {}", dist.to.join("Containerfile").display());
+    Ok(())
+}
+
+/// Builds the program for another processor.
+fn build(platform: &Platform, profile: &str) -> Result<PathBuf> {
+    let Platform { target, compiler, .. } = platform;
+    if !setup::answers(compiler, &["--version"]) {
+        return Err(format!("{compiler} is missing, which links it").into());
+    }
+    let variable = target.replace('-', "_");
+    let status = Command::new("cargo")
+        .args(["build", "--quiet", "--package", "rehal-cli", "--bin", "rehal"])
+        .args(["--target", target, "--profile", profile])
+        .env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), compiler)
+        .env(format!("CC_{variable}"), compiler)
+        .current_dir(root())
+        .status()?;
+    if !status.success() {
+        return Err("it does not build".into());
+    }
+    Ok(run::target().join(target).join(profile).join("rehal"))
+}
+
+/// The time of the commit, or 0 without a repository.
+fn commit_time() -> String {
+    let git = Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()).output();
+    let time =
+        git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    if time.is_empty() { "0".into() } else { time }
+}
+
+impl Dist {
+    fn package(&self, platform: &Platform, program: &Path) -> Outcome {
+        let work = self.to.join(format!("tree-{}", platform.debian));
+        let _ = fs::remove_dir_all(&work);
+        let deb = self.deb(platform, program, &work.join("deb"))?;
+        let tarball = self.tarball(platform, program, &work)?;
+        fs::remove_dir_all(&work)?;
+        println!("dist: {}\ndist: {}", deb.display(), tarball.display());
+        Ok(())
+    }
+
+    fn deb(&self, platform: &Platform, program: &Path, tree: &Path) -> Result<PathBuf> {
+        let share = tree.join("usr/share");
+        self.install(program, &tree.join("usr/bin"), &share)?;
+        let doc = share.join("doc/rehal");
+        copy(&root().join("LICENSE"), &doc.join("copyright"), 0o644)?;
+        for page in fs::read_dir(share.join("man/man1"))? {
+            succeed(Command::new("gzip").args(["-9", "--no-name"]).arg(page?.path()))?;
+        }
+        write(&tree.join("DEBIAN/control"), &self.control(platform, program)?)?;
+        let deb = self.to.join(format!("rehal_{}_{}.deb", self.version, platform.debian));
+        let mut dpkg = Command::new("dpkg-deb");
+        dpkg.args(["--root-owner-group", "-Zxz", "--build"]).arg(tree).arg(&deb);
+        succeed(dpkg.env("SOURCE_DATE_EPOCH", &self.time).stdout(std::process::Stdio::null()))?;
+        Ok(deb)
+    }
+
+    fn control(&self, platform: &Platform, program: &Path) -> Result<String> {
+        let bytes = fs::read(program)?;
+        let libc = newest_glibc(&bytes).ok_or("the program names no version of the C library")?;
+        Ok(format!(
+            "Package: rehal\nVersion: {}\nArchitecture: {}\nMaintainer: The authors of rehal <rehal@localhost>\n\
+             Section: devel\nPriority: optional\nInstalled-Size: {}\nDepends: libc6 (>= {libc})\n\
+             Recommends: libvulkan1\nSuggests: gcc, spirv-tools\n\
+             Description: records, replays and profiles the work of accelerators\n \
+             Replays, benchmarks, compares and tunes what a program submits to an accelerator. It reads and\n \
+             writes the formats of IREE, and acts as its tools: rehal tools --install DIR links their names.\n",
+            self.version,
+            platform.debian,
+            bytes.len().div_ceil(1024),
+        ))
+    }
+
+    fn tarball(&self, platform: &Platform, program: &Path, work: &Path) -> Result<PathBuf> {
+        let (processor, _) = platform.target.split_once('-').unwrap_or_default();
+        let name = format!("rehal-{}-{processor}-linux", self.version);
+        let tree = work.join(&name);
+        self.install(program, &tree.join("bin"), &tree.join("share"))?;
+        copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
+        let tarball = self.to.join(format!("{name}.tar.gz"));
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+        tar.arg(format!("--mtime=@{}", self.time)).arg("--use-compress-program=gzip --no-name");
+        succeed(tar.arg("-cf").arg(&tarball).arg("-C").arg(work).arg(&name))?;
+        Ok(tarball)
+    }
+
+    /// Puts the program, completions, manual pages and documents where systems look for them.
+    fn install(&self, program: &Path, bin: &Path, share: &Path) -> Outcome {
+        copy(program, &bin.join("rehal"), 0o755)?;
+        let completions = [
+            ("bash", "bash-completion/completions", "rehal", ""),
+            ("zsh", "zsh/vendor-completions", "_rehal", ""),
+            ("fish", "fish/vendor_completions.d", "rehal", ".fish"),
+        ];
+        for (shell, directory, name, ending) in completions {
+            let script = self.run(&["completions", shell])?;
+            let file = format!("{name}{ending}");
+            write(&share.join(directory).join(&file), &script)?;
+            // These two look for a file by the name of the command; zsh reads the names in the file.
+            if shell != "zsh" {
+                for name in names::IREE_NAMES {
+                    symlink(&file, share.join(directory).join(format!("{name}{ending}")))?;
+                }
+            }
+        }
+        let man = share.join("man/man1");
+        fs::create_dir_all(&man)?;
+        self.run(&["man", &format!("--to={}", man.display())])?;
+        for page in fs::read_dir(&man)? {
+            fs::set_permissions(page?.path(), fs::Permissions::from_mode(0o644))?;
+        }
+        for document in ["README.md", "CHANGELOG.md"] {
+            copy(&root().join(document), &share.join("doc/rehal").join(document), 0o644)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.host).args(arguments).output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("rehal {}: {said}", arguments.join(" ")).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// The newest version of the GNU C library that a program asks for, such as 2.34.
+fn newest_glibc(program: &[u8]) -> Option<String> {
+    const PREFIX: &[u8] = b"GLIBC_2.";
+    let starts = program.windows(PREFIX.len()).enumerate().filter(|(_, it)| *it == PREFIX);
+    let minor = |(at, _): (usize, _)| {
+        let digits: Vec<u8> =
+            program[at + PREFIX.len()..].iter().copied().take_while(u8::is_ascii_digit).collect();
+        String::from_utf8(digits).ok()?.parse::<u32>().ok()
+    };
+    starts.filter_map(minor).max().map(|minor| format!("2.{minor}"))
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, text)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))?;
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Outcome {
+    if let Some(directory) = to.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
+
+fn succeed(command: &mut Command) -> Outcome {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
+}
+
+#[cfg(test)]
+mod tests;
