@@ -40,13 +40,9 @@ const HELP: &str = "\
 cargo xtask VERB
 
   setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
-<<<<<<< HEAD
-  test        runs everything: setup, format, clippy, aarch64, tidy, dependencies, all tests, the oracle,
-              instructions, short runs of miri and asan, fuzzing [--all] [--no-fuzz] [--only SECTION]
-=======
   test        runs everything: setup, format, clippy, aarch64, tidy, dependencies, packages, all tests, the
-              oracle, instructions, short runs of miri and asan, fuzzing [--no-fuzz] [--only SECTION]
->>>>>>> 3799fdf1 (packages: make the crates packageable)
+              oracle, instructions, short runs of miri and asan, fuzzing [--all] [--any-versions] [--no-fuzz]
+              [--only SECTION]
   tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]

@@ -3,14 +3,18 @@
 use super::text::is_ours;
 use super::{Problem, code, tree::Tree};
 
+/// The contents of the book, which has only the pages that it names.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
 /// Required documents.
-const WANTED: [&str; 10] = [
+const WANTED: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "LICENSE",
     ".ci/run",
     "docs/formats.md",
+    SUMMARY,
     "docs/unsafe.md",
     "docs/testing.md",
     "docs/performance.md",
@@ -29,8 +33,9 @@ const SIZES: [(&str, usize); 6] = [
 ];
 /// Maximum characters of a line outside of tables and code; these have no other way to break a line.
 const COLUMNS: usize = 110;
-/// Documents with longer lines, and documents of the tools that users read at their own width.
-const WIDE: [&str; 3] = ["docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
+/// Documents with longer lines: the contents of the book, which has a line for each page, and documents of the
+/// tools that users read at their own width.
+const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
 const OTHERS: [&str; 15] = [
@@ -58,6 +63,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         .filter(|path| !tree.has(path))
         .map(|path| Problem::new(path, 0, "the required document is missing"))
         .collect();
+    problems.extend(pages_outside_the_book(tree));
     let known = Known::read(tree);
     for path in tree.ending(&[".md"]).filter(|path| !path.starts_with("fixtures/expected/")) {
         let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -75,6 +81,14 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The pages of `docs` that the book does not name.
+fn pages_outside_the_book(tree: &Tree) -> Vec<Problem> {
+    let summary = tree.text(SUMMARY);
+    let pages = tree.ending(&[".md"]).filter_map(|path| Some((path, path.strip_prefix("docs/")?)));
+    let missing = pages.filter(|(path, page)| *path != SUMMARY && !summary.contains(&format!("]({page})")));
+    missing.map(|(path, _)| Problem::new(path, 0, format!("the page is missing in {SUMMARY}"))).collect()
 }
 
 /// Checks the bytes of documents, and the columns of their lines.
@@ -221,6 +235,18 @@ mod tests {
         let problems: Vec<_> = sizes(&tree).into_iter().map(|it| (it.path, it.line)).collect();
         let expected = [("CHANGELOG.md", 0), ("README.md", 6), ("docs/decisions/001-x.md", 0)];
         assert_eq!(problems, expected.map(|(path, line)| (path.to_owned(), line)));
+    }
+
+    #[test]
+    fn the_book_has_every_page() {
+        let (_directory, tree) = made_up(&[
+            ("docs/SUMMARY.md", "- [A](a.md)\n- [B](decisions/b.md)\n"),
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+            ("docs/decisions/b.md", ""),
+        ]);
+        let problems: Vec<_> = pages_outside_the_book(&tree).into_iter().map(|it| it.path).collect();
+        assert_eq!(problems, ["docs/b.md"]);
     }
 
     #[test]
