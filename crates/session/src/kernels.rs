@@ -65,8 +65,9 @@ pub struct Kernels {
     pub times: Option<KernelTimes>,
     /// Number of replays that the times are medians of.
     pub sample_count: u64,
-    /// Whether the order of the first ten kernels is stable, if it was measured: each takes longer than the
-    /// next in 99 of 100 such measurements, or their times are within 5 % of each other.
+    /// Whether the order of the first ten kernels is stable: each takes longer than the next in 99 of 100 such
+    /// measurements, or their times are within 5 % of each other. `None` if it was not measured, or with fewer
+    /// than 8 replays, unless there is one kernel.
     pub is_order_stable: Option<bool>,
     /// What may have distorted the times, as sentences.
     pub warnings: Vec<String>,
@@ -256,7 +257,8 @@ impl Kernels {
         this.total_ns = Some(measured.total_ns);
         this.times = Some(measured.times);
         this.sample_count = measured.sample_count;
-        this.is_order_stable = (measured.sample_count > 1).then_some(measured.is_order_stable);
+        let can_tell = this.kernels.len() == 1 || measured.sample_count >= ranking::MIN_SAMPLES as u64;
+        this.is_order_stable = can_tell.then_some(measured.is_order_stable);
         this.warnings = measured.warnings;
         this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
         Ok(this)

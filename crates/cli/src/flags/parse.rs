@@ -144,8 +144,27 @@ impl Flags {
         self.given.iter().find(is_changed).map(|it| it.name.as_str())
     }
 
+    /// The flags of such names that are given with another value than their default, sorted by name.
+    pub(crate) fn settings(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let of = |entry: &&dyn Entry| {
+            let is_list = entry.role() == Role::List;
+            let values = self.given.iter().filter(|it| it.name == entry.spec().name);
+            let first = if is_list { 0 } else { values.clone().count().saturating_sub(1) };
+            let values = values.skip(first).filter(|it| !entry.is_default(it.value.as_deref()));
+            let shown = values.map(|it| match &it.value {
+                Some(value) => format!("--{}={}", it.name, value.to_string_lossy()),
+                None => format!("--{}", it.name),
+            });
+            shown.collect::<Vec<_>>()
+        };
+        let mut wanted: Vec<_> =
+            self.table.iter().copied().filter(|entry| is_wanted(entry.spec().name)).collect();
+        wanted.sort_by_key(|entry| entry.spec().name);
+        wanted.iter().flat_map(of).collect()
+    }
+
     /// Whether the flag, or the environment variable of its name, is given.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.values.iter().any(|(it, _)| *it == name)
     }
 

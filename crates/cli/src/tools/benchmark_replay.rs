@@ -11,8 +11,8 @@ use rehal_session::{
 use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};
-use super::history::{self, Measured};
-use super::{compare, replay_flags};
+use super::history::{self, History, Measured};
+use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
@@ -150,13 +150,13 @@ struct Options {
     profiling: Option<profiling::Options>,
     kernels: Option<kernel_recording::Recording>,
     bench: rehal_bench::Options,
+    history: History,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let orders = flags.get(&ORDER);
     with::check(flags)?;
-    history::check(flags)?;
     let with = flags.list(&with::WITH);
     if !with.is_empty() {
         let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &with)?;
@@ -172,6 +172,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         kernels: kernel_recording::Recording::checked(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
+        history: History::open(flags)?,
     };
     measure(invocation, options)
 }
@@ -261,7 +262,7 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     let outcome = outcome.and_then(|outcome| {
         note_ratio(&outcome.real_times_s);
         let subject = Subject { capture: Some(capture.bytes()), devices: Some(replays[0].devices()) };
-        keep(invocation, &outcome.samples, subject)?;
+        keep(&options.history, invocation, &outcome.samples, subject)?;
         Ok(outcome)
     });
     let outcome =
@@ -289,14 +290,18 @@ impl Report for Medians {
     }
 }
 
-fn keep(invocation: &Invocation, samples: &[(String, SampleStatistics)], subject: Subject<'_>) -> Result<()> {
+fn keep(
+    history: &History,
+    invocation: &Invocation,
+    samples: &[(String, SampleStatistics)],
+    subject: Subject<'_>,
+) -> Result<()> {
     let of = |(name, it): &(String, SampleStatistics)| {
         let interval = it.interval_s.map(|it| Interval { low: it.low * 1e9, high: it.high * 1e9 });
         Measured::new(name.clone(), it.median_s * 1e9, interval)
     };
-    let measured: Vec<_> = samples.iter().map(of).collect();
-    let margin = invocation.flags.get(&compare::FAIL_IF_SLOWER);
-    history::keep(invocation, &Medians {}, &measured, margin, subject)
+    let margin = invocation.flags.get(&with::FAIL_IF_SLOWER);
+    history.keep(invocation, &Medians {}, samples.iter().map(of).collect(), margin, subject)
 }
 
 impl Orders {

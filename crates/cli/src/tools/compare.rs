@@ -118,16 +118,15 @@ pub(super) const PRECISION: Flag<f64> = Flag::parsed(
 )
 .unquoted();
 
-/// Also of `rehal benchmark --with`.
-pub(super) const FAIL_IF_SLOWER: Flag<f64> = Flag::parsed(
-    "fail_if_slower",
-    "PERCENT",
-    "5%",
-    "a percentage from 0, such as 5% or 0%",
-    parse_percentage,
+const FAIL_IF_SLOWER: Flag<f64> = margin_flag(
     "A replacement is not slower if its interval ends below the captured time plus this percentage of it.",
-)
-.unquoted();
+);
+
+/// A flag for what counts as slower, whose help says of what.
+pub(super) const fn margin_flag(help: &'static str) -> Flag<f64> {
+    let expected = "a percentage from 0, such as 5% or 0%";
+    Flag::parsed("fail_if_slower", "PERCENT", "5%", expected, parse_percentage, help).unquoted()
+}
 
 /// Also of `rehal benchmark --with`.
 pub(super) const MAX_TIME: Flag<Duration> = Flag::parsed(

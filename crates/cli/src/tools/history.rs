@@ -1,7 +1,9 @@
 //! Reports that are kept in a file, one a line, and what became slower since the last of them.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode};
@@ -21,16 +23,43 @@ pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
 
 pub(super) const AGAINST: Flag<Option<PathBuf>> = Flag::path(
     "against",
-    "Compares with the last report of this file, which --history has written, of the same capture, CPU and devices. The exit status is \
-     3 if a median is higher by more than --fail_if_slower, and the intervals are apart.",
+    "Compares each time with the last one of its name in this file, which --history has written, of the same capture, host, CPU, \
+     devices and flags. The exit status is 3 if a median is higher by more than --fail_if_slower, and the intervals are apart; \
+     4 if that cannot be told: nothing was compared, or a higher median has no interval.",
 )
 .files(|path, _| path.iter().map(|path| Access::ReadFirst.to(path)).collect());
 
 /// Both flags, of tools that have `--fail_if_slower`.
 pub(super) const REPORTS: Group = Group { title: "History", flags: &[&HISTORY, &AGAINST] };
 
-/// The exit status if something is slower.
+/// The exit statuses, as `rehal compare` has them.
 const SLOWER: u8 = 3;
+const CANNOT_TELL: u8 = 4;
+
+/// A longer file is refused.
+const MAX_BYTES: u64 = 1 << 28;
+
+/// A machine is loaded if more than this part of its processors was busy before a run.
+const LOADED: f64 = 0.25;
+
+/// Whether a flag changes times, and not only how many there are, what is printed, or the names of the times.
+fn changes_times(flag: &str) -> bool {
+    const OTHERS: [&str; 12] = [
+        "against",
+        "dispatch",
+        "export",
+        "export_commands",
+        "fail_if_slower",
+        "flagfile",
+        "format",
+        "function",
+        "history",
+        "max_time",
+        "repetitions",
+        "replay_scope",
+    ];
+    !OTHERS.contains(&flag) && !flag.starts_with("benchmark_")
+}
 
 /// A time of a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,32 +81,57 @@ impl Measured {
 struct Line<'a, R> {
     #[serde(flatten)]
     report: &'a R,
+    settings: &'a [String],
     measured: &'a [Measured],
 }
 
 /// What is read of a line.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Entry {
     header: Origin,
+    /// The flags that change times.
+    settings: Vec<String>,
     measured: Vec<Measured>,
 }
 
-/// What has to be the same for times to compare.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Origin {
     schema: String,
     capture_digest: Option<String>,
     device: Option<Vec<String>>,
     cpu: String,
+    host: String,
+    load: Load,
     #[serde(default)]
     commit: String,
 }
 
-impl Origin {
+#[derive(Debug, Deserialize)]
+struct Load {
+    average: Option<[f64; 3]>,
+    processors: u64,
+}
+
+impl Entry {
+    /// Whether their times compare.
     fn is_like(&self, other: &Self) -> bool {
-        let key =
-            |it: &Self| (it.schema.clone(), it.capture_digest.clone(), it.device.clone(), it.cpu.clone());
+        fn key(it: &Entry) -> impl PartialEq {
+            let Origin { schema, capture_digest, device, cpu, host, .. } = &it.header;
+            (schema, capture_digest, device, cpu, host, &it.settings)
+        }
         key(self) == key(other)
+    }
+}
+
+impl Load {
+    /// The average of the last minute for each processor.
+    fn of_processor(&self) -> Option<f64> {
+        Some(self.average?[0] / self.processors.max(1) as f64)
+    }
+
+    fn told(&self) -> String {
+        let average = self.average.map_or_else(|| "unknown".into(), |it| format!("{:.2}", it[0]));
+        format!("{average} on {}", output::plural(self.processors, "processor"))
     }
 }
 
@@ -86,118 +140,271 @@ pub(super) fn is_asked(flags: &Flags) -> bool {
     flags.get(&HISTORY).is_some() || flags.get(&AGAINST).is_some()
 }
 
-/// Fails if there is nothing to compare with, so that nothing is measured in vain.
-pub(super) fn check(flags: &Flags) -> Result<()> {
-    entries(flags).map(drop)
+/// The files of the flags.
+pub(super) struct History {
+    kept: Option<(PathBuf, File)>,
+    /// The reports to compare with.
+    earlier: Option<Vec<Entry>>,
 }
 
-/// The reports of the file to compare with.
-fn entries(flags: &Flags) -> Result<Vec<Entry>> {
-    let Some(path) = flags.get(&AGAINST) else { return Ok(Vec::new()) };
-    // The first report of a new history has none before it.
-    let may_be_absent = flags.get(&HISTORY).as_ref() == Some(&path);
-    read(&path, may_be_absent)
-        .and_then(|text| parse(&text))
-        .context(|| format!("--against={}", path.display()))
-}
-
-/// Compares a report with the last one like it, and appends it, if flags say so.
-pub(super) fn keep<R: Report>(
-    invocation: &Invocation,
-    report: &R,
-    measured: &[Measured],
-    margin: f64,
-    subject: Subject<'_>,
-) -> Result<()> {
-    let flags = &invocation.flags;
-    if !is_asked(flags) {
-        return Ok(());
-    }
-    let line = invocation.line(R::SCHEMA, &Line { report, measured }, subject)?;
-    let (history, against) = (flags.get(&HISTORY), flags.get(&AGAINST));
-    if against.is_some() {
-        let new: Entry = serde_json::from_str(&line).map_err(|error| {
-            Error::new(StatusCode::Internal, format!("the report cannot be read: {error}"))
-        })?;
-        let like = |it: &Entry| it.header.is_like(&new.header);
-        match entries(flags)?.into_iter().rfind(like) {
-            Some(old) => {
-                let slower = slower(&old.measured, measured, margin);
-                output::note(&told(&old.header.commit, &slower, measured.len(), margin));
-                if !slower.is_empty() {
-                    invocation.set_status(SLOWER);
-                }
+impl History {
+    /// Reads and opens the files. Fails before anything is measured in vain.
+    pub(super) fn open(flags: &Flags) -> Result<Self> {
+        let (history, against) = (flags.get(&HISTORY), flags.get(&AGAINST));
+        let earlier = match &against {
+            Some(path) => {
+                // The first report of a new history has none before it.
+                let may_be_empty = history.as_ref() == Some(path);
+                Some(read(path, may_be_empty).context(|| format!("--against={}", path.display()))?)
             }
-            None => output::note("note: --against: the file has no report of this capture, CPU and devices"),
+            None => None,
+        };
+        let kept = match history {
+            Some(path) if path == Path::new("-") => {
+                return Err(Error::invalid_argument("--history appends to a file, not to standard output")
+                    .advise("name a file"));
+            }
+            Some(path) => {
+                let file = OpenOptions::new().append(true).create(true).open(&path);
+                let file = file
+                    .map_err(|error| Error::io("opening it to append", &error))
+                    .context(|| format!("--history={}", path.display()))?;
+                Some((path, file))
+            }
+            None => None,
+        };
+        Ok(Self { kept, earlier })
+    }
+
+    /// Compares the times with the last ones like them, and appends them, if flags say so.
+    pub(super) fn keep<R: Report>(
+        &self,
+        invocation: &Invocation,
+        report: &R,
+        measured: Vec<Measured>,
+        margin: f64,
+        subject: Subject<'_>,
+    ) -> Result<()> {
+        if self.kept.is_none() && self.earlier.is_none() {
+            return Ok(());
+        }
+        // A time below a step of the clock is 0, which has no ratio.
+        let measured: Vec<_> = measured.into_iter().filter(|it| it.median_ns > 0.0).collect();
+        let settings = invocation.flags.settings(changes_times);
+        let line = Line { report, settings: &settings, measured: &measured };
+        let line = invocation.line(R::SCHEMA, &line, subject)?;
+        if let Some(earlier) = &self.earlier {
+            let new: Entry = serde_json::from_str(&line).map_err(|error| {
+                Error::new(StatusCode::Internal, format!("the report cannot be read: {error}"))
+            })?;
+            let compared = Compared::new(earlier, &new, margin);
+            output::note(&compared.told(&new, margin));
+            if let Some(status) = compared.status() {
+                invocation.set_status(status);
+            }
+        }
+        match &self.kept {
+            Some(_) if measured.is_empty() => {
+                output::note("note: --history: nothing is appended, since nothing was timed");
+                Ok(())
+            }
+            Some((path, file)) => {
+                append(path, file, &line).context(|| format!("--history={}", path.display()))
+            }
+            None => Ok(()),
         }
     }
-    match &history {
-        Some(path) => append(path, &line).context(|| format!("--history={}", path.display())),
-        None => Ok(()),
-    }
 }
 
-fn read(path: &Path, may_be_absent: bool) -> Result<String> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && may_be_absent => Ok(String::new()),
-        text => text.map_err(|error| {
-            Error::io("reading it", &error).advise("name a file that --history has written")
-        }),
+/// The reports of a file, which may be a pipe.
+fn read(path: &Path, may_be_empty: bool) -> Result<Vec<Entry>> {
+    const ADVICE: &str = "name a file that --history has written";
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)) {
+        Err(error) if error.kind() == ErrorKind::NotFound && may_be_empty => {}
+        result => {
+            result.map_err(|error| Error::io("reading it", &error).advise(ADVICE))?;
+        }
     }
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::invalid_argument(format!("it is longer than {MAX_BYTES} bytes")).advise(ADVICE));
+    }
+    let (entries, skipped) = parse(&String::from_utf8_lossy(&bytes));
+    match (&entries[..], &skipped[..]) {
+        ([], []) if may_be_empty => {}
+        ([], []) => return Err(Error::invalid_argument("it has no report").advise(ADVICE)),
+        ([], [first, ..]) => return Err(Error::invalid_argument(first).advise(ADVICE)),
+        (_, []) => {}
+        (_, [first, rest @ ..]) => {
+            let rest = match rest.len() as u64 {
+                0 => String::new(),
+                count => format!("; nor are {} after it", output::plural(count, "line")),
+            };
+            output::note(&format!("note: --against: skipped: {first}{rest}"));
+        }
+    }
+    Ok(entries)
 }
 
-fn append(path: &Path, line: &str) -> Result<()> {
-    let file = OpenOptions::new().append(true).create(true).open(path);
+/// The reports, and why other lines are none.
+fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
+    for (line, number) in text.lines().zip(1_u64..).filter(|(line, _)| !line.trim().is_empty()) {
+        let entry = serde_json::from_str::<Entry>(line).map_err(|error| error.to_string());
+        let entry = entry.and_then(|entry| match entry.measured.iter().find(|it| it.median_ns <= 0.0) {
+            Some(it) => Err(format!("the time of '{}' is not above 0", output::escaped(&it.name))),
+            None => Ok(entry),
+        });
+        match entry {
+            Ok(entry) => entries.push(entry),
+            Err(why) => skipped.push(format!("line {number} is not a report: {why}")),
+        }
+    }
+    (entries, skipped)
+}
+
+fn append(path: &Path, mut file: &File, line: &str) -> Result<()> {
     // In one call, so that lines of several processes do not mix.
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| Error::io("appending to it", &error))
-}
-
-fn parse(text: &str) -> Result<Vec<Entry>> {
-    let entry = |(line, number): (&str, u64)| {
-        serde_json::from_str(line).map_err(|error| {
-            Error::invalid_argument(format!("line {number} is not a report: {error}"))
-                .advise("name a file that --history has written")
-        })
+    let text = match ends_within_a_line(path, file) {
+        true => format!("\n{line}"),
+        false => line.to_owned(),
     };
-    text.lines().zip(1..).filter(|(line, _)| !line.is_empty()).map(entry).collect()
+    file.write_all(text.as_bytes()).map_err(|error| Error::io("appending to it", &error))
 }
 
-/// What is slower: before and after.
-fn slower<'m>(old: &'m [Measured], new: &'m [Measured], margin: f64) -> Vec<(&'m Measured, &'m Measured)> {
-    let pairs = new.iter().filter_map(|new| Some((old.iter().find(|old| old.name == new.name)?, new)));
-    let is_slower = |(old, new): &(&Measured, &Measured)| {
-        let is_apart = match (old.interval_ns, new.interval_ns) {
-            (Some([_, high]), Some([low, _])) => low > high,
-            _ => true,
-        };
-        is_apart && new.median_ns > old.median_ns * (1.0 + margin)
-    };
-    pairs.filter(is_slower).collect()
+/// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file cannot
+/// be read.
+fn ends_within_a_line(path: &Path, file: &File) -> bool {
+    let length = file.metadata().ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
+    let mut last = [b'\n'];
+    length > 0
+        && File::open(path).and_then(|file| file.read_exact_at(&mut last, length - 1)).is_ok()
+        && last != *b"\n"
 }
 
-fn told(commit: &str, slower: &[(&Measured, &Measured)], count: usize, margin: f64) -> String {
-    let (percent, of) = (margin * 100.0, output::plural(count as u64, "time"));
-    let mut text =
-        format!("note: {} of {of} are slower by more than {percent} % than at commit {commit}", slower.len());
-    for (old, new) in slower {
-        let doubt = match (old.interval_ns, new.interval_ns) {
-            (Some(_), Some(_)) => "",
-            _ => ", of too few samples for an interval",
+/// A time, and the last one of its name.
+struct Pair<'m> {
+    entry: &'m Entry,
+    old: &'m Measured,
+    new: &'m Measured,
+}
+
+/// How the times of a report compare with the last ones.
+struct Compared<'m> {
+    pairs: Vec<Pair<'m>>,
+    slower: Vec<Pair<'m>>,
+    /// Of medians that are higher, without intervals.
+    unknown: Vec<Pair<'m>>,
+    new_count: usize,
+}
+
+impl<'m> Compared<'m> {
+    fn new(earlier: &'m [Entry], report: &'m Entry, margin: f64) -> Self {
+        let like: Vec<_> = earlier.iter().rev().filter(|it| it.is_like(report)).collect();
+        let pair = |new: &'m Measured| {
+            let of =
+                |entry: &&'m Entry| Some((*entry, entry.measured.iter().find(|it| it.name == new.name)?));
+            like.iter().find_map(of).map(|(entry, old)| Pair { entry, old, new })
         };
-        text.push_str(&format!(
-            "\n  {}: {:.3} times as long, {} instead of {}{doubt}",
-            output::escaped(&new.name),
-            new.median_ns / old.median_ns,
-            time(new.median_ns),
-            time(old.median_ns)
-        ));
+        let mut this = Self {
+            pairs: Vec::new(),
+            slower: Vec::new(),
+            unknown: Vec::new(),
+            new_count: report.measured.len(),
+        };
+        for pair in report.measured.iter().filter_map(pair) {
+            if pair.new.median_ns > pair.old.median_ns * (1.0 + margin) {
+                let Pair { entry, old, new } = pair;
+                match (old.interval_ns, new.interval_ns) {
+                    (Some([_, high]), Some([low, _])) if low > high => {
+                        this.slower.push(Pair { entry, old, new })
+                    }
+                    (Some(_), Some(_)) => {}
+                    _ => this.unknown.push(Pair { entry, old, new }),
+                }
+            }
+            this.pairs.push(pair);
+        }
+        this
     }
-    text
+
+    fn status(&self) -> Option<u8> {
+        match (&self.slower[..], &self.unknown[..], &self.pairs[..]) {
+            ([_, ..], _, _) => Some(SLOWER),
+            (_, [_, ..], _) | (_, _, []) => Some(CANNOT_TELL),
+            _ => None,
+        }
+    }
+
+    fn told(&self, report: &Entry, margin: f64) -> String {
+        let (compared, percent) = (self.pairs.len(), margin * 100.0);
+        let mut text = format!(
+            "note: --against: {compared} compared, {} without an earlier time",
+            self.new_count - compared
+        );
+        if compared == 0 {
+            text.push_str(
+                ": the file has none of the same capture, host, CPU, devices and flags, so that it cannot be told what is slower",
+            );
+            return text;
+        }
+        let is_slower = match self.slower.len() {
+            0 => format!("none of {} is", output::plural(compared as u64, "time")),
+            1 => format!("1 of {} is", output::plural(compared as u64, "time")),
+            count => format!("{count} of {compared} times are"),
+        };
+        let _ = write!(text, "; {is_slower} slower by more than {percent} % than at {}", self.commits());
+        for Pair { old, new, .. } in &self.slower {
+            let _ = write!(text, "\n  {}", changed(old, new));
+        }
+        for Pair { old, new, .. } in &self.unknown {
+            let _ = write!(
+                text,
+                "\n  {}, but too few samples for intervals: it cannot be told whether it is slower",
+                changed(old, new)
+            );
+        }
+        let now = &report.header.load;
+        let loads = self.pairs.iter().map(|it| &it.entry.header.load);
+        let before =
+            loads.max_by(|a, b| a.of_processor().unwrap_or(0.0).total_cmp(&b.of_processor().unwrap_or(0.0)));
+        if let Some(before) = before
+            && [before, now].iter().any(|it| it.of_processor().is_some_and(|load| load > LOADED))
+        {
+            let _ =
+                write!(text, "\n  load when it was measured: before {}, now {}", before.told(), now.told());
+        }
+        text.push_str(
+            "\n  intervals do not cover what differs between runs; rehal benchmark --with compares within one run",
+        );
+        text
+    }
+
+    /// Where the earlier times are from.
+    fn commits(&self) -> String {
+        let mut commits: Vec<_> =
+            self.pairs.iter().map(|it| output::escaped(&it.entry.header.commit)).collect();
+        commits.sort();
+        commits.dedup();
+        let noun = if commits.len() == 1 { "commit" } else { "commits" };
+        format!("{noun} {}", commits.join(", "))
+    }
+}
+
+fn changed(old: &Measured, new: &Measured) -> String {
+    format!(
+        "{}: {:.3} times as long, {} instead of {}",
+        output::escaped(&new.name),
+        new.median_ns / old.median_ns,
+        time(new.median_ns),
+        time(old.median_ns)
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn measured(name: &str, median_ns: f64, spread: Option<f64>) -> Measured {
@@ -205,10 +412,28 @@ mod tests {
         Measured { name: name.into(), median_ns, interval_ns }
     }
 
+    fn line(commit: &str, measured: &[Measured]) -> Value {
+        json!({
+            "header": {
+                "schema": "s/1", "capture_digest": "1", "device": ["d"], "cpu": "c", "host": "h", "commit": commit, "more": 1,
+                "load": {"average": [0.1, 0.1, 0.1], "processors": 2},
+            },
+            "settings": ["--a"],
+            "measured": measured,
+            "more": [],
+        })
+    }
+
+    fn entries(lines: &[Value]) -> Vec<Entry> {
+        let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
+        let (entries, skipped) = parse(&lines.join("\n"));
+        assert_eq!(skipped, [""; 0]);
+        entries
+    }
+
     #[test]
     fn only_what_is_slower_by_the_margin_and_apart_is_slower() {
-        let old: Vec<_> =
-            ["same", "noisy", "slow", "few", "gone"].map(|name| measured(name, 100.0, Some(0.01))).into();
+        let old = ["same", "noisy", "slow", "few", "gone"].map(|name| measured(name, 100.0, Some(0.01)));
         let new = [
             measured("same", 104.0, Some(0.01)),
             measured("noisy", 120.0, Some(0.3)),
@@ -216,33 +441,95 @@ mod tests {
             measured("few", 120.0, None),
             measured("new", 500.0, None),
         ];
-        let found = slower(&old, &new, 0.05);
-        assert_eq!(found.iter().map(|(_, new)| &*new.name).collect::<Vec<_>>(), ["slow", "few"]);
-        let text = told("abc", &found, new.len(), 0.05);
+        let all = entries(&[line("abc", &old), line("d\nef", &new)]);
+        let (old, new) = (&all[..1], &all[1]);
+        let found = Compared::new(old, new, 0.05);
+        assert_eq!(found.status(), Some(SLOWER));
+        assert_eq!(
+            found.told(new, 0.05),
+            "note: --against: 4 compared, 1 without an earlier time; 1 of 4 times is slower by more than 5 % than at commit abc\n  \
+             slow: 1.200 times as long, 120 ns instead of 100 ns\n  \
+             few: 1.200 times as long, 120 ns instead of 100 ns, but too few samples for intervals: it cannot be told whether it \
+             is slower\n  \
+             intervals do not cover what differs between runs; rehal benchmark --with compares within one run"
+        );
+        let found = Compared::new(old, new, 0.25);
+        assert_eq!((found.pairs.len(), found.status()), (4, None));
+        assert!(found.told(new, 0.25).contains("; none of 4 times is slower by more than 25 % "));
+        // Vice versa, all medians are lower.
+        let (old, new) = (&all[1..], &all[0]);
+        let text = Compared::new(old, new, 0.0).told(new, 0.0);
         assert!(
-            text.starts_with("note: 2 of 5 times are slower by more than 5 % than at commit abc\n"),
+            text.contains("none of 4 times is slower by more than 0 % than at commit d\\nef\n"),
             "{text}"
         );
-        assert!(text.contains("\n  slow: 1.200 times as long, 120 ns instead of 100 ns\n"), "{text}");
-        assert!(text.ends_with(", of too few samples for an interval"), "{text}");
-        assert!(slower(&old, &new, 0.25).is_empty());
     }
 
     #[test]
-    fn reports_of_the_same_machine_are_alike() {
-        let line = |cpu: &str, digest: &str, median_ns: f64| {
-            serde_json::json!({
-                "header": {"schema": "s/1", "capture_digest": digest, "device": ["d"], "cpu": cpu, "commit": "c", "more": 1},
-                "measured": [measured("a", median_ns, None)],
-                "more": [],
-            })
-            .to_string()
+    fn without_intervals_or_earlier_times_it_cannot_be_told() {
+        let of = |name, median_ns, spread| line("c", &[measured(name, median_ns, spread)]);
+        let all = entries(&[of("a", 100.0, None), of("a", 200.0, None), of("b", 1.0, None)]);
+        let status = |old: usize, new: usize| Compared::new(&all[old..=old], &all[new], 0.05).status();
+        assert_eq!((status(0, 1), status(1, 0)), (Some(CANNOT_TELL), None));
+        assert_eq!(status(0, 2), Some(CANNOT_TELL));
+        let text = Compared::new(&all[..1], &all[2], 0.05).told(&all[2], 0.05);
+        assert!(text.starts_with("note: --against: 0 compared, 1 without an earlier time: "), "{text}");
+    }
+
+    #[test]
+    fn each_time_has_the_last_one_of_its_name() {
+        let of = |commit, names: &[(&str, f64)]| {
+            line(commit, &names.iter().map(|it| measured(it.0, it.1, Some(0.01))).collect::<Vec<_>>())
         };
-        let text = [line("x", "1", 1.0), line("x", "1", 2.0), line("y", "1", 3.0), line("x", "2", 4.0)];
-        let entries = parse(&text.join("\n")).unwrap();
-        let alike = |it: &Entry| entries.iter().filter(|other| it.header.is_like(&other.header)).count();
-        assert_eq!(entries.iter().map(alike).collect::<Vec<_>>(), [2, 2, 1, 1]);
-        let error = parse(&format!("{}\n{{}}", text.join("\n"))).err().unwrap();
-        assert!(error.message().starts_with("line 5 is not a report"), "{error}");
+        let all = entries(&[
+            of("first", &[("a", 100.0), ("b", 100.0)]),
+            of("second", &[("a", 200.0)]),
+            of("third", &[]),
+            of("now", &[("a", 200.0), ("b", 200.0)]),
+        ]);
+        let mut now = all;
+        let mut new = now.pop().unwrap();
+        new.header.load = Load { average: Some([3.0, 0.0, 0.0]), processors: 2 };
+        let found = Compared::new(&now, &new, 0.05);
+        assert_eq!(found.slower.iter().map(|it| &*it.new.name).collect::<Vec<_>>(), ["b"]);
+        let text = found.told(&new, 0.05);
+        assert!(
+            text.contains("1 of 2 times is slower by more than 5 % than at commits first, second\n"),
+            "{text}"
+        );
+        assert!(text.contains("before 0.10 on 2 processors, now 3.00 on 2 processors\n"), "{text}");
+    }
+
+    #[test]
+    fn reports_of_the_same_machine_and_flags_are_alike() {
+        let same = line("c", &[measured("a", 1.0, None)]);
+        let with = |pointer: &str, value: Value| {
+            let mut other = same.clone();
+            *other.pointer_mut(pointer).unwrap() = value;
+            other
+        };
+        let others = [
+            ("/header/schema", json!("s/2")),
+            ("/header/capture_digest", json!("2")),
+            ("/header/device", json!(["d", "e"])),
+            ("/header/cpu", json!("x")),
+            ("/header/host", json!("x")),
+            ("/settings", json!(["--a", "--b"])),
+        ];
+        let mut lines = vec![same.clone(), with("/header/commit", json!("x"))];
+        lines.extend(others.map(|(pointer, value)| with(pointer, value)));
+        let entries = entries(&lines);
+        let alike: Vec<_> = entries.iter().map(|it| it.is_like(&entries[0])).collect();
+        assert_eq!(alike, [true, true, false, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn lines_that_are_not_reports_are_skipped() {
+        let good = line("c", &[measured("a", 1.0, None)]);
+        let zero = line("c", &[measured("a", 0.0, None)]);
+        let (entries, skipped) = parse(&format!("{good}\n{{}}\n\n{good}\n{zero}\n{{\"header"));
+        assert_eq!((entries.len(), skipped.len()), (2, 3));
+        assert!(skipped[0].starts_with("line 2 is not a report: "), "{skipped:?}");
+        assert_eq!(skipped[1], "line 5 is not a report: the time of 'a' is not above 0");
     }
 }

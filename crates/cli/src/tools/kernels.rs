@@ -12,7 +12,7 @@ use rehal_session::{
     CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
 
-use super::history::{self, Measured};
+use super::history::{self, History, Measured};
 use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
@@ -83,7 +83,8 @@ const MAX_TIME: Flag<Duration> = Flag::parsed(
     "5s",
     "a time from 1ms to 24h, such as 500ms, 60s or 2m",
     time,
-    "No timed replay begins after this time, also if the order of the kernels is not stable.",
+    "No timed replay begins after this time, also if the order of the kernels is not stable. With --repetitions, there is no \
+     limit by default.",
 )
 .unquoted();
 
@@ -98,6 +99,10 @@ const REPETITIONS: Flag<Option<u64>> = Flag::parsed(
         None => Err(Refusal::Unexpected),
     },
     "Times so many replays, instead of until the order of the first ten kernels is stable.",
+);
+
+const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
+    "With --against, a kernel is slower if its median is higher by more than this percentage, and the intervals are apart.",
 );
 
 const EXPORT: Flag<Option<PathBuf>> = Flag::path(
@@ -122,7 +127,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
-        &compare::FAIL_IF_SLOWER,
+        &FAIL_IF_SLOWER,
         &EXPORT,
         &EXPORT_COMMANDS,
         &slice::KEEP,
@@ -133,6 +138,9 @@ const REPORT: Group = Group {
     ],
 };
 
+/// The flags of [`REPORT`] that are about times.
+const OF_TIMES: [&str; 3] = ["max_time", "repetitions", "fail_if_slower"];
+
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
@@ -141,10 +149,18 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
             .advise("give one of them"));
     }
-    history::check(flags)?;
     if no_run && history::is_asked(flags) {
         return Err(Error::invalid_argument("--history and --against need times, which --no_run leaves out")
             .advise("give one of them"));
+    }
+    if no_run && let Some(name) = flags.changed(|name| OF_TIMES.contains(&name)) {
+        return Err(Error::invalid_argument(format!("--{name} needs times, which --no_run leaves out"))
+            .advise("give one of them"));
+    }
+    if flags.changed(|name| name == FAIL_IF_SLOWER.name()).is_some() && flags.get(&history::AGAINST).is_none()
+    {
+        return Err(Error::invalid_argument("--fail_if_slower needs --against")
+            .advise("name the file to compare with, or leave it out"));
     }
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
     let keeps_touched = flags.get(&slice::KEEP);
@@ -158,12 +174,15 @@ fn run(invocation: &Invocation) -> Result<()> {
     slicing.watch = keeps_touched.then_some(watch_buffer);
     slicing.keep_references = keep_references;
     slicing.check = SliceCheck::Always;
+    let history = History::open(flags)?;
     let capture =
         captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let mut options = KernelOptions::default();
     options.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
-    (options.max_time, options.repetitions) = (flags.get(&MAX_TIME), flags.get(&REPETITIONS));
+    options.repetitions = flags.get(&REPETITIONS);
+    let has_limit = options.repetitions.is_none() || flags.has(MAX_TIME.name());
+    options.max_time = if has_limit { flags.get(&MAX_TIME) } else { Duration::MAX };
     let recording = Recording::of_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;
     let (kernels, commands) = if no_run {
@@ -196,8 +215,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         Format::Json => invocation.print(&list, ReportFormat::Json, subject)?,
         Format::Csv => output::print(&print::csv(&list))?,
     }
-    note_doubts(&kernels);
-    history::keep(invocation, &list, &measured(&kernels), flags.get(&compare::FAIL_IF_SLOWER), subject)?;
+    note_doubts(&kernels, &options, has_limit);
+    history.keep(invocation, &list, measured(&kernels), flags.get(&FAIL_IF_SLOWER), subject)?;
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
@@ -213,14 +232,26 @@ fn measured(kernels: &Kernels) -> Vec<Measured> {
     kernels.kernels.iter().filter_map(of).collect()
 }
 
-/// Says how far the times can be trusted.
-fn note_doubts(kernels: &Kernels) {
-    if kernels.is_order_stable == Some(false) {
-        output::note(&format!(
-            "note: the order of the first kernels is not stable after {} replays: their intervals say how far the times can be \
-             trusted, and --max_time=60s measures longer",
-            kernels.sample_count
-        ));
+/// Says how far the times can be trusted. `has_limit` says whether [`KernelOptions::max_time`] is one.
+fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
+    let (count, wanted) = (kernels.sample_count, options.repetitions);
+    let replays = output::plural(count, "replay");
+    let limit = match wanted {
+        Some(wanted) if count >= wanted => "--repetitions",
+        _ => "--max_time",
+    };
+    if let Some(wanted) = wanted.filter(|_| has_limit && count > 0) {
+        output::note(&format!("note: {count} of {} were timed", output::plural(wanted, "replay")));
+    }
+    match kernels.is_order_stable {
+        Some(false) => output::note(&format!(
+            "note: the order of the first kernels is not stable after {replays}: their intervals say how far the times can be \
+             trusted; {limit} was the limit"
+        )),
+        None if count > 0 && kernels.kernels.len() > 1 => output::note(&format!(
+            "note: {replays}: too few replays to tell whether the order of the first kernels is stable; {limit} was the limit"
+        )),
+        _ => {}
     }
     for warning in &kernels.warnings {
         output::note(&format!("***WARNING*** {warning}"));

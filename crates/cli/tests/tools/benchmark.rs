@@ -1,6 +1,9 @@
 //! `iree-benchmark-replay`: names, reports, scopes.
 
-use crate::common::{Scratch, capture, command, fail, print, ran, run, write_kernel};
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::common::{Scratch, capture, command, fail, fixture, print, ran, run, write_kernel};
 use serde_json::Value;
 
 const ONCE: &str = "--benchmark_min_time=1x";
@@ -367,6 +370,7 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
 #[test]
 fn flags_that_mean_nothing_for_a_replacement_are_refused() {
     let path = mlp();
+    let nothing = format!("--with=nothing={}", fixture("modules/add4_swapped.elf"));
     for (flags, expected) in [
         (&["--max_time=1s"][..], "--max_time needs --with"),
         (&["--fail_if_slower=1%"], "--fail_if_slower needs --with"),
@@ -378,7 +382,8 @@ fn flags_that_mean_nothing_for_a_replacement_are_refused() {
             "--replay_fast_forward has no effect with --with",
         ),
         (&["--with=all"], "has no '='"),
-        (&["--with=nothing=x.so"], "x.so"),
+        (&[&nothing], "NOT_FOUND; function or executable 'nothing' is not in the capture, which has: "),
+        (&[&nothing], "the capture has no function 'nothing'"),
     ] {
         let stderr = fail(&[&["rehal", "benchmark"], flags, &[&path]].concat());
         assert!(stderr.contains(expected), "{flags:?}: {stderr}");
@@ -386,7 +391,30 @@ fn flags_that_mean_nothing_for_a_replacement_are_refused() {
 }
 
 #[test]
-fn a_history_is_compared_with_the_last_report_of_the_same_machine() {
+fn a_replacement_is_named_as_functions_are() {
+    let scratch = Scratch::new();
+    let source = scratch.path("same.c");
+    write_kernel(&source, &mlp(), MATMUL, "");
+    let path = mlp();
+    let ran = |name: &str| {
+        let with = format!("--with={name}={}", source.display());
+        let words = ["rehal", "benchmark", "--device=local-sync", "--precision=50%", "--max_time=1s"];
+        run(&[&words[..], &[&with, "--format=json", &path]].concat())
+    };
+    for name in ["dispatch_0_matmul", "*_dispatch_0_*"] {
+        let measured = ran(name);
+        let report: Value = serde_json::from_str(&measured.stdout).unwrap_or_else(|_| panic!("{measured:?}"));
+        assert_eq!(report["with"][0], format!("function or executable '{MATMUL}': {}", source.display()));
+    }
+    let ambiguous = ran("dispatch");
+    assert_eq!(ambiguous.status, Some(1), "{ambiguous:?}");
+    assert!(ambiguous.stderr.contains("'dispatch' may be "), "{ambiguous:?}");
+    let wrong = ran("mlp_dispatch_0_matmul_8x48x33");
+    assert!(wrong.stderr.contains(&format!("did you mean '{MATMUL}'?")), "{wrong:?}");
+}
+
+#[test]
+fn a_history_is_compared_with_the_last_times_of_the_same_machine() {
     let scratch = Scratch::new();
     let history = scratch.path("history.jsonl");
     let (kept, against) =
@@ -398,32 +426,87 @@ fn a_history_is_compared_with_the_last_report_of_the_same_machine() {
         &["rehal", "benchmark", "--device=local-sync", "--benchmark_min_time=20x"][..],
         &["rehal", "kernels", "--device=local-sync", "--repetitions=8"],
     ] {
-        let lines = || std::fs::read_to_string(&history).unwrap_or_default().lines().count();
-        let before = lines();
+        let text = || std::fs::read_to_string(&history).unwrap_or_default();
+        let before = text().lines().count();
         let ran = |flags: &[&str]| run(&[words, flags, &[&path]].concat());
         let first = ran(&[&kept, &against, margin]);
-        assert_eq!((first.status, lines()), (Some(0), before + 1), "{first:?}");
-        assert!(first.stderr.contains("has no report of this capture, CPU and devices"), "{first:?}");
-        let second = ran(&[&kept, &against, margin]);
-        assert_eq!((second.status, lines()), (Some(0), before + 2), "{second:?}");
-        assert!(second.stderr.contains("note: 0 of "), "{second:?}");
+        assert_eq!((first.status, text().lines().count()), (Some(4), before + 1), "{first:?}");
+        let last = || -> Value { serde_json::from_str(text().lines().last().unwrap()).unwrap() };
+        let count = last()["measured"].as_array().unwrap().len();
+        assert_eq!(count, if words[1] == "kernels" { 5 } else { 1 }, "{first:?}");
+        let nothing = format!("note: --against: 0 compared, {count} without an earlier time: ");
+        assert!(first.stderr.contains(&nothing), "{first:?}");
 
-        // As if everything had taken a nanosecond before.
-        let text = std::fs::read_to_string(&history).unwrap();
-        let mut last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert!(last["header"]["capture_digest"].is_string(), "{last}");
-        for measured in last["measured"].as_array_mut().unwrap() {
-            measured["median_ns"] = 1.into();
-            measured["interval_ns"] = Value::Null;
-        }
-        let fast = scratch.file("fast.jsonl", format!("{text}{last}\n"));
-        let slower = ran(&[&format!("--against={fast}")]);
-        assert_eq!(slower.status, Some(3), "{slower:?}");
-        assert!(
-            slower.stderr.contains(" times as long, ") && !slower.stderr.contains("note: 0 of"),
-            "{slower:?}"
+        // As if the last write had been truncated.
+        std::fs::write(&history, text().trim_end()).unwrap();
+        let second = ran(&[&kept, &against, margin]);
+        assert_eq!((second.status, text().lines().count()), (Some(0), before + 2), "{second:?}");
+        let same = format!(
+            "note: --against: {count} compared, 0 without an earlier time; none of {count} time{} is slower",
+            if count == 1 { "" } else { "s" }
         );
+        assert!(second.stderr.contains(&same), "{second:?}");
+        let other = ran(&[&against, margin, "--task_abort_on_failure"]);
+        assert!(other.status == Some(4) && other.stderr.contains(&nothing), "{other:?}");
+        if words[1] == "benchmark" {
+            let scope = ran(&[&against, margin, "--replay_scope=execute"]);
+            assert!(scope.status == Some(4) && scope.stderr.contains(&nothing), "{scope:?}");
+        }
+
+        // As if everything had taken a nanosecond before, also after a line that was truncated.
+        let mut last = last();
+        assert!(last["header"]["capture_digest"].is_string(), "{last}");
+        for (interval, status, expected) in [
+            (Value::from([1, 1]), Some(3), " slower by more than 5 % than at commit "),
+            (Value::Null, Some(4), "too few samples for intervals"),
+        ] {
+            for measured in last["measured"].as_array_mut().unwrap() {
+                measured["median_ns"] = 1.into();
+                measured["interval_ns"] = interval.clone();
+            }
+            let fast = scratch.file("fast.jsonl", format!("{}{last}\n{{\"head", text()));
+            let slower = ran(&[&format!("--against={fast}")]);
+            assert_eq!(slower.status, status, "{slower:?}");
+            assert!(slower.stderr.contains(&format!("note: --against: {count} compared, 0 ")), "{slower:?}");
+            assert!(slower.stderr.contains(" times as long, "), "{slower:?}");
+            assert!(slower.stderr.contains(expected), "{slower:?}");
+            assert!(slower.stderr.contains("note: --against: skipped: line "), "{slower:?}");
+        }
     }
-    let stderr = fail(&["rehal", "benchmark", ONCE, "--against=/nonexistent", &path]);
-    assert!(stderr.contains("name a file that --history has written"), "{stderr}");
+}
+
+#[test]
+fn histories_that_cannot_be_used_are_refused_before_anything_is_measured() {
+    let scratch = Scratch::new();
+    let path = mlp();
+    let (empty, broken) = (scratch.file("empty", ""), scratch.file("broken", "{}\n"));
+    for (flag, expected) in [
+        ("--against=/nonexistent".to_owned(), "name a file that --history has written"),
+        (format!("--against={empty}"), "it has no report"),
+        (format!("--against={broken}"), "line 1 is not a report"),
+        ("--history=/nonexistent/history".into(), "--history=/nonexistent/history"),
+        ("--history=-".into(), "--history"),
+    ] {
+        for verb in ["benchmark", "kernels"] {
+            let ran = run(&["rehal", verb, &flag, &path]);
+            assert_eq!((ran.status, &*ran.stdout), (Some(1), ""), "{flag}: {ran:?}");
+            assert!(ran.stderr.contains(expected), "{flag}: {ran:?}");
+        }
+    }
+}
+
+/// A pipe can be read once only.
+#[test]
+fn a_history_may_be_a_pipe() {
+    let scratch = Scratch::new();
+    let (history, path) = (scratch.path("history"), mlp());
+    let words = ["rehal", "benchmark", "--device=local-sync", ONCE];
+    run(&[&words[..], &[&format!("--history={}", history.display()), &path]].concat());
+    let mut tool = command("rehal");
+    let tool = tool.args(&words[1..]).args(["--against=/dev/stdin", "--fail_if_slower=1000000000%", &path]);
+    let mut tool = tool.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    tool.stdin.take().unwrap().write_all(&std::fs::read(&history).unwrap()).unwrap();
+    let ran = tool.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && stderr.contains(" 1 compared, 0 without"), "{stderr}");
 }

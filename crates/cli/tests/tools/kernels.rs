@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, command, fail, fixture, print, write_kernel};
+use crate::common::{Scratch, capture, command, fail, fixture, print, run, write_kernel};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -120,6 +120,36 @@ fn functions_are_selected_and_the_longest_come_first() {
     }
     let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
     assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
+}
+
+#[test]
+fn notes_say_which_flag_was_the_limit() {
+    let (several, one) = (capture("mlp.mlp.local-sync"), capture("add4.add.local-sync"));
+    let notes = |flags: &[&str], path: &str| {
+        let ran = run(&[&["rehal", "kernels", "--device=local-sync"], flags, &[path]].concat());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        ran.stderr
+    };
+    let few = "note: 3 replays: too few replays to tell whether the order of the first kernels is stable; --repetitions was the limit\n";
+    assert!(notes(&["--repetitions=3"], &several).contains(few));
+    assert!(!notes(&["--repetitions=3"], &one).contains("too few"));
+    let late = notes(&["--repetitions=1000000000", "--max_time=1ms"], &several);
+    assert!(late.contains(" of 1000000000 replays were timed\n"), "{late}");
+}
+
+#[test]
+fn flags_without_effect_are_refused() {
+    let path = capture("add4.add.local-sync");
+    for (flags, expected) in [
+        (&["--no_run", "--max_time=1s"][..], "--max_time needs times, which --no_run leaves out"),
+        (&["--no_run", "--repetitions=3"], "--repetitions needs times, which --no_run leaves out"),
+        (&["--no_run", "--fail_if_slower=1%"], "--fail_if_slower needs times, which --no_run leaves out"),
+        (&["--no_run", "--against=/nonexistent"], "--history and --against need times"),
+        (&["--fail_if_slower=1%"], "--fail_if_slower needs --against"),
+    ] {
+        let stderr = fail(&[&["rehal", "kernels"], flags, &[&path]].concat());
+        assert!(stderr.contains(expected), "{flags:?}: {stderr}");
+    }
 }
 
 #[test]

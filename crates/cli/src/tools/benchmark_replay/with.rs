@@ -5,8 +5,8 @@ use std::fmt::Write;
 use rehal_base::{Context, Error, Result};
 use rehal_bench::Conditions;
 use rehal_session::{
-    Code, FunctionTiming, Interval, KernelTimes, PairOptions, Replay, ReplayComparison, Stopped,
-    Substitution, Timing, TimingVerdict, compare_replays, find_scope,
+    Code, FunctionNames, FunctionTiming, Interval, KernelTimes, PairOptions, Plan, Replay, ReplayComparison,
+    Selector, Stopped, Substitution, Timing, TimingVerdict, compare_replays, find_scope,
 };
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
 use crate::tools::{compare, history, replay_flags, report_format};
-use crate::{Invocation, captures, profiling};
+use crate::{Invocation, advice, captures, profiling};
 
 pub(super) const WITH: List<Substitution> = List::parsed(
     "with",
@@ -28,7 +28,8 @@ pub(super) const WITH: List<Substitution> = List::parsed(
     "Measures replays with this replacement and without it, by turns, instead of a benchmark: the ratio of the scope of \
      --replay_scope, by default execute if there is one, else of whole replays, which load one more executable; and of each \
      function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
-     those of --replay_executable_substitution, whose replacements are on both sides. May be repeated. Exit status 0 if it is \
+     those of --replay_executable_substitution, whose replacements are on both sides; WHICH may also be a part of a name that no \
+     other function has, or a pattern that only one matches. May be repeated. Exit status 0 if it is \
      proved to be not slower than --fail_if_slower allows, 3 if it is slower, 4 if that cannot be told.",
 )
 .files(|substitution, _| match &substitution.replacement.code {
@@ -40,16 +41,14 @@ const FORMAT: Flag<Format> = report_format::flag(
     "text: a screen. json: an object. Only with --with; --benchmark_format is that of benchmarks.",
 );
 
+pub(super) const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
+    "With --with, replays are not slower if the interval of their ratio ends below 1 plus this percentage. With --against, a \
+     benchmark is slower if its median is higher by more than this percentage, and the intervals are apart.",
+);
+
 pub(super) const COMPARISON: Group = Group {
     title: "Before and after",
-    flags: &[
-        &WITH,
-        &compare::FAIL_IF_SLOWER,
-        &compare::PRECISION,
-        &compare::MAX_TIME,
-        &compare::SEED,
-        &FORMAT,
-    ],
+    flags: &[&WITH, &FAIL_IF_SLOWER, &compare::PRECISION, &compare::MAX_TIME, &compare::SEED, &FORMAT],
 };
 
 /// The scope of the calls of a program, as IREE's tools and ours name it: the default.
@@ -61,7 +60,7 @@ const OF_COMPARISON: [&str; 4] = ["precision", "max_time", "seed", "format"];
 /// Refuses flags that would have no effect.
 pub(super) fn check(flags: &Flags) -> Result<()> {
     if flags.list(&WITH).is_empty() {
-        let has_margin = flags.changed(|name| name == compare::FAIL_IF_SLOWER.name()).is_some();
+        let has_margin = flags.changed(|name| name == FAIL_IF_SLOWER.name()).is_some();
         if has_margin && flags.get(&history::AGAINST).is_none() {
             return Err(Error::invalid_argument("--fail_if_slower needs --with or --against")
                 .advise("name what to compare with, or leave it out"));
@@ -117,11 +116,17 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
             .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
     }
     let recording = Recording::checked(flags)?;
-    let with = flags.list(&WITH);
-    let ([captured, replaced], _reports) = replay_flags::prepare_with(options, plan, &with)?;
+    let mut with = flags.list(&WITH);
+    let unresolved = resolve(&mut with, &plan)?;
+    let prepared = replay_flags::prepare_with(options, plan, &with);
+    // An executable may have the name.
+    let ([captured, replaced], _reports) = unresolved.iter().fold(prepared, |prepared, error| {
+        let advice = advice::of(error).map(|it| format!("; {it}")).unwrap_or_default();
+        prepared.context(|| format!("--with: {}{advice}", error.message()))
+    })?;
     let mut pairs = PairOptions::default();
     pairs.precision = flags.get(&compare::PRECISION);
-    pairs.margin = flags.get(&compare::FAIL_IF_SLOWER);
+    pairs.margin = flags.get(&FAIL_IF_SLOWER);
     pairs.max_time = flags.get(&compare::MAX_TIME);
     pairs.seed = flags.get(&compare::SEED);
     let comparison = compare_replays(&captured, &replaced, scope.as_deref(), &pairs)
@@ -131,6 +136,21 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
     invocation.set_status(status(comparison.whole.verdict()));
     Recording::of_capture(recording.as_ref(), None, || Ok::<Replay, Error>(captured))
+}
+
+/// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The errors
+/// are of names that are not those of functions.
+fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
+    let names = FunctionNames::of_plan(plan)?;
+    let mut unresolved = Vec::new();
+    for it in with {
+        let Selector::Name(name) = &mut it.selector else { continue };
+        match names.one(Some(name)) {
+            Ok(function) => *name = function,
+            Err(error) => unresolved.push(error),
+        }
+    }
+    Ok(unresolved)
 }
 
 /// As `rehal compare` has them.
