@@ -26,6 +26,14 @@ const EXTERNAL_PATHS: Added = ("allow_external_paths", "the reference reads no e
 const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the whole capture");
 const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
+const WITH: Added = ("with", "the reference compares no replays");
+const FAIL_IF_SLOWER: Added = ("fail_if_slower", WITH.1);
+const MAX_TIME: Added = ("max_time", WITH.1);
+const PRECISION: Added = ("precision", WITH.1);
+const SEED: Added = ("seed", WITH.1);
+const FORMAT: Added = ("format", WITH.1);
+const HISTORY: Added = ("history", "the reference keeps no history");
+const AGAINST: Added = ("against", HISTORY.1);
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
@@ -70,7 +78,24 @@ const TOOLS: [(&str, &[Added]); 11] = [
     ("iree-dump-replay", &[VERSION, RECOVER]),
     (
         "iree-benchmark-replay",
-        &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY],
+        &[
+            VERSION,
+            RECOVER,
+            REPLAY_ORDER,
+            FILE_WRITES,
+            FAST_FORWARD,
+            CACHE,
+            PERF_COUNTERS,
+            SUMMARY,
+            WITH,
+            FAIL_IF_SLOWER,
+            MAX_TIME,
+            PRECISION,
+            SEED,
+            FORMAT,
+            HISTORY,
+            AGAINST,
+        ],
     ),
     ("iree-run-module", &[VERSION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE]),
     (
