@@ -15,7 +15,7 @@ enum Place {
     Before(u64),
     /// Not in the history.
     Absent,
-    /// There is no history, or not all of it.
+    /// The history is missing or incomplete.
     Unknown,
 }
 
