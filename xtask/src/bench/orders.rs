@@ -10,7 +10,7 @@ use std::path::Path;
 /// Processes per round, and what each of them measures: short repetitions, so that the speed of the machine
 /// changes little from one to the next.
 const PROCESSES: u32 = 3;
-const REPETITIONS: u32 = 200;
+const REPETITIONS: u32 = 30;
 const SECONDS: f64 = 0.005;
 
 /// A replay in both orders: the serialized one is the baseline, in the reference's column.
