@@ -47,6 +47,12 @@ pub fn exercise(bytes: &[u8]) -> Reached {
     let _ = dump::metadata(&tables, &mut nowhere);
     let _ = dump::json(&tables, false, &mut nowhere);
     let Ok(file) = ModuleFile::read(memory) else { return Reached::Tables };
+    // A file with a damaged directory cannot be rewritten; what is rewritten can be read.
+    if let Ok(rewritten) = file.with_rodata(&[]) {
+        let read = ModuleFile::copy(&rewritten);
+        assert!(read.is_ok(), "a rewritten module cannot be read: {:?}", read.err());
+    }
+    let _ = file.calls_with_rodata("hal.executable.create");
     let Ok(module) = Module::bytecode(file.clone()) else { return Reached::File };
     let shown = dump::assembly(&file, AssemblyOptions::default(), &mut nowhere);
     assert!(shown.is_ok(), "a verified module cannot be printed: {shown:?}");

@@ -135,3 +135,93 @@ fn shared_tables_do_not_amplify_memory() {
     assert_eq!((error.fault, error.field), (Fault::Corrupt, "TypeDef.full_name"));
     assert!(error.expected.contains("expands"), "{error}");
 }
+
+/// The constant data of a module, segment by segment.
+fn rodata(file: &ModuleFile) -> Vec<Vec<u8>> {
+    file.rodata_segments().map(|segment| file.bytes()[segment.range].to_vec()).collect()
+}
+
+#[test]
+fn the_compiler_s_archives_are_rewritten_as_they_are() {
+    for name in ["simple_abs.vmfb", "bigconst.vmfb", "mlp.syslib.vmfb", "chain.vmfb", "add4.vmvx.vmfb"] {
+        let file = read(name);
+        assert!(file.with_rodata(&[]).unwrap() == file.bytes(), "{name}");
+    }
+}
+
+#[test]
+fn other_constant_data_takes_the_place_of_each_segment() {
+    for name in ["simple_abs.vmfb", "bigconst.vmfb", "mlp.vmfb", "params.vmfb"] {
+        let file = read(name);
+        let (before, names) = (rodata(&file), file.rodata_names());
+        for index in 0..before.len() {
+            for length in [0, 1, before[index].len(), before[index].len() + 1, 100_000] {
+                let other: Vec<u8> = (0..length).map(|at| at as u8).collect();
+                let rewritten = file.with_rodata(&[(index, &other)]).unwrap();
+                let rewritten = read_bytes(&rewritten).unwrap();
+                let mut wanted = before.clone();
+                wanted[index] = other;
+                assert_eq!(rodata(&rewritten), wanted, "{name}: {length} bytes of segment {index}");
+                assert_eq!(rewritten.rodata_names(), names);
+                for (was, is) in file.rodata_segments().zip(rewritten.rodata_segments()) {
+                    let alignment = 1 << was.range.start.trailing_zeros().min(6);
+                    let is_aligned = is.range.start % alignment == 0 || !was.external;
+                    assert!(was.external == is.external && is_aligned, "{name}: {was:?} {is:?}");
+                }
+                // What was written can be written again.
+                let again = rewritten.with_rodata(&[(index, &before[index])]).unwrap();
+                assert_eq!(rodata(&read_bytes(&again).unwrap()), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn common_tools_read_a_rewritten_archive() {
+    let file = read("simple_abs.vmfb");
+    let index = file.rodata_names().iter().position(Option::is_some).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("module.vmfb");
+    std::fs::write(&path, file.with_rodata(&[(index, &[7; 3000])]).unwrap()).unwrap();
+    let tested = std::process::Command::new("python3").args(["-m", "zipfile", "-t"]).arg(&path).output();
+    let tested = tested.unwrap();
+    assert!(tested.status.success() && tested.stderr.is_empty(), "{tested:?}");
+}
+
+#[test]
+fn names_of_segments_are_those_of_the_archive() {
+    let names: Vec<_> = read("bigconst.vmfb").rodata_names().into_iter().flatten().collect();
+    assert_eq!(names, ["scale_dispatch_0_embedded_elf_x86_64.so"]);
+}
+
+#[test]
+fn calls_name_the_segments_that_they_are_passed() {
+    let file = read("simple_abs.vmfb");
+    let calls = file.calls_with_rodata("hal.executable.create").unwrap();
+    assert_eq!(calls.len(), 1);
+    let data = rodata(&file);
+    let segment = |argument: usize| calls[0][argument].map(|segment| &data[segment][..]);
+    assert_eq!(segment(2), Some(&b"embedded-elf-x86_64"[..]));
+    assert_eq!(&segment(3).unwrap()[..4], b"\x7fELF");
+    assert_eq!((segment(0), segment(1), segment(4)), (None, None, None));
+    assert!(file.calls_with_rodata("hal.nothing").unwrap().is_empty());
+}
+
+#[test]
+fn a_damaged_archive_is_not_rewritten() {
+    let file = read("simple_abs.vmfb");
+    let length = file.bytes().len();
+    for at in (length - 260)..length {
+        let mut bytes = file.bytes().to_vec();
+        bytes[at] ^= 0x55;
+        let Ok(damaged) = read_bytes(&bytes) else { continue };
+        // Whatever it becomes, it is a module with the same data.
+        if let Ok(rewritten) = damaged.with_rodata(&[]) {
+            assert_eq!(rodata(&read_bytes(&rewritten).unwrap()), rodata(&file), "byte {at}");
+        }
+    }
+    for left in [length - 1, length - 22, length - 100, length - 260] {
+        let Ok(torn) = read_bytes(&file.bytes()[..left]) else { continue };
+        assert!(torn.with_rodata(&[]).unwrap_err().message().contains("ZIP directory"));
+    }
+}

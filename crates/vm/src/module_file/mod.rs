@@ -6,7 +6,9 @@
 mod archive;
 mod consistency;
 mod debug;
+mod rewrite;
 pub mod schema;
+mod uses;
 mod views;
 
 use std::fmt;
@@ -17,6 +19,7 @@ use rehal_base::flatbuffer::{self, Envelope, Table};
 use rehal_base::{Fault, FormatError, HostMemory, MappedFile, Result};
 
 pub use debug::{DebugDatabase, FunctionSourceMap, Location};
+pub use uses::RodataArguments;
 pub(crate) use views::RawDescriptor;
 pub use views::{
     Attribute, BytecodeVersion, Dependency, Export, Features, FunctionDescriptor, Import, RodataSegment,
