@@ -41,6 +41,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::{BufferView, Device, DeviceGroup};
 use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
+pub use executable::{ProgramExecutable, Substitute};
 pub use handle::{Allocator, Handle, HandleType};
 
 /// The sink of `hal.buffer_view.trace`: receives the key and the values.
@@ -51,6 +52,7 @@ pub struct HalModule {
     devices: DeviceGroup,
     lead: Option<usize>,
     trace: Option<TraceSink>,
+    substitute: Option<Substitute>,
 }
 
 /// The version that programs require (source: `iree/modules/hal/module.c`).
@@ -61,6 +63,7 @@ struct HalState {
     devices: Vec<StateDevice>,
     lead: Option<usize>,
     trace: Option<TraceSink>,
+    substitute: Option<Substitute>,
 }
 
 /// A device with its references for programs, created once.
@@ -73,7 +76,7 @@ struct StateDevice {
 impl HalModule {
     /// The module over these devices; programs number them in this order.
     pub fn new(devices: DeviceGroup) -> Self {
-        Self { devices, lead: None, trace: None }
+        Self { devices, lead: None, trace: None, substitute: None }
     }
 
     /// Makes the device with this index the lead: `hal.allocator.select` prefers it for allocations shared by
@@ -91,6 +94,12 @@ impl HalModule {
     /// Sends the values that programs trace to `sink`; without a sink they are dropped.
     pub fn trace_to(mut self, sink: TraceSink) -> Self {
         self.trace = Some(sink);
+        self
+    }
+
+    /// Asks `substitute` for each executable that programs create.
+    pub fn substitute_with(mut self, substitute: Substitute) -> Self {
+        self.substitute = Some(substitute);
         self
     }
 
@@ -123,7 +132,12 @@ impl NativeModule for HalModule {
                 allocator: Handle::reference(Allocator(device.clone())),
             });
         }
-        Ok(Box::new(HalState { devices, lead: self.lead, trace: self.trace.clone() }))
+        Ok(Box::new(HalState {
+            devices,
+            lead: self.lead,
+            trace: self.trace.clone(),
+            substitute: self.substitute.clone(),
+        }))
     }
 
     fn notify(&self, _state: &State, signal: Signal) -> Result<()> {

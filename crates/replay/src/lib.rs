@@ -86,6 +86,8 @@ pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenB
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use slice::{Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
-pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};
+pub use substitute::{
+    Candidate, Code, ProgramSubstitutes, Replacement, Selector, Substitute, SubstituteCode, Substitution,
+};
 pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

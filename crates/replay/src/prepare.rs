@@ -1,10 +1,9 @@
-//! Prepares the executables of a capture, or their replacements, on the replaying devices.
+//! Prepares executables on the devices that run them, or the code that replaces them or functions of them.
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
-use rehal_capture::payload::Function;
 use rehal_hal::{
-    CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
-    PrepareExecutable, WorkgroupSchedule,
+    CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, FunctionParameter, HostOp,
+    Indexed, PrepareExecutable, WorkgroupSchedule,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
@@ -73,7 +72,9 @@ pub(crate) fn prepare(
         workgroups,
     };
     let layers = replacements.layers(created as usize, record, own_name);
-    let prepared = Matching { record, version_major: plan.version().major, device, params }.all(&layers)?;
+    let wanted = Wanted::of_record(record, plan.version().major == 1);
+    let name = format!("executable {}", record.id);
+    let prepared = Matching { name: &name, wanted, prepared: None, device, params }.all(&layers)?;
     // The plan validated the same bytes, unless the file has been modified since.
     match prepared.function_count() == stored.function_count as usize {
         true => Ok(prepared),
@@ -158,10 +159,85 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     })
 }
 
-/// An executable of a capture whose functions are looked up.
+/// Prepares what runs in place of `original`, which has been prepared with `params`: for each of its
+/// functions, the code and the function there.
+pub(crate) fn replace(
+    device: &Device,
+    params: &ExecutableParams<'_>,
+    original: &Executable,
+    name: &str,
+    layers: &[Layer<'_>],
+) -> Result<Vec<(Executable, u32)>> {
+    let wanted = Wanted::of_executable(original);
+    let matching = Matching { name, wanted, prepared: Some(original), device, params: *params };
+    let Prepared { parts, functions, .. } = matching.all(layers)?;
+    Ok(functions.into_iter().map(|(part, function)| (parts[part].clone(), function)).collect())
+}
+
+/// A function that must be found in the code that runs.
+struct Wanted<'a> {
+    ordinal: u32,
+    /// Empty if it is identified by its ordinal.
+    name: &'a [u8],
+    /// What callers rely on.
+    info: FunctionInfo,
+    /// Whether it may be identified by its ordinal.
+    may_lack_name: bool,
+    /// Where it comes from: `captured` or `compiled`.
+    origin: &'static str,
+}
+
+impl<'a> Wanted<'a> {
+    /// The functions of an executable of a capture. Captures of version 1.0 identify functions only by
+    /// ordinal.
+    fn of_record(record: &ExecutableRecord<'a>, has_ordinals_only: bool) -> Vec<Self> {
+        let infos = record.function_infos().into_iter().zip(record.function_names()).enumerate();
+        let wanted = |(ordinal, (info, name)): (usize, (FunctionInfo, &'a [u8]))| Self {
+            ordinal: ordinal as u32,
+            name,
+            info,
+            may_lack_name: has_ordinals_only,
+            origin: "captured",
+        };
+        infos.map(wanted).collect()
+    }
+
+    /// The functions of an executable that has been prepared; some formats have no names.
+    fn of_executable(executable: &'a Executable) -> Vec<Self> {
+        let wanted = |(ordinal, info): (usize, &'a FunctionInfo)| Self {
+            ordinal: ordinal as u32,
+            name: info.name.as_bytes(),
+            info: info.clone(),
+            may_lack_name: true,
+            origin: "compiled",
+        };
+        executable.functions().iter().enumerate().map(wanted).collect()
+    }
+
+    /// Its ordinal in `executable`.
+    fn ordinal_in(&self, executable: &Executable) -> Result<u32> {
+        let Self { origin, ordinal, .. } = self;
+        if self.name.is_empty() {
+            if self.may_lack_name {
+                executable.function(*ordinal)?;
+                return Ok(*ordinal);
+            }
+            return Err(Error::data_loss(format!("{origin} function {ordinal} has no name")));
+        }
+        let name = str::from_utf8(self.name).map_err(|_| {
+            Error::data_loss(format!("{origin} function {ordinal} has a name that is not UTF-8"))
+        })?;
+        executable.lookup(name).context(|| format!("{origin} function {ordinal}"))
+    }
+}
+
+/// An executable whose functions are looked up in what replaces it.
 struct Matching<'a> {
-    record: &'a ExecutableRecord<'a>,
-    version_major: u16,
+    /// Its name in errors, such as `executable 4`.
+    name: &'a str,
+    wanted: Vec<Wanted<'a>>,
+    /// The executable, if it has been prepared.
+    prepared: Option<&'a Executable>,
     device: &'a Device,
     params: ExecutableParams<'a>,
 }
@@ -172,9 +248,8 @@ impl Matching<'_> {
     fn all(&self, layers: &[Layer<'_>]) -> Result<Prepared> {
         let in_layer = |layer: &Layer<'_>, error: Error| {
             let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
-            let (place, function, id) =
-                (&layer.replacement.place, function.unwrap_or_default(), self.record.id);
-            error.context(format!("substitute {place} for {function}executable {id}"))
+            let (place, function) = (&layer.replacement.place, function.unwrap_or_default());
+            error.context(format!("substitute {place} for {function}{}", self.name))
         };
         let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
@@ -184,27 +259,28 @@ impl Matching<'_> {
             replacements.push(code);
         }
         let mut functions: Vec<(usize, u32)> = Vec::new();
-        for captured in self.record.functions() {
-            let found = match self.find_in(&captured, layers, &parts) {
+        for captured in &self.wanted {
+            let found = match self.find_in(captured, layers, &parts) {
                 Ok(Some(found)) => found,
                 // Of no replacement, so the captured one: the part after those of the layers.
                 Ok(None) => {
                     if parts.len() == layers.len() {
-                        parts.push(prepare_one(self.device, &self.params)?);
+                        parts.push(self.original()?);
                     }
-                    (layers.len(), self.ordinal_in(&captured, &parts[layers.len()])?)
+                    (layers.len(), captured.ordinal_in(&parts[layers.len()])?)
                 }
                 Err((layer, error)) => return Err(in_layer(&layers[layer], error)),
             };
             let checked = match functions.iter().position(|it| *it == found) {
                 Some(other) => Err(Error::failed_precondition(format!(
-                    "captured functions {other} and {} are both '{}' in the executable",
+                    "{} functions {other} and {} are both '{}' in the executable",
+                    captured.origin,
                     captured.ordinal,
                     captured.name.escape_ascii()
                 ))),
                 None => parts[found.0].function(found.1).and_then(|loaded| {
                     let format = replacements.get(found.0).map_or(self.params.format, |code| &code.format);
-                    compare(&captured, loaded).map_err(|error| error.advise(self.how_to_match(format)))
+                    compare(captured, loaded).map_err(|error| error.advise(self.how_to_match(format)))
                 }),
             };
             checked.map_err(|error| match layers.get(found.0) {
@@ -220,22 +296,26 @@ impl Matching<'_> {
             }
         }
         if parts.is_empty() {
-            parts.push(prepare_one(self.device, &self.params)?);
+            parts.push(self.original()?);
         }
         Ok(Prepared { parts, replacements, functions })
+    }
+
+    fn original(&self) -> Result<Executable> {
+        self.prepared.map_or_else(|| prepare_one(self.device, &self.params), |it| Ok(it.clone()))
     }
 
     /// The replacement of a captured function, and the function's ordinal there; `None` if all replacements
     /// are of other functions, or keep those that they lack. An error belongs to the replacement at an index.
     fn find_in(
         &self,
-        captured: &Function<'_>,
+        captured: &Wanted<'_>,
         layers: &[Layer<'_>],
         parts: &[Executable],
     ) -> Result<Option<(usize, u32)>, (usize, Error)> {
         let named = layers.iter().position(|layer| layer.function.is_some_and(|it| it == captured.name));
         if let Some(index) = named {
-            let found = self.ordinal_in(captured, &parts[index]);
+            let found = captured.ordinal_in(&parts[index]);
             let found = found.map_err(|error| match error.code() {
                 StatusCode::NotFound => (index, error.advise(STUB)),
                 _ => (index, error),
@@ -244,7 +324,7 @@ impl Matching<'_> {
         }
         let mut missing = None;
         for (index, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.function.is_none()) {
-            match self.ordinal_in(captured, &parts[index]) {
+            match captured.ordinal_in(&parts[index]) {
                 Ok(ordinal) => return Ok(Some((index, ordinal))),
                 Err(error) if error.code() == StatusCode::NotFound && layer.replacement.keeps_missing => {}
                 Err(error) => missing = missing.or(Some((index, error))),
@@ -257,11 +337,6 @@ impl Matching<'_> {
             Some(missing) => Err(missing),
             None => Ok(None),
         }
-    }
-
-    /// The ordinal of a captured function in `executable`.
-    fn ordinal_in(&self, captured: &Function<'_>, executable: &Executable) -> Result<u32> {
-        find_function(captured, executable, self.version_major)
     }
 
     /// What to do about code of a format with another signature than the captured function.
@@ -289,7 +364,7 @@ impl Matching<'_> {
     }
 
     fn nothing_replaced(&self, part: &Executable) -> Error {
-        let names: Vec<_> = self.record.function_names().map(|it| it.escape_ascii().to_string()).collect();
+        let names: Vec<_> = self.wanted.iter().map(|it| it.name.escape_ascii().to_string()).collect();
         let others: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
         Error::not_found(format!(
             "it has none of the functions to replace: they are {}, and it has {}",
@@ -300,62 +375,39 @@ impl Matching<'_> {
     }
 }
 
-fn find_function(captured: &Function<'_>, executable: &Executable, version_major: u16) -> Result<u32> {
-    if captured.name.is_empty() {
-        // Captures of version 1.0 identify functions only by ordinal.
-        if version_major == 1 {
-            executable.function(captured.ordinal)?;
-            return Ok(captured.ordinal);
-        }
-        return Err(Error::data_loss(format!("captured function {} has no name", captured.ordinal)));
-    }
-    let name = str::from_utf8(captured.name).map_err(|_| {
-        Error::data_loss(format!("captured function {} has a name that is not UTF-8", captured.ordinal))
-    })?;
-    executable.lookup(name).context(|| format!("captured function {}", captured.ordinal))
-}
-
-fn compare(captured: &Function<'_>, loaded: &FunctionInfo) -> Result<()> {
-    let metadata = captured.metadata;
-    let captured_shape = (
-        metadata.flags.get(),
-        metadata.constant_count.get(),
-        metadata.binding_count.get(),
-        metadata.parameter_count.get(),
-        metadata.workgroup_size.map(|size| size.get()),
-    );
-    let loaded_shape = (
-        loaded.flags,
-        loaded.constant_count,
-        loaded.binding_count,
-        loaded.parameter_count,
-        loaded.workgroup_size,
-    );
+/// Fails if callers of the wanted function cannot call the other one. Names may differ: captures have none of
+/// parameters.
+fn compare(wanted: &Wanted<'_>, loaded: &FunctionInfo) -> Result<()> {
+    let shape = |it: &FunctionInfo| {
+        (it.flags, it.constant_count, it.binding_count, it.parameter_count, it.workgroup_size)
+    };
+    let (captured_shape, loaded_shape) = (shape(&wanted.info), shape(loaded));
     if captured_shape != loaded_shape {
         let text = |(flags, constants, bindings, parameters, [x, y, z]): (u64, u16, u16, u16, [u32; 3])| {
             format!(
                 "(flags={flags:#x} constants={constants} bindings={bindings} parameters={parameters} workgroup_size=[{x},{y},{z}])"
             )
         };
-        return Err(mismatch(captured, "", &text(captured_shape), &text(loaded_shape)));
+        return Err(mismatch(wanted, "", &text(captured_shape), &text(loaded_shape)));
     }
+    let shape = |it: &FunctionParameter| (it.kind, it.size, it.flags, it.offset);
     let text = |(kind, size, flags, offset): (u8, u8, u16, u16)| {
         format!("(type={kind} size={size} flags={flags:#x} offset={offset})")
     };
-    for (index, was) in captured.parameters.iter().enumerate() {
-        let was = (was.parameter_type, was.size, was.flags.get(), was.offset.get());
-        let is = loaded.parameters.get(index).map(|is| (is.kind, is.size, is.flags, is.offset));
+    for (index, was) in wanted.info.parameters.iter().enumerate() {
+        let (was, is) = (shape(was), loaded.parameters.get(index).map(shape));
         if is != Some(was) {
             let is = is.map_or_else(|| "(not described)".to_string(), text);
-            return Err(mismatch(captured, &format!(" parameter {index}"), &text(was), &is));
+            return Err(mismatch(wanted, &format!(" parameter {index}"), &text(was), &is));
         }
     }
     Ok(())
 }
 
-fn mismatch(captured: &Function<'_>, part: &str, was: &str, is: &str) -> Error {
+fn mismatch(captured: &Wanted<'_>, part: &str, was: &str, is: &str) -> Error {
     Error::failed_precondition(format!(
-        "signature mismatch of function '{}'{part}: captured={was} replacement={is}",
-        captured.name.escape_ascii()
+        "signature mismatch of function '{}'{part}: {}={was} replacement={is}",
+        captured.name.escape_ascii(),
+        captured.origin
     ))
 }

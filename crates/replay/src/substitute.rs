@@ -5,10 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Context, Error, MappedFile, Result};
+use rehal_hal::{Device, Executable, ExecutableParams};
 
-use crate::{ExecutableRecord, Plan};
+use crate::{ExecutableRecord, Plan, prepare};
 
 /// Which executables to replace, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,7 @@ pub(crate) struct OpenReplacement {
 }
 
 /// A replacement of an executable, or of one of its functions.
+#[derive(Clone, Copy)]
 pub(crate) struct Layer<'r> {
     pub replacement: &'r OpenReplacement,
     /// The function by whose name it is selected: the only one that it replaces.
@@ -223,6 +226,111 @@ impl Substitution {
     }
 }
 
+/// The replacements of executables of a program: files are opened.
+pub struct ProgramSubstitutes {
+    selected: Vec<(Substitution, OpenReplacement)>,
+    /// Whether each has replaced code.
+    is_used: Vec<AtomicBool>,
+}
+
+impl ProgramSubstitutes {
+    /// Opens the files. Fails if selectors conflict. Ids are numbers of the program's executables, from 1.
+    pub fn open(substitutions: &[Substitution]) -> Result<Self> {
+        check_selectors(substitutions)?;
+        let is_used = substitutions.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { selected: open_all(substitutions)?, is_used })
+    }
+
+    /// What runs in place of each function of `original`, the executable `id` of a program, which has been
+    /// prepared with `params`: the code, and the ordinal of the function there. `None` if it is not selected.
+    ///
+    /// Replacements are native code with the privileges of the process: whoever names one asks for it to run.
+    pub fn replace(
+        &self,
+        id: u64,
+        device: &Device,
+        params: &ExecutableParams<'_>,
+        original: &Executable,
+    ) -> Result<Option<Vec<(Executable, u32)>>> {
+        let names = || original.functions().iter().map(|function| function.name.as_bytes());
+        let selecting: Vec<_> = (self.selected.iter().zip(&self.is_used))
+            .filter_map(|((it, replacement), is_used)| {
+                let layer = it.layer(replacement, id, names(), original.backend().name())?;
+                Some((layer, is_used))
+            })
+            .collect();
+        if selecting.is_empty() {
+            return Ok(None);
+        }
+        let layers: Vec<_> = selecting.iter().map(|(layer, _)| *layer).collect();
+        let replaced = prepare::replace(device, params, original, &format!("executable {id}"), &layers)?;
+        selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
+        Ok(Some(replaced))
+    }
+
+    /// Whether a selector may select the executable with this id, whose functions are not known.
+    pub fn may_select(&self, id: u64) -> bool {
+        let may = |selector: &Selector| match selector {
+            Selector::All => true,
+            Selector::Id(selected) => *selected == id,
+            // Its name may be that of a function here, but nobody can tell.
+            Selector::Name(_) => false,
+        };
+        self.selected.iter().any(|(it, _)| may(&it.selector))
+    }
+
+    /// The code that replaces functions of an executable, if it is one file.
+    pub fn only_code(&self, id: u64, original: &Executable) -> Option<SubstituteCode<'_>> {
+        let names = || original.functions().iter().map(|function| function.name.as_bytes());
+        let own_name = original.backend().name();
+        let mut selecting = self
+            .selected
+            .iter()
+            .filter(|(it, _)| it.selects(id, names()) || it.selects_by_own_name(own_name));
+        let ((_, first), None) = (selecting.next()?, selecting.next()) else { return None };
+        Some(SubstituteCode { data: first.data(), format: first.format.as_deref() })
+    }
+
+    /// The selectors that have selected nothing so far.
+    pub fn unused(&self) -> impl Iterator<Item = &Selector> {
+        let pairs = self.selected.iter().zip(&self.is_used);
+        pairs.filter(|(_, is_used)| !is_used.load(Ordering::Relaxed)).map(|((it, _), _)| &it.selector)
+    }
+}
+
+/// Code that replaces an executable of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct SubstituteCode<'s> {
+    /// Its bytes.
+    pub data: &'s [u8],
+    /// Its format, if it is stated.
+    pub format: Option<&'s str>,
+}
+
+/// Fails if one substitution excludes another.
+fn check_selectors(substitutions: &[Substitution]) -> Result<()> {
+    for (index, substitution) in substitutions.iter().enumerate() {
+        if substitution.selector == Selector::All && substitutions.len() > 1 {
+            return Err(Error::invalid_argument(
+                "a substitution of all executables excludes other substitutions",
+            ));
+        }
+        if substitutions[..index].iter().any(|other| other.selector == substitution.selector) {
+            let text = substitution.selector.text();
+            return Err(Error::invalid_argument(format!("{text} is substituted twice")));
+        }
+    }
+    Ok(())
+}
+
+fn open_all(substitutions: &[Substitution]) -> Result<Vec<(Substitution, OpenReplacement)>> {
+    let open = |it: &Substitution| {
+        let opened = it.replacement.open();
+        Ok((it.clone(), opened.context(|| format!("the substitute for {}", it.selector))?))
+    };
+    substitutions.iter().map(open).collect()
+}
+
 /// The replacements of a replay: files are opened, and each selector matches an executable.
 pub(crate) struct Replacements {
     selected: Vec<(Substitution, OpenReplacement)>,
@@ -234,19 +342,8 @@ impl Replacements {
     /// Opens the files. Fails if two selectors conflict or one selects no executable; what depends on own
     /// names is left to [`Replacements::check_names`].
     pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
-        for (index, substitution) in substitutions.iter().enumerate() {
-            let others = &substitutions[..index];
-            if substitution.selector == Selector::All && substitutions.len() > 1 {
-                return Err(Error::invalid_argument(
-                    "a substitution of all executables excludes other substitutions",
-                ));
-            }
-            if others.iter().any(|other| other.selector == substitution.selector) {
-                return Err(Error::invalid_argument(format!(
-                    "{} is substituted twice",
-                    substitution.selector.text()
-                )));
-            }
+        check_selectors(substitutions)?;
+        for substitution in substitutions {
             if !plan.executables().any(|record| substitution.selects_by_capture(&record))
                 && !matches!(substitution.selector, Selector::Name(_))
             {
@@ -256,12 +353,7 @@ impl Replacements {
         for record in plan.executables() {
             check_overlap(substitutions.iter(), &record, "")?;
         }
-        let open = |it: &Substitution| {
-            let opened = it.replacement.open();
-            Ok((it.clone(), opened.context(|| format!("the substitute for {}", it.selector))?))
-        };
-        let selected = substitutions.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { selected, given: Vec::new() })
+        Ok(Self { selected: open_all(substitutions)?, given: Vec::new() })
     }
 
     /// Calls the substitute for each executable; its results take precedence over selectors. `own_name`
@@ -302,15 +394,10 @@ impl Replacements {
         if let Some(replacement) = self.given.get(index).and_then(Option::as_ref) {
             return vec![Layer { replacement, function: None }];
         }
-        let of = |(it, replacement): &'r (Substitution, OpenReplacement)| {
-            let by_capture = it.selects_by_capture(record);
-            let function = match &it.selector {
-                Selector::Name(name) if by_capture => Some(name.as_bytes()),
-                _ => None,
-            };
-            (by_capture || it.selects_by_own_name(own_name)).then_some(Layer { replacement, function })
+        let layer = |(it, replacement): &'r (Substitution, OpenReplacement)| {
+            it.layer(replacement, record.id, record.function_names(), own_name)
         };
-        self.selected.iter().filter_map(of).collect()
+        self.selected.iter().filter_map(layer).collect()
     }
 
     /// Fails if a name selects no executable, or one that its id selects too, given their own names.
@@ -336,11 +423,32 @@ impl Replacements {
 
 impl Substitution {
     fn selects_by_capture(&self, record: &ExecutableRecord<'_>) -> bool {
+        self.selects(record.id, record.function_names())
+    }
+
+    /// Whether it selects the executable with this id, or with a function of one of these names.
+    fn selects<'n>(&self, executable: u64, mut functions: impl Iterator<Item = &'n [u8]>) -> bool {
         match &self.selector {
             Selector::All => true,
-            Selector::Id(id) => *id == record.id,
-            Selector::Name(name) => record.function_names().any(|function| function == name.as_bytes()),
+            Selector::Id(id) => *id == executable,
+            Selector::Name(name) => functions.any(|function| function == name.as_bytes()),
         }
+    }
+
+    /// What it replaces of an executable, if it selects it.
+    fn layer<'r, 'n>(
+        &'r self,
+        replacement: &'r OpenReplacement,
+        executable: u64,
+        functions: impl Iterator<Item = &'n [u8]>,
+        own_name: &str,
+    ) -> Option<Layer<'r>> {
+        let is_selected = self.selects(executable, functions);
+        let function = match &self.selector {
+            Selector::Name(name) if is_selected => Some(name.as_bytes()),
+            _ => None,
+        };
+        (is_selected || self.selects_by_own_name(own_name)).then_some(Layer { replacement, function })
     }
 
     fn selects_by_own_name(&self, own_name: &str) -> bool {

@@ -1,7 +1,6 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, WORKGROUP_COUNT_BYTES,
-    WorkgroupCount,
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
 use rehal_vm::{Call, Span};
 use smallvec::SmallVec;
@@ -9,6 +8,7 @@ use smallvec::SmallVec;
 use super::HalState;
 use super::arguments::{handle, optional_handle, optional_tuple_handle};
 use super::command_buffer::buffer_ref;
+use super::executable::ProgramExecutable;
 
 /// Limit on the bindings of a dispatch (source: `iree/modules/hal/module.c`).
 const BINDING_LIMIT: usize = 32;
@@ -36,12 +36,12 @@ pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Resul
 /// The arguments that both forms share: the function, the constants and the bindings.
 fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: DispatchFlags) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 0)?;
-    let executable: &Executable = handle(call, 1)?;
+    let (executable, function) = handle::<ProgramExecutable>(call, 1)?.function(function_of(call.i64(2)?)?);
     let constants = constants(call.span(7)?)?;
     let bindings = bindings(call.span(8)?)?;
     command_buffer.record(&Command::Dispatch(Dispatch {
         executable,
-        function: function_of(call.i64(2)?)?,
+        function,
         workgroup_size: [0; 3],
         workgroup_count,
         dynamic_local_memory: 0,

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rehal_base::{Error, Result};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, WorkgroupSchedule};
 use rehal_vm::Call;
@@ -5,6 +7,29 @@ use rehal_vm::Call;
 use super::HalState;
 use super::arguments::{bytes, handle, optional_bytes, text};
 use super::handle::Handle;
+
+/// What runs in place of an executable of a program, which has been prepared with these parameters: for each
+/// of its functions, the code and the function there. `None` if the program's own code runs.
+pub type Substitute = Arc<
+    dyn Fn(&Device, &ExecutableParams<'_>, &Executable) -> Result<Option<Vec<(Executable, u32)>>>
+        + Send
+        + Sync,
+>;
+
+/// An executable of a program.
+pub struct ProgramExecutable {
+    own: Executable,
+    /// By ordinal of the own functions, if other code runs.
+    replaced: Option<Vec<(Executable, u32)>>,
+}
+
+impl ProgramExecutable {
+    /// What runs for a function of the program.
+    pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32) {
+        let replaced = self.replaced.as_ref().and_then(|functions| functions.get(ordinal as usize));
+        replaced.map_or((&self.own, ordinal), |(executable, function)| (executable, *function))
+    }
+}
 
 /// `(device, affinity, format, data, constants) -> executable`
 pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
@@ -20,25 +45,28 @@ pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
         // The module's compiled data lives as long as the program.
         caching_mode |= CachingMode::ALIAS_PROVIDED_DATA;
     }
-    let executable = prepare(
-        device,
-        &ExecutableParams {
-            label: "",
-            affinity: call.u64(1)?,
-            caching_mode,
-            format: &text(call, 2)?,
-            data: &bytes(call, 3)?,
-            constants: &constants,
-            workgroups: WorkgroupSchedule::All,
-        },
-    )?;
+    let params = ExecutableParams {
+        label: "",
+        affinity: call.u64(1)?,
+        caching_mode,
+        format: &text(call, 2)?,
+        data: &bytes(call, 3)?,
+        constants: &constants,
+        workgroups: WorkgroupSchedule::All,
+    };
+    let own = prepare(device, &params)?;
+    let replaced = match &state.substitute {
+        Some(substitute) => substitute(device, &params, &own)?,
+        None => None,
+    };
+    let executable = ProgramExecutable { own, replaced };
     call.push(Handle::reference(executable));
     Ok(())
 }
 
 /// `(executable, name) -> function`
 pub(super) fn lookup_function(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let function = handle::<Executable>(call, 0)?.lookup(&text(call, 1)?)?;
+    let function = handle::<ProgramExecutable>(call, 0)?.own.lookup(&text(call, 1)?)?;
     call.push(i64::from(function));
     Ok(())
 }

@@ -1,8 +1,8 @@
 use rehal_base::Result;
-use rehal_hal::{
-    Buffer, BufferView, Channel, CommandBuffer, Device, Event, Executable, Fence, File, Semaphore,
-};
+use rehal_hal::{Buffer, BufferView, Channel, CommandBuffer, Device, Event, Fence, File, Semaphore};
 use rehal_vm::{NamedObject, Object, Ref};
+
+use super::executable::ProgramExecutable;
 
 /// A HAL handle as an object that programs reference.
 pub struct Handle<T>(pub T);
@@ -33,7 +33,7 @@ kinds! {
     CommandBuffer: "hal.command_buffer";
     Device: "hal.device";
     Event: "hal.event";
-    Executable: "hal.executable";
+    ProgramExecutable: "hal.executable";
     Fence: "hal.fence";
     File: "hal.file";
     Semaphore: "hal.semaphore";
