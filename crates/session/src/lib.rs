@@ -89,9 +89,10 @@ pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
 pub use program::{
-    Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
-    ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
-    TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
+    Batch, Calls, Expected, Function, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests,
+    Offer, ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions,
+    RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
+    substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{

@@ -126,6 +126,11 @@ impl LoadedExecutable {
         &self.device
     }
 
+    /// The prepared code.
+    pub(crate) fn executable(&self) -> &Executable {
+        &self.executable
+    }
+
     /// Its functions, by ordinal.
     pub fn functions(&self) -> &[FunctionInfo] {
         self.executable.functions()

@@ -4,6 +4,7 @@
 //! submodules handle inputs and results.
 
 mod calls;
+mod executables;
 mod input_files;
 pub(crate) mod inputs;
 mod instruments;
@@ -29,6 +30,7 @@ use rehal_vm::{Argument, Context, Module, Value, ValueKind};
 use crate::CrashReports;
 
 pub use calls::{Batch, Calls, PreparedBatch};
+pub use executables::{ModuleExecutable, SubstitutedExecutable, substitute_executables};
 pub use modules::ProgramModule;
 pub use options::{
     ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions, TextSink,
@@ -37,6 +39,7 @@ pub use options::{
 pub use results::{Expected, format_value, type_of_value, with_value_bytes, with_value_memory};
 pub use tests::{ModuleTest, ModuleTests, TestOutcome};
 
+use executables::RunningSubstitutes;
 use inputs::Parsed;
 
 /// Provides built-in modules by name; `None` for unknown names.
@@ -104,8 +107,19 @@ impl Program {
         if modules.is_empty() {
             return Err(modules::no_module());
         }
-        let mut loader = Loader { options, loaded: Vec::new(), devices: None, recorder: None };
+        let substitutes = RunningSubstitutes::open(&options.substitutions, &modules)?;
+        let mut loader = Loader {
+            options,
+            loaded: Vec::new(),
+            devices: None,
+            recorder: None,
+            substitutes: substitutes.clone(),
+        };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
+        let context = context.and_then(|context| match &substitutes {
+            Some(substitutes) => substitutes.check_used().map(|()| context),
+            None => Ok(context),
+        });
         let Loader { devices, recorder, .. } = loader;
         let context = context.map_err(|error| target::explain(error, devices.as_ref()));
         match context {
@@ -394,6 +408,7 @@ struct Loader<'o> {
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
     recorder: Option<Recorder>,
+    substitutes: Option<Arc<RunningSubstitutes>>,
 }
 
 impl Loader<'_> {
@@ -451,6 +466,9 @@ impl Loader<'_> {
         let mut module = HalModule::new(devices.clone()).lead(self.options.lead)?;
         if let Some(sink) = self.options.trace_values.clone() {
             module = module.trace_to(Arc::new(move |key, views| trace(&*sink, key, views)));
+        }
+        if let Some(substitutes) = &self.substitutes {
+            module = module.substitute_with(substitutes.hook());
         }
         let module = Module::native(module);
         drop(init);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::{ExternalFiles, FileMode, Scopes};
-use rehal_replay::{RecordOptions, Recorder};
+use rehal_replay::{RecordOptions, Recorder, Substitution};
 use rehal_tune::{DispatchDigests, ElementTypeRule};
 use rehal_values::{Input, ScalarType, Source, npy};
 
@@ -28,6 +28,9 @@ pub struct ProgramOptions {
     pub devices: DeviceOptions,
     /// Index of the device that allocates inputs and shared memory. Default: 0.
     pub lead: usize,
+    /// Executables of the modules that other code replaces, with the rules of a replay's substitutions; ids are
+    /// the numbers of [`ModuleExecutable`](crate::ModuleExecutable), counted over all modules. Default: none.
+    pub substitutions: Vec<Substitution>,
     /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
     /// The capture of the program. Default: none.

@@ -6,6 +6,7 @@ mod executables;
 mod kernel_stubs;
 mod profiling;
 mod programs;
+mod substitutes;
 mod workers;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,299 @@
+//! Executables in compiled modules: lists them, and replaces them, in a running program or in the file.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rehal_base::{Context, Error, FileKind, Result, nearest};
+use rehal_hal::{
+    CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY, WorkgroupSchedule,
+};
+use rehal_modules::hal;
+use rehal_replay::{ProgramSubstitutes, Selector, Substitution};
+use rehal_vm::ModuleFile;
+
+use super::ProgramModule;
+use crate::{
+    DeviceOptions, DeviceSpec, ExecutableSource, LoadOptions, LoadedExecutable, driver_of_format, drivers,
+};
+
+/// The import with which programs create executables.
+const CREATE: &str = "hal.executable.create";
+/// Positions of its arguments.
+const FORMAT: usize = 2;
+const DATA: usize = 3;
+
+/// An executable of a compiled module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleExecutable {
+    /// Its number in the module, from 1, in the order in which the module's code creates executables.
+    pub number: u64,
+    /// The rodata segment with its code.
+    pub segment: usize,
+    /// Its format, such as `embedded-elf-x86_64`; empty if the module does not name it by a constant.
+    pub format: String,
+    /// The file name that the module lists for it, such as `abs_dispatch_0_embedded_elf_x86_64.so`.
+    pub file_name: Option<String>,
+}
+
+impl ModuleExecutable {
+    /// The executables of a module, each once.
+    pub fn list(module: &ModuleFile) -> Result<Vec<Self>> {
+        let names = module.rodata_names();
+        let mut executables: Vec<Self> = Vec::new();
+        for call in module.calls_with_rodata(CREATE)? {
+            let segment = |argument: usize| call.get(argument).copied().flatten();
+            let Some(data) = segment(DATA) else { continue };
+            if executables.iter().any(|it| it.segment == data) {
+                continue;
+            }
+            let format = segment(FORMAT).and_then(|segment| module.rodata(segment));
+            let format = format.and_then(|segment| module.bytes().get(segment.range)).unwrap_or_default();
+            executables.push(Self {
+                number: executables.len() as u64 + 1,
+                segment: data,
+                format: String::from_utf8_lossy(format).into_owned(),
+                file_name: names.get(data).cloned().flatten(),
+            });
+        }
+        Ok(executables)
+    }
+
+    /// Its code.
+    pub fn code<'m>(&self, module: &'m ModuleFile) -> &'m [u8] {
+        let segment = module.rodata(self.segment);
+        segment.and_then(|segment| module.bytes().get(segment.range)).unwrap_or_default()
+    }
+
+    /// Its name: that of its file without the format and the extension, such as `abs_dispatch_0`; otherwise
+    /// `executable_N`.
+    pub fn name(&self) -> String {
+        let Some(file_name) = &self.file_name else { return format!("executable_{}", self.number) };
+        let stem = file_name.rsplit_once('.').map_or(file_name.as_str(), |(stem, _)| stem);
+        let suffix = format!("_{}", self.format.replace('-', "_"));
+        stem.strip_suffix(&suffix).unwrap_or(stem).to_owned()
+    }
+
+    /// The extension of a file with its code.
+    pub fn extension(&self, module: &ModuleFile) -> &'static str {
+        FileKind::of(self.code(module)).map_or("bin", FileKind::extension)
+    }
+
+    /// Its functions, which it is loaded to find: that runs its initializers and its query function, with the
+    /// privileges of the process, but no kernel. Fails if no device of this machine loads it.
+    pub fn functions(&self, module: &ModuleFile) -> Result<Vec<FunctionInfo>> {
+        Ok(self.load(module)?.functions().to_vec())
+    }
+
+    fn load(&self, module: &ModuleFile) -> Result<LoadedExecutable> {
+        let registry = drivers();
+        let driver = driver_of_format(&registry, &self.format)?.ok_or_else(|| {
+            Error::unimplemented(format!("no driver is known for format '{}'", self.format))
+        })?;
+        let devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver)?]).open()?;
+        let device = devices.devices().first().ok_or_else(|| Error::not_found("no device"))?;
+        let options = LoadOptions { format: Some(self.format.clone()), ..LoadOptions::default() };
+        let source = ExecutableSource::Bytes(self.code(module).into());
+        LoadedExecutable::load(device, &source, &options)
+    }
+
+    /// Whether this name means it.
+    fn has_name(&self, name: &str) -> bool {
+        self.file_name.as_deref() == Some(name) || self.name() == name
+    }
+}
+
+/// An executable that [`substitute_executables`] has considered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubstitutedExecutable {
+    /// The executable.
+    pub executable: ModuleExecutable,
+    /// Bytes of its code before and after.
+    pub bytes: (u64, u64),
+}
+
+/// A module whose executables are replaced. The functions of a replacement are compared with those of the
+/// executable: names, order, constants, bindings, workgroup sizes. For that, both are loaded, which runs
+/// their initializers and query functions with the privileges of the process, but no kernel.
+///
+/// A selector is a number of [`ModuleExecutable`], its name or that of its file, the name of one of its
+/// functions, or all. Fails if one selects nothing, if no device of this machine loads an executable, and if
+/// a replacement lacks a function: the program identifies functions by ordinals.
+pub fn substitute_executables(
+    module: &ModuleFile,
+    substitutions: &[Substitution],
+) -> Result<(Vec<u8>, Vec<SubstitutedExecutable>)> {
+    let executables = ModuleExecutable::list(module)?;
+    if executables.is_empty() {
+        return Err(Error::not_found(format!("module '{}' creates no executables", module.name())));
+    }
+    let substitutions = by_number(substitutions, &executables);
+    let substitutes = ProgramSubstitutes::open(&substitutions)?;
+    let (mut others, mut names) = (Vec::new(), Names::default());
+    for executable in &executables {
+        let place = || format!("executable {} of the module, '{}'", executable.number, executable.name());
+        let other = other_code(executable, module, &substitutes, &mut names).context(place)?;
+        others.extend(other.map(|code| (executable, code)));
+    }
+    check_used(&substitutes, &names)?;
+    let segments: Vec<_> = others.iter().map(|(it, code)| (it.segment, &code[..])).collect();
+    let rewritten = module.with_rodata(&segments)?;
+    // What cannot be read is not to be written.
+    ModuleFile::copy(&rewritten).context(|| "the rewritten module".into())?;
+    let substituted = others.iter().map(|(executable, code)| SubstitutedExecutable {
+        executable: (*executable).clone(),
+        bytes: (executable.code(module).len() as u64, code.len() as u64),
+    });
+    Ok((rewritten, substituted.collect()))
+}
+
+/// The code that replaces an executable of a module, if any does.
+fn other_code(
+    executable: &ModuleExecutable,
+    module: &ModuleFile,
+    substitutes: &ProgramSubstitutes,
+    names: &mut Names,
+) -> Result<Option<Vec<u8>>> {
+    // An executable for another machine matters only if it is selected, and then only its number tells.
+    let loaded = match executable.load(module) {
+        Ok(loaded) => loaded,
+        Err(_) if !substitutes.may_select(executable.number) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    names.add(&executable.name(), loaded.executable());
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::ALLOW_OPTIMIZATION,
+        format: &executable.format,
+        data: executable.code(module),
+        constants: &[],
+        workgroups: WorkgroupSchedule::All,
+    };
+    let (device, own) = (loaded.device(), loaded.executable());
+    let Some(replaced) = substitutes.replace(executable.number, device, &params, own)? else {
+        return Ok(None);
+    };
+    let code = substitutes.only_code(executable.number, own).ok_or_else(|| {
+        Error::unimplemented("several files replace functions of one executable").advise(
+            "in a module, an executable is replaced as a whole: name one file that has all its functions",
+        )
+    })?;
+    let is_whole = replaced
+        .iter()
+        .enumerate()
+        .all(|(ordinal, (other, function))| !other.is_same(own) && *function == ordinal as u32);
+    if !is_whole {
+        let message = format!(
+            "the replacement does not have all {} functions of the executable in their order",
+            replaced.len()
+        );
+        return Err(Error::failed_precondition(message).advise(
+            "the program identifies functions by ordinals: compile all of them into the file, or compile the \
+             program with --iree-hal-link-executables=false, so that each executable has one",
+        ));
+    }
+    let format = code.format.map_or_else(|| device.infer_executable_format(code.data), Some);
+    match format {
+        Some(format) if format == executable.format => Ok(Some(code.data.to_vec())),
+        other => {
+            let other = other.unwrap_or("unknown");
+            let message = format!(
+                "the replacement has format '{other}', and the program creates the executable as '{}'",
+                executable.format
+            );
+            Err(Error::incompatible(message).advise("compile it to the format of the program"))
+        }
+    }
+}
+
+/// The substitutions with the names of executables as their numbers.
+fn by_number(substitutions: &[Substitution], executables: &[ModuleExecutable]) -> Vec<Substitution> {
+    let number = |it: &Substitution| match &it.selector {
+        Selector::Name(name) => match executables.iter().find(|executable| executable.has_name(name)) {
+            Some(executable) => Substitution::new(Selector::Id(executable.number), it.replacement.clone()),
+            None => it.clone(),
+        },
+        _ => it.clone(),
+    };
+    substitutions.iter().map(number).collect()
+}
+
+/// The names that a program's executables and functions have, for errors.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn add(&mut self, name: &str, executable: &Executable) {
+        let functions = executable.functions().iter().map(|function| function.name.clone());
+        let own = executable.backend().name();
+        self.0.extend(functions.chain([name.to_owned(), own.to_owned()]).filter(|name| !name.is_empty()));
+    }
+}
+
+/// Fails if a selector has selected nothing; `names` are those that it may be.
+fn check_used(substitutes: &ProgramSubstitutes, names: &Names) -> Result<()> {
+    /// Names that an error lists.
+    const MAX_LISTED: usize = 20;
+    let Some(selector) = substitutes.unused().next() else { return Ok(()) };
+    let error = Error::not_found(format!("{selector} is not in the program"));
+    let all = || names.0.iter().map(String::as_str);
+    let meant = match selector {
+        Selector::Name(name) => nearest(name, all()),
+        _ => None,
+    };
+    let listed: Vec<_> = all().take(MAX_LISTED).collect();
+    let more = if names.0.len() > MAX_LISTED { ", and others" } else { "" };
+    Err(error.advise(match (meant, listed.is_empty()) {
+        (Some(meant), _) => format!("did you mean '{meant}'?"),
+        (None, true) => "the program creates no executables".to_owned(),
+        (None, false) => format!("it has {}{more}", listed.join(", ")),
+    }))
+}
+
+/// The replacements in a program that runs.
+pub(super) struct RunningSubstitutes {
+    substitutes: ProgramSubstitutes,
+    /// Executables of all modules, numbered in their order, with their code.
+    executables: Vec<(ModuleExecutable, ModuleFile)>,
+    names: Mutex<Names>,
+}
+
+impl RunningSubstitutes {
+    /// Opens the files; `None` if nothing is replaced.
+    pub(super) fn open(
+        substitutions: &[Substitution],
+        modules: &[ProgramModule],
+    ) -> Result<Option<Arc<Self>>> {
+        if substitutions.is_empty() {
+            return Ok(None);
+        }
+        let mut executables = Vec::new();
+        for module in modules {
+            for executable in ModuleExecutable::list(module.file())? {
+                let number = executables.len() as u64 + 1;
+                executables.push((ModuleExecutable { number, ..executable }, module.file().clone()));
+            }
+        }
+        let listed: Vec<_> = executables.iter().map(|(executable, _)| executable.clone()).collect();
+        let substitutes = ProgramSubstitutes::open(&by_number(substitutions, &listed))?;
+        Ok(Some(Arc::new(Self { substitutes, executables, names: Mutex::default() })))
+    }
+
+    /// Replaces executables when a program creates them.
+    pub(super) fn hook(self: &Arc<Self>) -> hal::Substitute {
+        let this = self.clone();
+        Arc::new(move |device: &Device, params: &ExecutableParams<'_>, own: &Executable| {
+            let listed = this.executables.iter().find(|(it, module)| it.code(module) == params.data);
+            let (number, name) = listed.map_or((0, String::new()), |(it, _)| (it.number, it.name()));
+            this.names.lock().unwrap_or_else(PoisonError::into_inner).add(&name, own);
+            this.substitutes.replace(number, device, params, own)
+        })
+    }
+
+    /// Fails if a selector has selected nothing, once the program's initializers have run.
+    pub(super) fn check_used(&self) -> Result<()> {
+        check_used(&self.substitutes, &self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

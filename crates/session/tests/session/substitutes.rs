@@ -1,0 +1,149 @@
+//! Executables of programs and modules, and what replaces them.
+
+use rehal_session::vm::ModuleFile;
+use rehal_session::{
+    ModuleExecutable, ModuleSource, Program, ProgramOptions, Replacement, Result, Selector, StatusCode,
+    Substitution, ValueText, format_value, substitute_executables,
+};
+
+use crate::fixture;
+
+const ADD: [&str; 2] = ["4xf32=1 2 3 4", "4xf32=10 20 30 40"];
+/// The sum, of add4, and a hundred times the sum, of what replaces it.
+const SUM: &str = "hal.buffer_view\n4xf32=11 22 33 44";
+const HUNDREDFOLD: &str = "hal.buffer_view\n4xf32=1100 2200 3300 4400";
+const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+
+fn module(name: &str) -> ModuleFile {
+    ModuleFile::copy(&std::fs::read(fixture(&format!("modules/{name}.vmfb"))).unwrap()).unwrap()
+}
+
+fn replaced(selector: Selector, file: &str) -> Vec<Substitution> {
+    vec![Substitution::new(selector, Replacement::file(fixture(&format!("modules/{file}"))))]
+}
+
+fn named(name: &str, file: &str) -> Vec<Substitution> {
+    replaced(Selector::Name(name.into()), file)
+}
+
+/// The sum and the product of add4, as text.
+fn results(source: ModuleSource, substitutions: Vec<Substitution>) -> Result<Vec<String>> {
+    let mut options = ProgramOptions::default();
+    options.modules.push(source);
+    options.substitutions = substitutions;
+    let program = Program::load(&options)?;
+    let call = |name: &str| {
+        let function = program.function(name)?;
+        let texts: Vec<_> = ADD.iter().map(|text| ValueText::new(text).unwrap()).collect();
+        let mut results = program.call(&function, program.inputs(&function, &texts)?)?;
+        program.to_host(&mut results)?;
+        format_value(&results[0], 1024)
+    };
+    ["add", "mul"].into_iter().map(call).collect()
+}
+
+fn add4() -> ModuleSource {
+    ModuleSource::File(fixture("modules/add4.vmfb"))
+}
+
+fn error(result: Result<Vec<String>>) -> (StatusCode, String) {
+    let error = result.unwrap_err();
+    (error.code(), error.report())
+}
+
+#[test]
+fn executables_of_a_module_are_listed_with_their_functions() {
+    let module = module("add4");
+    let [executable] = &ModuleExecutable::list(&module).unwrap()[..] else { panic!("one executable") };
+    assert_eq!((executable.number, executable.format.as_str()), (1, "embedded-elf-x86_64"));
+    assert!(executable.code(&module).starts_with(b"\x7fELF"));
+    let functions = executable.functions(&module).unwrap();
+    assert_eq!(functions[0].name, FUNCTION);
+    assert_eq!((functions.len(), functions[0].binding_count), (2, 3));
+    assert_eq!(
+        ModuleExecutable::list(&self::module("simple_abs.vmvx")).unwrap()[0].format,
+        "vmvx-bytecode-fb"
+    );
+    let foreign = self::module("simple_abs.cuda");
+    let executables = ModuleExecutable::list(&foreign).unwrap();
+    assert_eq!(executables[0].format, "cuda-nvptx-fb");
+    assert_eq!(executables[0].functions(&foreign).unwrap_err().code(), StatusCode::Unimplemented);
+}
+
+#[test]
+fn a_program_runs_what_replaces_its_executables() {
+    let own = results(add4(), Vec::new()).unwrap();
+    assert_eq!(own[0], SUM);
+    for selector in [Selector::All, Selector::Id(1)] {
+        let both = results(add4(), replaced(selector, "add4_swapped.elf")).unwrap();
+        assert_eq!(both[0], HUNDREDFOLD);
+        assert_ne!(both[1], own[1]);
+    }
+    // Only the function of this name.
+    let one = results(add4(), named(FUNCTION, "add4_swapped.elf")).unwrap();
+    assert_eq!((one[0].as_str(), &one[1]), (HUNDREDFOLD, &own[1]));
+    // Of another format, which the device infers.
+    let library = results(add4(), named(FUNCTION, "add4_swapped.syslib.so")).unwrap();
+    assert_eq!(library[0], HUNDREDFOLD);
+}
+
+#[test]
+fn what_cannot_replace_an_executable_of_a_program_is_refused() {
+    let (code, report) = error(results(add4(), named("add_dispatch_0_elementwise_4_f3", "add4_swapped.elf")));
+    assert_eq!(code, StatusCode::NotFound);
+    assert!(report.contains(&format!("did you mean '{FUNCTION}'?")), "{report}");
+    let (code, report) = error(results(add4(), replaced(Selector::Id(7), "add4_swapped.elf")));
+    assert!(
+        code == StatusCode::NotFound && report.contains("executable 7 is not in the program"),
+        "{report}"
+    );
+    let (_, report) = error(results(add4(), replaced(Selector::All, "add4_swapped.aarch64.elf")));
+    assert!(report.contains("substitute"), "{report}");
+    let other = Replacement::file(fixture("cts/affine.embedded.elf"));
+    let (code, report) = error(results(add4(), vec![Substitution::new(Selector::All, other)]));
+    assert!(code == StatusCode::NotFound && report.contains(FUNCTION), "{report}");
+    let twice = [named(FUNCTION, "add4_swapped.elf"), named(FUNCTION, "add4_swapped.elf")].concat();
+    assert_eq!(error(results(add4(), twice)).0, StatusCode::InvalidArgument);
+    let (code, _) = error(results(add4(), named(FUNCTION, "nothing.elf")));
+    assert_eq!(code, StatusCode::NotFound);
+}
+
+#[test]
+fn a_rewritten_module_runs_other_code() {
+    let module = module("add4");
+    for selector in [Selector::All, Selector::Id(1), Selector::Name("add4".into())] {
+        let name = ModuleExecutable::list(&module).unwrap()[0].name();
+        let selector = if let Selector::Name(_) = selector { Selector::Name(name) } else { selector };
+        let (bytes, substituted) =
+            substitute_executables(&module, &replaced(selector, "add4_swapped.elf")).unwrap();
+        assert_eq!(substituted.len(), 1);
+        let other = results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap();
+        assert_eq!(other[0], HUNDREDFOLD);
+    }
+}
+
+#[test]
+fn what_cannot_replace_an_executable_of_a_module_is_refused() {
+    let module = module("add4");
+    let refused = |substitutions: Vec<Substitution>, code: StatusCode, text: &str| {
+        let outcome = substitute_executables(&module, &substitutions);
+        let Err(error) = outcome else { panic!("{substitutions:?} is accepted") };
+        let report = error.report();
+        assert!(error.code() == code && report.contains(text), "{code:?}, {text}: {report}");
+    };
+    // One function of two; and the program creates it as an embedded ELF.
+    refused(named(FUNCTION, "add4_swapped.elf"), StatusCode::FailedPrecondition, "all 2 functions");
+    let mut library = replaced(Selector::All, "add4_swapped.syslib.so");
+    library[0].replacement.format = Some("system-elf-x86_64".into());
+    refused(library, StatusCode::Incompatible, "system-elf-x86_64");
+    refused(named("nothing", "add4_swapped.elf"), StatusCode::NotFound, FUNCTION);
+    refused(replaced(Selector::Id(2), "add4_swapped.elf"), StatusCode::NotFound, "executable 2");
+    let foreign = self::module("simple_abs.cuda");
+    let all = replaced(Selector::All, "add4_swapped.elf");
+    assert_eq!(
+        substitute_executables(&foreign, &all).map(drop).unwrap_err().code(),
+        StatusCode::Unimplemented
+    );
+    let without = self::module("values");
+    assert_eq!(substitute_executables(&without, &all).map(drop).unwrap_err().code(), StatusCode::NotFound);
+}
