@@ -34,6 +34,7 @@ const SEED: Added = ("seed", WITH.1);
 const FORMAT: Added = ("format", WITH.1);
 const HISTORY: Added = ("history", "the reference keeps no history");
 const AGAINST: Added = ("against", HISTORY.1);
+const SUBSTITUTION: Added = ("executable_substitution", "the reference replaces executables in replays only");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
@@ -97,10 +98,19 @@ const TOOLS: [(&str, &[Added]); 11] = [
             AGAINST,
         ],
     ),
-    ("iree-run-module", &[VERSION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE]),
+    ("iree-run-module", &[VERSION, SUBSTITUTION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE]),
     (
         "iree-benchmark-module",
-        &[VERSION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE, PERF_COUNTERS, TIME_UNIT, SUMMARY],
+        &[
+            VERSION,
+            SUBSTITUTION,
+            EXTERNAL_PATHS,
+            RECORDED_LEDGER,
+            RECORDED_TYPE,
+            PERF_COUNTERS,
+            TIME_UNIT,
+            SUMMARY,
+        ],
     ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),

@@ -20,6 +20,13 @@ const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ),
 ];
 
+/// Modules whose executables are replaced, the replacements, and the sum of both tools.
+const REWRITTEN: [(&str, &[&str], &str); 3] = [
+    ("add4", &["--executable=1={}/modules/add4_swapped.elf"], "4xf32=1100 2200 3300 4400"),
+    ("add4.syslib", &["--executable=all={}/modules/add4_swapped.syslib.so"], "4xf32=1100 2200 3300 4400"),
+    ("add4.memoized", &["--executable=all={}/modules/add4_swapped.elf"], "4xf32=1100 2200 3300 4400"),
+];
+
 const REFUSED: [(&str, &str, &str); 4] = [
     ("other_architecture", "add4.add.local-sync", "all={}/modules/add4_swapped.aarch64.elf"),
     ("other_functions", "add4.add.local-sync", "all={}/cts/entry_points.embedded.elf"),
@@ -36,6 +43,11 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("substitution::by_id", by_id));
     trials.push(Trial::test("substitution::refused::of_nothing", of_nothing));
     trials.push(Trial::test("substitution::illegal_instruction", illegal_instruction));
+    for (name, arguments, wanted) in REWRITTEN {
+        trials.push(Trial::test(format!("substitution::module::{name}"), move || {
+            rewritten(name, arguments, wanted)
+        }));
+    }
     for (name, capture, substitution) in REFUSED {
         trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
             refused(capture, substitution)
@@ -74,6 +86,35 @@ fn accepted(name: &str, substitution: &str, known: bool) -> Outcome {
     let wanted = Array { element: Element::F32, count: 4, values };
     let seen = reads.iter().any(|read| wanted.is_in(read));
     ensure(seen, || format!("the substituted result is not in the reads: {reads:?}"))
+}
+
+/// The reference runs a module that we have rewritten, and so do we.
+fn rewritten(module: &str, replacements: &[&str], wanted: &str) -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let rehal = pair.ours.with_file_name("rehal");
+    let directory = tempfile::tempdir()?;
+    let output = directory.path().join("new.vmfb");
+    let fixtures = fixture("").display().to_string();
+    let replacements = replacements.iter().map(|it| it.replace("{}", fixtures.trim_end_matches('/')));
+    let input = fixture(&format!("modules/{module}.vmfb")).display().to_string();
+    let arguments: Vec<_> = ["substitute".to_owned(), input]
+        .into_iter()
+        .chain(replacements)
+        .chain(["-o".to_owned(), output.display().to_string()])
+        .collect();
+    let ended = oracle::tool::run(&rehal, &arguments, directory.path())?;
+    ensure(ended.succeeded(), || format!("substitute ends with {}", ended.summary()))?;
+    let run = ["--device=local-sync", "--function=add", "--input=4xf32=1 2 3 4", "--input=4xf32=10 20 30 40"];
+    let module = format!("--module={}", output.display());
+    let run: Vec<_> = run.map(str::to_owned).into_iter().chain([module]).collect();
+    for tool in [&pair.theirs, &pair.ours] {
+        let ended = oracle::tool::run(tool, &run, directory.path())?;
+        let text = String::from_utf8_lossy(&ended.stdout);
+        ensure(ended.succeeded() && text.contains(wanted), || {
+            format!("{} prints {text}, {}", tool.display(), ended.summary())
+        })?;
+    }
+    Ok(())
 }
 
 /// The executable's id comes from the dump, like a user would find it.

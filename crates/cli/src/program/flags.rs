@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_session::{
-    Equality, FileMode, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource, NamedPath,
-    ProgramOptions, RecordingOptions, TextSink, ValueText,
+    Code, Equality, FileMode, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource,
+    NamedPath, ProgramOptions, RecordingOptions, Substitution, TextSink, ValueText,
 };
 
 use super::{Options, OutputTarget, ResultOptions};
+use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, recorded};
 use crate::kernel_recording::ProgramRecording;
 use crate::tools::ledger_flags::ELEMENT_TYPE;
@@ -47,9 +48,25 @@ const LEAD_ALLOCATOR: Flag<usize> = Flag::number(
 const TRACE_EXECUTION: Flag<bool> =
     Flag::switch("trace_execution", false, "Prints each executed instruction on standard error.");
 
+const EXECUTABLE_SUBSTITUTION: List<Substitution> = List::parsed(
+    "executable_substitution",
+    "WHICH[@FORMAT]=PATH",
+    "WHICH[@FORMAT]=PATH",
+    |value| Ok(Substitution::parse(value)?),
+    "Replaces an executable of the modules by a compiled file, as --replay_executable_substitution does in a replay. WHICH is \
+     the number of an executable, its name, the name of one of its functions (rehal executables prints them), or all. With \
+     the name of a function, only that function is replaced. The signatures must match.",
+)
+.files(|substitution, _| match &substitution.replacement.code {
+    Code::File(path) => vec![Access::Read.to(path)],
+    Code::Bytes(_) => Vec::new(),
+});
+
 /// The modules, and how they are run.
-pub(crate) const MODULES: Group =
-    Group { title: "Modules", flags: &[&MODULE, &MODULE_MODE, &LEAD_ALLOCATOR, &TRACE_EXECUTION] };
+pub(crate) const MODULES: Group = Group {
+    title: "Modules",
+    flags: &[&MODULE, &MODULE_MODE, &LEAD_ALLOCATOR, &TRACE_EXECUTION, &EXECUTABLE_SUBSTITUTION],
+};
 
 const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "device_replay_output",
@@ -202,7 +219,11 @@ impl Options {
             return Err(error.advise("name a module: --module=FILE.vmfb, or --module=- for standard input"));
         }
         program.module_mode = flags.get(&MODULE_MODE);
-        program.devices = devices::options(flags)?;
+        program.substitutions = flags.list(&EXECUTABLE_SUBSTITUTION);
+        // What replacements write next to a buffer is not to reach other memory of the process.
+        let guards_buffers = !program.substitutions.is_empty();
+        let expectations = Expectations { guards_buffers, ..Expectations::default() };
+        program.devices = devices::options_expecting(flags, expectations)?;
         program.lead = lead(flags, program.devices.devices.len())?;
         program.parameters = parameters::options(flags);
         program.recording = flags.get(&REPLAY_OUTPUT).map(|path| {

@@ -14,6 +14,7 @@ mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;
+mod executables;
 mod function_flags;
 pub mod fuzzing;
 mod history;
@@ -40,6 +41,7 @@ mod report_format;
 mod run_module;
 mod run_replay;
 mod slice;
+mod substitute;
 mod verify;
 
 pub use benchmark_executable::BENCHMARK_EXECUTABLE;
@@ -54,6 +56,7 @@ pub use diff::DIFF;
 pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
+pub use executables::EXECUTABLES;
 pub use info::INFO;
 pub use kernel_build::KERNEL_BUILD;
 pub use kernel_disassemble::KERNEL_DISASSEMBLE;
@@ -73,6 +76,7 @@ pub use reduce::REDUCE;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
+pub use substitute::SUBSTITUTE;
 pub use verify::VERIFY;
 
 /// All tools, in the order in which `rehal` lists its verbs.
@@ -100,6 +104,8 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_EXECUTABLE,
     &CHECK_MODULE,
     &DUMP_MODULE,
+    &EXECUTABLES,
+    &SUBSTITUTE,
     &DUMP_PARAMETERS,
     &CREATE_PARAMETERS,
     &CONVERT_PARAMETERS,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 31] = [
+const GUIDES: [(&[&str], &str); 33] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -15,6 +15,8 @@ const GUIDES: [(&[&str], &str); 31] = [
     (&["iree-dump-module"], include_str!("../../src/guides/dump_module.md")),
     (&["iree-dump-parameters"], include_str!("../../src/guides/dump_parameters.md")),
     (&["iree-dump-replay"], include_str!("../../src/guides/dump_replay.md")),
+    (&["rehal", "executables"], include_str!("../../src/guides/executables.md")),
+    (&["rehal", "substitute"], include_str!("../../src/guides/substitute.md")),
     (&["rehal", "info"], include_str!("../../src/guides/info.md")),
     (&["rehal", "profile", "report"], include_str!("../../src/guides/profile_report.md")),
     (&["rehal", "profile", "timeline"], include_str!("../../src/guides/profile_timeline.md")),

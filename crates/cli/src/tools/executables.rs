@@ -1,0 +1,250 @@
+//! `rehal executables`: lists the executables of a module or a capture, and writes their code to files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Context, Error, FileKind, MappedFile, Result};
+use rehal_session::hal::FunctionInfo;
+use rehal_session::{CaptureBytes, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule};
+use serde::Serialize;
+
+use super::replay_flags;
+use super::report_format::{self, Format};
+use crate::flags::{Access, Flag, Group};
+use crate::report::{Report, Subject, write_json};
+use crate::table::{Column, Layout, Table};
+use crate::{Invocation, Operands, Tool, captures, output};
+
+/// See the [module](self).
+pub const EXECUTABLES: Tool = Tool {
+    name: "rehal executables",
+    verb: "executables",
+    summary: "lists the executables of a module or a capture, and writes them to files",
+    about: "Prints each executable with its format, its size and its functions: bindings, constants and workgroup size. \
+            With --binaries_to, also writes the code of each to a file, and index.json with all that is known. Such a \
+            file can replace the executable: in a program, in a module, and in a replay.\n\n\
+            To find the functions of a module's executables, these are loaded, which runs their initializers and their \
+            query functions with your privileges, but no kernel: list only what you would also run. Captures describe \
+            their executables, so that nothing of them runs.",
+    operands: Operands::One { what: "module or capture", form: "MODULE.vmfb|CAPTURE.ireereplay" },
+    groups: &[&EXECUTABLES_GROUP],
+    examples: &[
+        ("List the executables of a module", "{tool} model.vmfb"),
+        ("Write the code of each to a file", "{tool} --binaries_to=binaries model.ireereplay"),
+    ],
+    guide: include_str!("../guides/executables.md"),
+    answer: |_, _, _| None,
+    runs_kernels: true,
+    run,
+};
+
+const FORMAT: Flag<Format> = report_format::flag("text: a table. json: an object.");
+
+const BINARIES_TO: Flag<Option<PathBuf>> = Flag::path(
+    "binaries_to",
+    "Writes the code of each executable to a file of this directory, which is created, and index.json.",
+)
+.files(|directory, _| directory.iter().map(|directory| Access::Write.to(directory.join(INDEX))).collect());
+
+const EXECUTABLES_GROUP: Group =
+    Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &replay_flags::RECOVER] };
+
+/// The file that lists the others.
+const INDEX: &str = "index.json";
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let path = invocation.operand();
+    let flags = &invocation.flags;
+    let kind = FileKind::of(MappedFile::open(&path)?.bytes());
+    let (found, capture) = match kind {
+        Some(FileKind::Capture) => {
+            let options = captures::options(flags.get(&replay_flags::RECOVER));
+            let capture = captures::open(&path, &options)?;
+            let plan = replay_flags::compile(&capture)?;
+            (of_capture(&plan), Some(capture.bytes().clone()))
+        }
+        _ => {
+            let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Mmap)
+                .context(|| format!("'{}'", path.display()))?;
+            (of_module(&module)?, None)
+        }
+    };
+    report(invocation, found, capture.as_ref())
+}
+
+fn report(invocation: &Invocation, found: Vec<Found>, capture: Option<&CaptureBytes>) -> Result<()> {
+    let subject = Subject { capture, devices: None };
+    let mut list = List { directory: None, executables: Vec::new() };
+    if let Some(directory) = invocation.flags.get(&BINARIES_TO) {
+        write(&directory, &found)?;
+        list.directory = Some(directory.display().to_string());
+    }
+    list.executables = found.into_iter().map(|it| it.row).collect();
+    if let Some(directory) = invocation.flags.get(&BINARIES_TO) {
+        let mut index = Vec::new();
+        output::written(write_json(&list, false, &mut index))?;
+        put(&directory.join(INDEX), &index)?;
+    }
+    invocation.print(&list, invocation.flags.get(&FORMAT), subject)
+}
+
+/// Writes the code of executables to files.
+fn write(directory: &Path, found: &[Found]) -> Result<()> {
+    let made = fs::create_dir_all(directory);
+    made.map_err(|error| Error::io(format_args!("creating '{}'", directory.display()), &error))?;
+    found.iter().try_for_each(|it| put(&directory.join(&it.row.file), &it.code))
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = fs::write(path, bytes);
+    written.map_err(|error| Error::io(format_args!("writing '{}'", path.display()), &error))
+}
+
+/// An executable with its code.
+struct Found {
+    row: Row,
+    code: Vec<u8>,
+}
+
+/// What is printed of an executable.
+#[derive(Serialize)]
+struct Row {
+    /// What selects it: its number in a module, its id in a capture.
+    id: u64,
+    name: String,
+    format: String,
+    bytes: u64,
+    /// The name of its file in a directory of binaries.
+    file: String,
+    /// `None` if no device here loads it.
+    functions: Option<Vec<Function>>,
+    /// Why its functions are not known.
+    unknown: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Function {
+    ordinal: u32,
+    name: String,
+    bindings: u16,
+    constants: u16,
+    workgroup_size: [u32; 3],
+}
+
+#[derive(Serialize)]
+struct List {
+    /// Where the binaries are, if they were written.
+    directory: Option<String>,
+    executables: Vec<Row>,
+}
+
+fn functions(infos: &[FunctionInfo]) -> Vec<Function> {
+    let function = |(ordinal, info): (usize, &FunctionInfo)| Function {
+        ordinal: ordinal as u32,
+        name: info.name.clone(),
+        bindings: info.binding_count,
+        constants: info.constant_count,
+        workgroup_size: info.workgroup_size,
+    };
+    infos.iter().enumerate().map(function).collect()
+}
+
+fn of_module(module: &ProgramModule) -> Result<Vec<Found>> {
+    let file = module.file();
+    let found = |it: &ModuleExecutable| {
+        let code = it.code(file).to_vec();
+        let infos = it.functions(file);
+        Found {
+            row: Row {
+                id: it.number,
+                name: it.name(),
+                format: it.format.clone(),
+                bytes: code.len() as u64,
+                file: file_name(it.number, &it.name(), &code),
+                unknown: infos.as_ref().err().map(|error| error.message().to_owned()),
+                functions: infos.ok().map(|infos| functions(&infos)),
+            },
+            code,
+        }
+    };
+    Ok(ModuleExecutable::list(file)?.iter().map(found).collect())
+}
+
+fn of_capture(plan: &rehal_session::Plan) -> Vec<Found> {
+    let found = |it: rehal_session::ExecutableRecord<'_>| {
+        let infos = it.function_infos();
+        // Captures have no names of executables.
+        let name = infos.first().map_or_else(String::new, |info| info.name.clone());
+        Found {
+            row: Row {
+                id: it.id,
+                file: file_name(it.id, &name, it.data),
+                name,
+                format: String::from_utf8_lossy(it.format).into_owned(),
+                bytes: it.data.len() as u64,
+                functions: Some(functions(&infos)),
+                unknown: None,
+            },
+            code: it.data.to_vec(),
+        }
+    };
+    plan.executables().map(found).collect()
+}
+
+/// `4_abs_dispatch_0.so`: unique, and made of characters that all file systems take.
+fn file_name(id: u64, name: &str, code: &[u8]) -> String {
+    /// Characters that are kept of a name.
+    const MAX_NAME: usize = 100;
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+    let plain = name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
+    let name: String = plain.collect();
+    format!("{id}_{name}.{}", FileKind::of(code).map_or("bin", FileKind::extension))
+}
+
+impl Report for List {
+    const SCHEMA: &'static str = "rehal.executables/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        let columns = [
+            Column::right("id"),
+            Column::names("function"),
+            Column::right("bindings"),
+            Column::right("constants"),
+            Column::left("workgroup").optional(1),
+            Column::left("format").optional(2),
+            Column::right("bytes"),
+            Column::left("file").shortened().optional(3),
+        ];
+        let mut table = Table::new("", columns);
+        for row in &self.executables {
+            let ends = || [row.format.clone(), row.bytes.to_string(), row.file.clone()];
+            let mut push = |name: &str, [bindings, constants, size]: [String; 3]| {
+                let start = [row.id.to_string(), name.to_owned(), bindings, constants, size];
+                table.row(start.into_iter().chain(ends()).collect::<Vec<_>>());
+            };
+            match row.functions.as_deref() {
+                Some(functions) if !functions.is_empty() => {
+                    for it in functions {
+                        let [x, y, z] = it.workgroup_size;
+                        let size = if [x, y, z] == [0; 3] { "-".into() } else { format!("{x}x{y}x{z}") };
+                        push(&it.name, [it.bindings.to_string(), it.constants.to_string(), size]);
+                    }
+                }
+                _ => push(&row.name, ["-".into(), "-".into(), "-".into()]),
+            }
+        }
+        let mut text = table.text(layout);
+        for row in self.executables.iter().filter(|row| row.unknown.is_some()) {
+            let why = row.unknown.as_deref().unwrap_or_default();
+            text.push_str(&format!("functions of executable {} are unknown: {why}\n", row.id));
+        }
+        if self.executables.is_empty() {
+            text.push_str("no executables\n");
+        }
+        if let Some(directory) = &self.directory {
+            text.push_str(&format!("written to {directory}\n"));
+        }
+        text
+    }
+}
