@@ -5,7 +5,8 @@ use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
 use super::report::Target;
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// What is compared with the long capture; the other column is a second.
@@ -66,44 +67,56 @@ fn changed(workplace: &Workplace, capture: &Path) -> Result<PathBuf, Box<dyn Err
     if path.is_file() {
         return Ok(path);
     }
-    let bytes = fs::read(capture)?;
-    let mut copy = change(&bytes).ok_or("the long capture is corrupt")?;
-    // The length of the file, in its header.
-    let length = (copy.len() as u64).to_le_bytes();
-    copy.get_mut(16..24).ok_or("the long capture has no header")?.copy_from_slice(&length);
     let unfinished = workplace.scratch("long.changed.unfinished");
-    fs::write(&unfinished, &copy)?;
+    let mut copy = BufWriter::new(File::create(&unfinished)?);
+    change(BufReader::new(File::open(capture)?), &mut copy)?;
+    let mut copy = copy.into_inner().map_err(IntoInnerError::into_error)?;
+    // The length of the file, in its header.
+    let length = copy.stream_position()?;
+    copy.seek(SeekFrom::Start(16))?;
+    copy.write_all(&length.to_le_bytes())?;
     fs::rename(&unfinished, &path)?;
     Ok(path)
 }
 
-/// The changed bytes; `None` if records are torn. Offsets are those of the format: see `rehal-capture`.
-fn change(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Writes the changed bytes, record by record: what this process has in memory would count as the peak memory
+/// of the programs that it starts. Offsets are those of the format: see `rehal-capture`.
+fn change(mut from: impl Read, to: &mut impl Write) -> io::Result<()> {
     const ALLOCA: u32 = 13;
     const EXECUTE: u32 = 22;
-    let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let mut at = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?) as usize;
-    let mut copy = bytes.get(..at)?.to_vec();
+    /// Bytes of a record before its payload.
+    const HEADER: usize = 96;
+    let mut head = [0; 12];
+    from.read_exact(&mut head)?;
+    let header_bytes = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    to.write_all(&head)?;
+    io::copy(&mut from.by_ref().take(u64::from(header_bytes) - 12), to)?;
     let (mut ordinal, mut executions, mut allocations) = (0_u64, 0, 0);
-    while at < bytes.len() {
-        let record = bytes.get(at..at.checked_add(number(at)? as usize)?)?;
-        at += record.len();
-        let code = u32::from_le_bytes(*record.get(72..)?.first_chunk()?);
+    let mut record = Vec::new();
+    loop {
+        record.clear();
+        if from.by_ref().take(8).read_to_end(&mut record)? == 0 {
+            return Ok(());
+        }
+        let length = record.first_chunk().copied().map(u64::from_le_bytes).unwrap_or_default();
+        from.by_ref().take(length.saturating_sub(8)).read_to_end(&mut record)?;
+        if record.len() < HEADER || record.len() as u64 != length {
+            return Err(io::Error::other("the long capture is corrupt"));
+        }
+        let code = u32::from_le_bytes([record[72], record[73], record[74], record[75]]);
         executions += usize::from(code == EXECUTE);
         if code == EXECUTE && executions % (10 * EVERY) == 0 {
             continue;
         }
-        let start = copy.len();
-        copy.extend_from_slice(record);
-        copy[start + 16..start + 24].copy_from_slice(&ordinal.to_le_bytes());
+        record[16..24].copy_from_slice(&ordinal.to_le_bytes());
         ordinal += 1;
         if code == ALLOCA {
             allocations += 1;
             // The size, first in the payload.
-            if allocations % EVERY == 0 {
-                copy[start + 96] ^= 8;
+            if allocations % EVERY == 0 && record.len() > HEADER {
+                record[HEADER] ^= 8;
             }
         }
+        to.write_all(&record)?;
     }
-    Some(copy)
 }
