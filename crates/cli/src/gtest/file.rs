@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::options::FileFormat;
 use super::run::{Iteration, Outcome, Suite};
@@ -35,7 +35,10 @@ pub(crate) fn write<T>(
 ) -> Result<()> {
     let text = match format {
         FileFormat::Xml => xml(suite, disabled, ran),
-        FileFormat::Json => format!("{:#}\n", json(suite, disabled, ran)),
+        FileFormat::Json => {
+            let report = serde_json::to_string_pretty(&JsonReport::from_run(suite, disabled, ran));
+            report.map_err(|error| Error::io("writing the report", &error.into()))? + "\n"
+        }
     };
     let failed = |error| Error::io("writing the report", &error);
     output.write(|sink| sink.write_all(text.as_bytes()).map_err(failed))
@@ -91,53 +94,91 @@ fn xml_case<T>(text: &mut String, suite: &Suite<T>, index: usize, outcome: Optio
     }
 }
 
-fn json<T>(suite: &Suite<T>, disabled: &[usize], ran: &Iteration) -> Value {
-    let case = |index: usize, outcome: Option<&Outcome>| {
-        let test = &suite.tests[index];
-        let mut case = json!({
-            "name": test.name,
-            "value_param": test.parameter,
-            "status": if outcome.is_some() { "RUN" } else { "NOTRUN" },
-            "result": if outcome.is_some() { "COMPLETED" } else { "SUPPRESSED" },
-            "time": outcome.map_or_else(|| "0s".into(), |outcome| format!("{}s", seconds(outcome.duration))),
-            "classname": suite.name,
-        });
-        if let Some(outcome) = outcome.filter(|outcome| !outcome.failures.is_empty()) {
-            let failures =
-                outcome.failures.iter().map(|text| json!({ "failure": text.trim_end(), "type": "" }));
-            case["failures"] = failures.collect();
+/// A report as JSON: keys are in alphabetical order.
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    disabled: usize,
+    errors: u32,
+    failures: usize,
+    name: &'a str,
+    tests: usize,
+    /// One suite, unless no test is selected.
+    testsuites: Vec<JsonSuite<'a>>,
+    time: String,
+}
+
+#[derive(Serialize)]
+struct JsonSuite<'a> {
+    disabled: usize,
+    errors: u32,
+    failures: usize,
+    name: &'a str,
+    tests: usize,
+    testsuite: Vec<JsonCase<'a>>,
+    time: String,
+}
+
+#[derive(Serialize)]
+struct JsonCase<'a> {
+    classname: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<JsonFailure<'a>>,
+    name: &'a str,
+    result: &'static str,
+    status: &'static str,
+    time: String,
+    value_param: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonFailure<'a> {
+    failure: &'a str,
+    r#type: &'static str,
+}
+
+impl<'a> JsonReport<'a> {
+    fn from_run<T>(suite: &'a Suite<T>, disabled: &[usize], ran: &'a Iteration) -> Self {
+        let ran_cases = ran.outcomes.iter().map(|(index, outcome)| (*index, Some(outcome)));
+        let cases = ran_cases.chain(disabled.iter().map(|index| (*index, None)));
+        let all = JsonSuite {
+            disabled: disabled.len(),
+            errors: 0,
+            failures: ran.failed(),
+            name: &suite.name,
+            tests: ran.outcomes.len() + disabled.len(),
+            testsuite: cases.map(|(index, outcome)| JsonCase::from_test(suite, index, outcome)).collect(),
+            time: format!("{}s", seconds(ran.duration)),
+        };
+        Self {
+            disabled: all.disabled,
+            errors: all.errors,
+            failures: all.failures,
+            name: "AllTests",
+            tests: all.tests,
+            time: all.time.clone(),
+            testsuites: if all.tests > 0 { vec![all] } else { Vec::new() },
         }
-        case
-    };
-    let cases: Vec<Value> = ran
-        .outcomes
-        .iter()
-        .map(|(index, outcome)| case(*index, Some(outcome)))
-        .chain(disabled.iter().map(|index| case(*index, None)))
-        .collect();
-    let time = format!("{}s", seconds(ran.duration));
-    let count = cases.len();
-    let mut all = json!({
-        "tests": count,
-        "failures": ran.failed(),
-        "disabled": disabled.len(),
-        "errors": 0,
-        "time": time,
-        "name": "AllTests",
-        "testsuites": [],
-    });
-    if count > 0 {
-        all["testsuites"] = json!([{
-            "name": suite.name,
-            "tests": count,
-            "failures": ran.failed(),
-            "disabled": disabled.len(),
-            "errors": 0,
-            "time": time,
-            "testsuite": cases,
-        }]);
     }
-    all
+}
+
+impl<'a> JsonCase<'a> {
+    /// Without an outcome, the test is disabled.
+    fn from_test<T>(suite: &'a Suite<T>, index: usize, outcome: Option<&'a Outcome>) -> Self {
+        let test = &suite.tests[index];
+        let failures = outcome.map_or(&[][..], |outcome| outcome.failures.as_slice());
+        Self {
+            classname: &suite.name,
+            failures: failures
+                .iter()
+                .map(|text| JsonFailure { failure: text.trim_end(), r#type: "" })
+                .collect(),
+            name: &test.name,
+            result: if outcome.is_some() { "COMPLETED" } else { "SUPPRESSED" },
+            status: if outcome.is_some() { "RUN" } else { "NOTRUN" },
+            time: outcome.map_or_else(|| "0s".into(), |outcome| format!("{}s", seconds(outcome.duration))),
+            value_param: &test.parameter,
+        }
+    }
 }
 
 /// Seconds with up to three decimals in GoogleTest's format, which always has the decimal point.

@@ -534,7 +534,7 @@ fn events_beyond_the_limit_are_counted() {
     let file = scratch.file("many.ireeprof", many(50));
     let page = print(&["rehal", "profile", "report", "--max_events=20", "-o", "-", &file]);
     assert!(page.contains("30 events after the first 20 are left out (--max_events)."), "no note");
-    assert!(page.contains("\"events\":{\"columns\":") && page.contains("\"count\":20"));
+    assert!(page.contains("\"events\":{\"count\":20,"));
     // The totals of functions do not have them, which the section says.
     let mut browser = open(&write_page(&scratch, &file, "--max_events=20"));
     let functions = browser.value("document.getElementById('functions').innerText");

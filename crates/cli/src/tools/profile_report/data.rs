@@ -1,79 +1,159 @@
 //! The data of the page: JSON whose long lists of numbers are columns in base64.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rehal_base::StatusCode;
 use rehal_session::BufferSummary;
-use rehal_session::activity::{Activity, Axis, Event, Session, Submission, Track, TrackKind};
-use serde_json::{Map, Value, json};
+use rehal_session::activity::{self, Axis, Event, Submission, TrackKind};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// The ordinal or index of nothing.
 const NONE: u32 = u32::MAX;
 
-/// The events, tracks, names and series of an activity.
-pub(super) fn activity(activity: &Activity) -> Value {
-    json!({
-        "axis": match activity.axis {
-            Axis::Nanoseconds => "nanoseconds",
-            Axis::Records => "records",
-        },
-        "omitted": activity.omitted_count,
-        "origin_ns": activity.origin_ns.to_string(),
-        "tracks": activity.tracks.iter().map(track).collect::<Vec<_>>(),
-        "names": activity.names.iter().map(|name| text(name)).collect::<Vec<_>>(),
-        "functions": activity.functions.iter().map(|it| json!({
-            "name": it.name,
-            "executable": it.executable.to_string(),
-            "ordinal": it.ordinal,
-        })).collect::<Vec<_>>(),
-        "events": events(&activity.events),
-        "statuses": statuses(&activity.events),
-        "series": activity.series.iter().map(|series| json!({
-            "device": ordinal(series.device),
-            "name": text(&series.name),
-            "unit": series.unit,
-            "time": column(series.points.len(), |at| series.points[at].0),
-            "value": floats(series.points.iter().map(|(_, value)| *value)),
-        })).collect::<Vec<_>>(),
-    })
+/// The page of a profile, or of a capture.
+#[derive(Serialize)]
+pub(super) struct Page {
+    pub title: String,
+    pub notes: Vec<String>,
+    pub activity: Activity,
+    pub graph: Graph,
+    #[serde(flatten)]
+    pub file: File,
 }
 
-/// The sessions of a profile.
-pub(super) fn sessions(sessions: &[Session]) -> Value {
-    let session = |it: &Session| {
-        json!({
-            "id": it.id.to_string(),
-            "name": text(&it.name),
-            "status": it.status.map_or_else(|| "no end in this file".to_owned(), status_name),
-        })
-    };
-    sessions.iter().map(session).collect()
+/// What only one kind of file has.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum File {
+    Profile { version: String, size_bytes: u64, sessions: Vec<Session> },
+    Capture { buffers: Box<Buffers>, contents: Value },
+}
+
+/// The events, tracks, names and series of an activity.
+#[derive(Serialize)]
+pub(super) struct Activity {
+    axis: &'static str,
+    omitted: u64,
+    origin_ns: String,
+    tracks: Vec<Track>,
+    names: Vec<String>,
+    functions: Vec<Function>,
+    events: Events,
+    /// The names of the known status codes of events.
+    statuses: BTreeMap<String, &'static str>,
+    series: Vec<Series>,
+}
+
+impl From<&activity::Activity> for Activity {
+    fn from(activity: &activity::Activity) -> Self {
+        Self {
+            axis: match activity.axis {
+                Axis::Nanoseconds => "nanoseconds",
+                Axis::Records => "records",
+            },
+            omitted: activity.omitted_count,
+            origin_ns: activity.origin_ns.to_string(),
+            tracks: activity.tracks.iter().map(Track::from).collect(),
+            names: activity.names.iter().map(|name| text(name)).collect(),
+            functions: activity.functions.iter().map(Function::from).collect(),
+            events: Events::from(activity.events.as_slice()),
+            statuses: statuses(&activity.events),
+            series: activity.series.iter().map(Series::from).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: u32,
+    executable: String,
+    ordinal: u32,
+}
+
+impl From<&activity::Function> for Function {
+    fn from(function: &activity::Function) -> Self {
+        Self { name: function.name, executable: function.executable.to_string(), ordinal: function.ordinal }
+    }
+}
+
+#[derive(Serialize)]
+struct Series {
+    device: Option<u32>,
+    name: String,
+    unit: &'static str,
+    time: Column,
+    value: Column,
+}
+
+impl From<&activity::Series> for Series {
+    fn from(series: &activity::Series) -> Self {
+        Self {
+            device: ordinal(series.device),
+            name: text(&series.name),
+            unit: series.unit,
+            time: Column::new(series.points.len(), |at| series.points[at].0),
+            value: Column::from_floats(series.points.iter().map(|(_, value)| *value)),
+        }
+    }
+}
+
+/// A session of a profile.
+#[derive(Serialize)]
+pub(super) struct Session {
+    id: String,
+    name: String,
+    status: String,
+}
+
+impl From<&activity::Session> for Session {
+    fn from(session: &activity::Session) -> Self {
+        Self {
+            id: session.id.to_string(),
+            name: text(&session.name),
+            status: session.status.map_or_else(|| "no end in this file".to_owned(), status_name),
+        }
+    }
 }
 
 fn status_name(code: u32) -> String {
     StatusCode::from_u32(code).map_or_else(|| format!("code {code}"), |status| status.name().to_owned())
 }
 
-fn track(track: &Track) -> Value {
-    json!({
-        "kind": track.name(),
-        // Events have colors by name, as dispatches have.
-        "colored": matches!(track.kind, TrackKind::Scopes | TrackKind::Worker),
-        "device": ordinal(track.device),
-        "queue": queue(track),
-        "lanes": track.lane_count,
-        "correlated": track.is_correlated,
-        "timed_by": match track.kind {
-            TrackKind::DeviceOperations | TrackKind::DeviceDispatches => "device",
-            _ => "host",
-        },
-    })
+#[derive(Serialize)]
+struct Track {
+    kind: Cow<'static, str>,
+    colored: bool,
+    device: Option<u32>,
+    queue: String,
+    lanes: u32,
+    correlated: bool,
+    timed_by: &'static str,
+}
+
+impl From<&activity::Track> for Track {
+    fn from(track: &activity::Track) -> Self {
+        Self {
+            kind: track.name(),
+            // Events have colors by name, as dispatches have.
+            colored: matches!(track.kind, TrackKind::Scopes | TrackKind::Worker),
+            device: ordinal(track.device),
+            queue: queue(track),
+            lanes: track.lane_count,
+            correlated: track.is_correlated,
+            timed_by: match track.kind {
+                TrackKind::DeviceOperations | TrackKind::DeviceDispatches => "device",
+                _ => "host",
+            },
+        }
+    }
 }
 
 /// What a page calls the queue of a track.
-fn queue(track: &Track) -> String {
+fn queue(track: &activity::Track) -> String {
     match track.kind {
         TrackKind::Calls if track.stream == 0 => "thread unknown".to_owned(),
         TrackKind::Calls => format!("thread {}", track.stream),
@@ -85,128 +165,184 @@ fn queue(track: &Track) -> String {
     }
 }
 
-fn ordinal(number: u32) -> Value {
-    if number == NONE { Value::Null } else { number.into() }
+fn ordinal(number: u32) -> Option<u32> {
+    (number != NONE).then_some(number)
 }
 
-fn events(events: &[Event]) -> Value {
-    let mut columns = Map::new();
-    let mut add = |name: &str, value: &dyn Fn(&Event) -> u64| {
-        columns.insert(name.to_owned(), column(events.len(), |at| value(&events[at])));
-    };
-    add("track", &|it| it.track.into());
-    add("lane", &|it| it.lane.into());
-    add("timed", &|it| it.is_timed.into());
-    add("start", &|it| it.start);
-    add("duration", &|it| it.duration);
-    add("name", &|it| it.name.into());
-    add("function", &|it| it.function.into());
-    add("id", &|it| it.id);
-    add("submission", &|it| it.submission);
-    add("command_buffer", &|it| it.command_buffer);
-    add("command", &|it| it.command.into());
-    for axis in 0..3 {
-        add(&format!("workgroup_count_{axis}"), &|it| it.workgroup_count[axis].into());
-        add(&format!("workgroup_size_{axis}"), &|it| it.workgroup_size[axis].into());
+#[derive(Serialize)]
+struct Events {
+    count: usize,
+    columns: BTreeMap<String, Column>,
+}
+
+impl From<&[Event]> for Events {
+    fn from(events: &[Event]) -> Self {
+        let mut columns = BTreeMap::new();
+        let mut add = |name: &str, value: &dyn Fn(&Event) -> u64| {
+            columns.insert(name.to_owned(), Column::new(events.len(), |at| value(&events[at])));
+        };
+        add("track", &|it| it.track.into());
+        add("lane", &|it| it.lane.into());
+        add("timed", &|it| it.is_timed.into());
+        add("start", &|it| it.start);
+        add("duration", &|it| it.duration);
+        add("name", &|it| it.name.into());
+        add("function", &|it| it.function.into());
+        add("id", &|it| it.id);
+        add("submission", &|it| it.submission);
+        add("command_buffer", &|it| it.command_buffer);
+        add("command", &|it| it.command.into());
+        for axis in 0..3 {
+            add(&format!("workgroup_count_{axis}"), &|it| it.workgroup_count[axis].into());
+            add(&format!("workgroup_size_{axis}"), &|it| it.workgroup_size[axis].into());
+        }
+        add("bytes", &|it| it.bytes);
+        add("waits", &|it| it.wait_count.into());
+        add("signals", &|it| it.signal_count.into());
+        add("operations", &|it| it.operation_count.into());
+        add("tiles", &|it| it.tile_count);
+        add("tile_duration", &|it| it.tile_duration);
+        add("strategy", &|it| it.strategy.into());
+        add("status", &|it| it.status.into());
+        add("replayed_record", &|it| it.replayed_record.into());
+        Self { count: events.len(), columns }
     }
-    add("bytes", &|it| it.bytes);
-    add("waits", &|it| it.wait_count.into());
-    add("signals", &|it| it.signal_count.into());
-    add("operations", &|it| it.operation_count.into());
-    add("tiles", &|it| it.tile_count);
-    add("tile_duration", &|it| it.tile_duration);
-    add("strategy", &|it| it.strategy.into());
-    add("status", &|it| it.status.into());
-    add("replayed_record", &|it| it.replayed_record.into());
-    json!({ "count": events.len(), "columns": columns })
 }
 
-/// The names of the known status codes of events.
-fn statuses(events: &[Event]) -> Value {
+fn statuses(events: &[Event]) -> BTreeMap<String, &'static str> {
     let codes: BTreeSet<_> = events.iter().map(|event| event.status).filter(|code| *code != 0).collect();
     let known = codes.into_iter().filter_map(|code| Some((code.to_string(), StatusCode::from_u32(code)?)));
-    known.map(|(code, status)| (code, Value::from(status.name()))).collect::<Map<_, _>>().into()
+    known.map(|(code, status)| (code, status.name())).collect()
+}
+
+/// Names of operations, once each: a list of operations is a list of indices.
+#[derive(Default)]
+struct Operations(Vec<&'static str>);
+
+impl Operations {
+    fn index(&mut self, name: &'static str) -> u64 {
+        let known = self.0.iter().position(|known| *known == name);
+        known.unwrap_or_else(|| {
+            self.0.push(name);
+            self.0.len() - 1
+        }) as u64
+    }
 }
 
 /// The graph of semaphores: for each submission, ranges of the lists of timepoints.
-pub(super) fn graph(submissions: &[Submission]) -> Value {
-    let mut operations: Vec<&str> = Vec::new();
-    let mut numbers = Vec::new();
-    for submission in submissions {
-        let known = operations.iter().position(|name| *name == submission.operation);
-        numbers.push(known.unwrap_or_else(|| {
-            operations.push(submission.operation);
-            operations.len() - 1
-        }) as u64);
+#[derive(Serialize)]
+pub(super) struct Graph {
+    count: usize,
+    operations: Vec<&'static str>,
+    operation: Column,
+    id: Column,
+    device: Column,
+    waits: Timepoints,
+    signals: Timepoints,
+}
+
+#[derive(Serialize)]
+struct Timepoints {
+    /// The number of timepoints of each submission.
+    count: Column,
+    semaphore: Column,
+    value: Column,
+}
+
+impl From<&[Submission]> for Graph {
+    fn from(submissions: &[Submission]) -> Self {
+        let mut operations = Operations::default();
+        let numbers: Vec<_> = submissions.iter().map(|it| operations.index(it.operation)).collect();
+        let points = |side: fn(&Submission) -> &[(u64, u64)]| {
+            let all: Vec<_> = submissions.iter().flat_map(|it| side(it).iter().copied()).collect();
+            Timepoints {
+                count: Column::new(submissions.len(), |at| side(&submissions[at]).len() as u64),
+                semaphore: Column::new(all.len(), |at| all[at].0),
+                value: Column::new(all.len(), |at| all[at].1),
+            }
+        };
+        Self {
+            count: submissions.len(),
+            operations: operations.0,
+            operation: Column::new(numbers.len(), |at| numbers[at]),
+            id: Column::new(submissions.len(), |at| submissions[at].id),
+            device: Column::new(submissions.len(), |at| submissions[at].device.into()),
+            waits: points(|it| &it.waits),
+            signals: points(|it| &it.signals),
+        }
     }
-    let points = |side: fn(&Submission) -> &[(u64, u64)]| {
-        let all: Vec<_> = submissions.iter().flat_map(|it| side(it).iter().copied()).collect();
-        json!({
-            "count": column(submissions.len(), |at| side(&submissions[at]).len() as u64),
-            "semaphore": column(all.len(), |at| all[at].0),
-            "value": column(all.len(), |at| all[at].1),
-        })
-    };
-    json!({
-        "count": submissions.len(),
-        "operations": operations,
-        "operation": column(numbers.len(), |at| numbers[at]),
-        "id": column(submissions.len(), |at| submissions[at].id),
-        "device": column(submissions.len(), |at| submissions[at].device.into()),
-        "waits": points(|it| &it.waits),
-        "signals": points(|it| &it.signals),
-    })
 }
 
 /// The buffers of a capture.
-pub(super) fn buffers(buffers: &[BufferSummary]) -> Value {
-    let mut operations: Vec<&str> = Vec::new();
-    let mut number = |name| match operations.iter().position(|known| *known == name) {
-        Some(number) => number as u64,
-        None => {
-            operations.push(name);
-            operations.len() as u64 - 1
+#[derive(Serialize)]
+pub(super) struct Buffers {
+    count: usize,
+    operations: Vec<&'static str>,
+    operation: Column,
+    id: Column,
+    ordinal: Column,
+    bytes: Column,
+    deallocated: Column,
+}
+
+impl From<&[BufferSummary]> for Buffers {
+    fn from(buffers: &[BufferSummary]) -> Self {
+        let mut operations = Operations::default();
+        let numbers: Vec<_> = buffers.iter().map(|buffer| operations.index(buffer.operation)).collect();
+        Self {
+            count: buffers.len(),
+            operations: operations.0,
+            operation: Column::new(numbers.len(), |at| numbers[at]),
+            id: Column::new(buffers.len(), |at| buffers[at].id),
+            ordinal: Column::new(buffers.len(), |at| buffers[at].ordinal),
+            bytes: Column::new(buffers.len(), |at| buffers[at].bytes),
+            // Zero is the ordinal of the session's record, never of a dealloca.
+            deallocated: Column::new(buffers.len(), |at| buffers[at].deallocated.unwrap_or(0)),
         }
-    };
-    let numbers: Vec<_> = buffers.iter().map(|buffer| number(buffer.operation)).collect();
-    json!({
-        "count": buffers.len(),
-        "operations": operations,
-        "operation": column(numbers.len(), |at| numbers[at]),
-        "id": column(buffers.len(), |at| buffers[at].id),
-        "ordinal": column(buffers.len(), |at| buffers[at].ordinal),
-        "bytes": column(buffers.len(), |at| buffers[at].bytes),
-        // Zero is the ordinal of the session's record, never of a dealloca.
-        "deallocated": column(buffers.len(), |at| buffers[at].deallocated.unwrap_or(0)),
-    })
+    }
 }
 
 /// A list of numbers in the narrowest type that has room for all: little-endian, in base64. A list of equal
 /// numbers is one.
-fn column(count: usize, value: impl Fn(usize) -> u64) -> Value {
-    let (mut least, mut greatest) = (u64::MAX, 0);
-    for number in (0..count).map(&value) {
-        (least, greatest) = (least.min(number), greatest.max(number));
-    }
-    if count == 0 || least == greatest {
-        return json!({ "type": "constant", "count": count, "value": greatest.to_string() });
-    }
-    let width = match greatest {
-        0..=0xff => 1,
-        0x100..=0xffff => 2,
-        0x1_0000..=0xffff_ffff => 4,
-        _ => 8,
-    };
-    let mut bytes = Vec::with_capacity(count * width);
-    for number in (0..count).map(value) {
-        bytes.extend_from_slice(&number.to_le_bytes()[..width]);
-    }
-    json!({ "type": format!("u{}", width * 8), "data": STANDARD.encode(bytes) })
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Column {
+    Constant { count: usize, value: String },
+    U8 { data: String },
+    U16 { data: String },
+    U32 { data: String },
+    U64 { data: String },
+    F64 { data: String },
 }
 
-fn floats(values: impl Iterator<Item = f64>) -> Value {
-    let bytes: Vec<_> = values.flat_map(f64::to_le_bytes).collect();
-    json!({ "type": "f64", "data": STANDARD.encode(bytes) })
+impl Column {
+    fn new(count: usize, value: impl Fn(usize) -> u64) -> Self {
+        let (mut least, mut greatest) = (u64::MAX, 0);
+        for number in (0..count).map(&value) {
+            (least, greatest) = (least.min(number), greatest.max(number));
+        }
+        if count == 0 || least == greatest {
+            return Self::Constant { count, value: greatest.to_string() };
+        }
+        let encode = |width: usize| {
+            let mut bytes = Vec::with_capacity(count * width);
+            for number in (0..count).map(&value) {
+                bytes.extend_from_slice(&number.to_le_bytes()[..width]);
+            }
+            STANDARD.encode(bytes)
+        };
+        match greatest {
+            0..=0xff => Self::U8 { data: encode(1) },
+            0x100..=0xffff => Self::U16 { data: encode(2) },
+            0x1_0000..=0xffff_ffff => Self::U32 { data: encode(4) },
+            _ => Self::U64 { data: encode(8) },
+        }
+    }
+
+    fn from_floats(values: impl Iterator<Item = f64>) -> Self {
+        let bytes: Vec<_> = values.flat_map(f64::to_le_bytes).collect();
+        Self::F64 { data: STANDARD.encode(bytes) }
+    }
 }
 
 /// A name as text: what is not UTF-8 is replaced, and characters that are invisible or change the direction
@@ -243,14 +379,16 @@ mod tests {
 
     #[test]
     fn columns_have_the_narrowest_type() {
-        let of = |numbers: &[u64]| column(numbers.len(), |at| numbers[at]);
-        assert_eq!(of(&[]), json!({ "type": "constant", "count": 0, "value": "0" }));
-        assert_eq!(of(&[7, 7, 7]), json!({ "type": "constant", "count": 3, "value": "7" }));
-        assert_eq!(of(&[0, 255]), json!({ "type": "u8", "data": STANDARD.encode([0, 255]) }));
-        assert_eq!(of(&[1, 256]), json!({ "type": "u16", "data": STANDARD.encode([1, 0, 0, 1]) }));
-        assert_eq!(of(&[0, 1 << 16])["type"], "u32");
-        let wide = json!({ "type": "u64", "data": STANDARD.encode([[0; 8], [255; 8]].concat()) });
-        assert_eq!(of(&[0, u64::MAX]), wide);
+        let from = |numbers: &[u64]| Column::new(numbers.len(), |at| numbers[at]);
+        assert_eq!(from(&[]), Column::Constant { count: 0, value: "0".into() });
+        assert_eq!(from(&[7, 7, 7]), Column::Constant { count: 3, value: "7".into() });
+        assert_eq!(from(&[0, 255]), Column::U8 { data: STANDARD.encode([0, 255]) });
+        assert_eq!(from(&[1, 256]), Column::U16 { data: STANDARD.encode([1, 0, 0, 1]) });
+        assert!(matches!(from(&[0, 1 << 16]), Column::U32 { .. }));
+        let data = STANDARD.encode([[0; 8], [255; 8]].concat());
+        assert_eq!(from(&[0, u64::MAX]), Column::U64 { data });
+        let names = serde_json::to_string(&[from(&[7]), from(&[0, 1])]).unwrap();
+        assert_eq!(names, r#"[{"type":"constant","count":1,"value":"7"},{"type":"u8","data":"AAE="}]"#);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use rehal_base::{FileKind, Result};
 use rehal_session::activity::{Activity, TrackKind};
 use rehal_session::hal::OptionSet;
 use rehal_session::{ProfileFile, drivers};
-use serde_json::{Value, json};
 
+use self::data::{Buffers, Page, Session};
 use super::info;
 use crate::flags::{Flag, Group};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -74,17 +74,16 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn report(options: &Options) -> Result<()> {
-    let data = match kind_of(&options.path) {
-        Some(FileKind::Capture) => capture(options)?,
+    match kind_of(&options.path) {
+        Some(FileKind::Capture) => capture(options),
         // If it cannot be read, opening it says why.
-        Some(FileKind::Profile) | None => profile(options)?,
+        Some(FileKind::Profile) | None => profile(options),
         Some(other) => {
             let error =
                 other.refuse_as(&format!("'{}'", options.path.display()), "a device profile or a capture");
-            return Err(error.advise("name a device profile (.ireeprof) or a capture (.ireereplay)"));
+            Err(error.advise("name a device profile (.ireeprof) or a capture (.ireereplay)"))
         }
-    };
-    options.output.write(|sink| page::write(&data, sink))
+    }
 }
 
 /// The kind of the file by its first bytes, if they can be read and tell it.
@@ -95,7 +94,7 @@ fn kind_of(path: &Path) -> Option<FileKind> {
     FileKind::of(&head)
 }
 
-fn profile(options: &Options) -> Result<Value> {
+fn profile(options: &Options) -> Result<()> {
     let profile = ProfileFile::open(&options.path)?;
     super::profile::warn_of_end(&profile, &options.path);
     let mut notes: Vec<_> =
@@ -104,16 +103,18 @@ fn profile(options: &Options) -> Result<Value> {
     notes.extend(activity_notes(&activity, options));
     notes.extend(note_of_workers(&activity));
     let (major, minor) = profile.version()?;
-    Ok(json!({
-        "kind": "profile",
-        "version": format!("{major}.{minor}"),
-        "size_bytes": profile.size_bytes(),
-        "sessions": data::sessions(&activity.sessions),
-        "title": title(&options.path),
-        "notes": notes,
-        "activity": data::activity(&activity),
-        "graph": data::graph(&activity.submissions),
-    }))
+    let page = Page {
+        title: title(&options.path),
+        notes,
+        activity: (&activity).into(),
+        graph: activity.submissions.as_slice().into(),
+        file: data::File::Profile {
+            version: format!("{major}.{minor}"),
+            size_bytes: profile.size_bytes(),
+            sessions: activity.sessions.iter().map(Session::from).collect(),
+        },
+    };
+    options.output.write(|sink| page::write(&page, sink))
 }
 
 /// What the profile of a device with workers lacks, whose tracks one expects.
@@ -131,7 +132,7 @@ fn note_of_workers(activity: &Activity) -> Option<String> {
     })
 }
 
-fn capture(options: &Options) -> Result<Value> {
+fn capture(options: &Options) -> Result<()> {
     let capture = captures::open(&options.path, &captures::options(true))?;
     captures::note_recovered(&capture)?;
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
@@ -155,15 +156,19 @@ fn capture(options: &Options) -> Result<Value> {
     if shown.omitted_count != 0 {
         notes.push(format!("{} submissions and buffers are left out.", shown.omitted_count));
     }
-    Ok(json!({
-        "kind": "capture",
-        "title": title(&options.path),
-        "notes": notes,
-        "activity": data::activity(&shown.activity),
-        "graph": data::graph(&shown.activity.submissions),
-        "buffers": data::buffers(&shown.buffers),
-        "contents": data::visible(json!(info::Contents::from_survey(&options.path, &capture, &survey))),
-    }))
+    let contents = serde_json::to_value(info::Contents::from_survey(&options.path, &capture, &survey))
+        .expect("a summary has text keys only");
+    let page = Page {
+        title: title(&options.path),
+        notes,
+        activity: (&shown.activity).into(),
+        graph: shown.activity.submissions.as_slice().into(),
+        file: data::File::Capture {
+            buffers: Box::new(Buffers::from(shown.buffers.as_slice())),
+            contents: data::visible(contents),
+        },
+    };
+    options.output.write(|sink| page::write(&page, sink))
 }
 
 /// What a page has to say of events that it does not show.

@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rehal_base::{Error, Result};
-use serde_json::Value;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 const TEMPLATE: &str = include_str!("page/page.html");
@@ -25,7 +25,7 @@ const SCRIPT: [&str; 9] = [
 ];
 
 /// Writes the page that shows `data`.
-pub(super) fn write(data: &Value, sink: &mut dyn Write) -> Result<()> {
+pub(super) fn write(data: &impl Serialize, sink: &mut dyn Write) -> Result<()> {
     let script = SCRIPT.concat();
     for piece in pieces(TEMPLATE) {
         match piece {
@@ -33,7 +33,7 @@ pub(super) fn write(data: &Value, sink: &mut dyn Write) -> Result<()> {
             Piece::Slot("policy") => put(sink, &policy(&script))?,
             Piece::Slot("style") => put(sink, STYLE)?,
             Piece::Slot("script") => put(sink, &script)?,
-            Piece::Slot(_) => put(sink, &data_text(data))?,
+            Piece::Slot(_) => put(sink, &data_text(data)?)?,
         }
     }
     Ok(())
@@ -73,12 +73,15 @@ fn policy(script: &str) -> String {
 }
 
 /// JSON for a script element: without `<`, nothing in it can end the element or begin a comment.
-fn data_text(data: &Value) -> String {
-    data.to_string().replace('<', "\\u003c")
+fn data_text(data: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(data).map_err(|error| Error::io("writing the page", &error.into()))?;
+    Ok(text.replace('<', "\\u003c"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn page(data: &Value) -> String {
