@@ -40,8 +40,8 @@ fn link_names(directory: &Path) {
     }
 }
 
-/// The name of the profile, which is that of the directory with `build/PACKAGE/out`: Cargo tells a script only
-/// whether it is derived from `release`.
+/// The name of the profile, which is that of the directory with `build/PACKAGE/out`: Cargo tells a script
+/// only whether it is derived from `release`.
 fn profile() -> Option<String> {
     let directory = PathBuf::from(env::var_os("OUT_DIR")?);
     let build = directory.ancestors().nth(2).filter(|it| it.ends_with("build"));
@@ -76,10 +76,10 @@ fn commit() -> Option<String> {
 /// Links a program that starts quickly: at a fixed address, and with the compiler's unwinder instead of
 /// `libgcc_s.so`.
 ///
-/// A fixed address needs 4 KB of relocations instead of 233 KB (docs/decisions/047). The library executes CPUID
-/// when it is loaded, which takes a tenth of a short tool's time on a virtual machine. The standard library
-/// links it by name, so a linker script of that name, found first, replaces it by the static archive. Without a
-/// static archive, nothing changes.
+/// A fixed address needs 4 KB of relocations instead of 233 KB (docs/decisions/047). The library executes
+/// CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual machine. The standard
+/// library links it by name, so a linker script of that name, found first, replaces it by the static archive.
+/// Without a static archive, nothing changes.
 fn link_for_start(directory: &Path) {
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {

@@ -1,5 +1,5 @@
-//! Checks that the crates can be packaged, without a registry: each with its licence, a README and the versions
-//! of those that it depends on. Compiling what is packaged takes minutes, and is not part of it.
+//! Checks that the crates can be packaged, without a registry: each with its licence, a README and the
+//! versions of those that it depends on. Compiling what is packaged takes minutes, and is not part of it.
 
 use crate::{Outcome, root, run};
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of
-//! pages, Valgrind, which counts instructions, zsh, fish, groff and mandoc, which completions and manual pages
-//! are tested with, and Vulkan with Mesa's software driver and the validation
-//! layers come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by
-//! Cargo; a nightly toolchain with Miri and the standard library of another processor are, by rustup, if they
-//! can be. As root on a Debian machine, missing system packages are installed; otherwise they are listed.
+//! pages, Valgrind, which counts instructions, zsh, fish, groff and mandoc, which completions and manual
+//! pages are tested with, and Vulkan with Mesa's software driver and the validation layers come from the
+//! system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo; a nightly
+//! toolchain with Miri and the standard library of another processor are, by rustup, if they can be. As root
+//! on a Debian machine, missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, portable, root};
 use oracle::reference::Reference;

@@ -102,8 +102,9 @@ pub fn bootstrap_ratio(before: &[f64], after: &[f64], statistic: fn(&[f64]) -> f
 ///   independent ones times `sqrt((1 + r) / (1 - r))` for an autocorrelation `r` above 0. Resampling one by
 ///   one does not see it.
 ///
-/// `outside` is the two-sided probability of a mean outside of it. Below 0.001, resamples say nothing about it,
-/// and the interval is that of the t distribution, or wider. The same samples always yield the same interval.
+/// `outside` is the two-sided probability of a mean outside of it. Below 0.001, resamples say nothing about
+/// it, and the interval is that of the t distribution, or wider. The same samples always yield the same
+/// interval.
 pub fn mean_interval(samples: &[f64], outside: f64) -> Interval {
     const RESAMPLES: usize = 4000;
     let count = samples.len();
@@ -141,8 +142,8 @@ pub fn run_mean_interval(times: &[f64], outside: f64) -> Interval {
     Interval { low: (low + shift).max(smallest).min(mean), high: (high + shift).max(mean) }
 }
 
-/// The confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals of both
-/// by [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are
+/// The confidence interval of the mean of `after` as a fraction of that of `before`, from the intervals of
+/// both by [`run_mean_interval`]: the distances of their ends, as logarithms, add up like errors that are
 /// independent of each other (Donner and Zou, 2012, "Closed-form confidence intervals for functions of the
 /// normal mean and standard deviation"). An end may be infinite if a time is 0.
 pub fn run_ratio_interval(before: &[f64], after: &[f64], outside: f64) -> Interval {

@@ -36,7 +36,8 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
 /// What a tool expects of kernels, for [`options_expecting`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expectations {
-    /// The tool judges results: a kernel that is compiled for another device, and so computes wrong ones, fails.
+    /// The tool judges results: a kernel that is compiled for another device, and so computes wrong ones,
+    /// fails.
     pub judges_results: bool,
     /// Kernels may write next to their buffers, as replacements do, and must not reach other memory of the
     /// process.

@@ -2,8 +2,8 @@
 //!
 //! In a pipe, cells are printed whole, up to 1000 characters. On a terminal, names leave out the prefix that
 //! all of them share. Cells that do not fit its width are shortened, or left out and named above the table. A
-//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes. Names
-//! and patterns that a shell would change are quoted.
+//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes.
+//! Names and patterns that a shell would change are quoted.
 
 use std::io::{IsTerminal, stdout};
 

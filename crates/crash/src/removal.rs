@@ -52,8 +52,8 @@ pub enum Stays {
 
 /// An entry of the list: the guard and [`remove_all`] remove it when the process is ended.
 ///
-/// Dropping it takes the entry off the list and removes no file. Create, rename and remove a file in [`change`],
-/// together with its entry.
+/// Dropping it takes the entry off the list and removes no file. Create, rename and remove a file in
+/// [`change`], together with its entry.
 #[derive(Debug)]
 pub struct Removal {
     /// `None` for a path that the system could not open either.

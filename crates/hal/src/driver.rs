@@ -125,8 +125,8 @@ impl Driver {
     }
 
     /// Adds the parameters of a device's URI to `options`, so that they override them: see
-    /// [`DeviceParameter`]. Fails with `INVALID_ARGUMENT` for parameters that the driver does not have, and for
-    /// values that they cannot have.
+    /// [`DeviceParameter`]. Fails with `INVALID_ARGUMENT` for parameters that the driver does not have, and
+    /// for values that they cannot have.
     pub fn configure<T: AsRef<str>>(&self, mut options: OptionSet, params: &[(T, T)]) -> Result<OptionSet> {
         for (key, value) in params {
             let (key, value) = (key.as_ref(), value.as_ref());

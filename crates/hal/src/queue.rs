@@ -17,9 +17,10 @@ use crate::{
 /// returned, and its signals with it. Lists, bytes and handles are borrowed only for the call.
 ///
 /// ```
+/// use rehal_base::Result;
 /// use rehal_hal::{Buffer, Device, QUEUE_AFFINITY_ANY, Semaphore};
 ///
-/// fn clear_then_copy(device: &Device, from: &Buffer, to: &Buffer, done: &Semaphore) -> rehal_base::Result<()> {
+/// fn clear_then_copy(device: &Device, from: &Buffer, to: &Buffer, done: &Semaphore) -> Result<()> {
 ///     let queue = device.queue(QUEUE_AFFINITY_ANY);
 ///     queue.signal(&[done.at(1)]).fill(from, &[0], 0)?;
 ///     queue.wait(&[done.at(1)]).signal(&[done.at(2)]).copy(from, to, 0)

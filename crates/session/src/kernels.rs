@@ -65,9 +65,9 @@ pub struct Kernels {
     pub times: Option<KernelTimes>,
     /// Number of replays that the times are medians of.
     pub sample_count: u64,
-    /// Whether the order of the first ten kernels is stable: each takes longer than the next in 99 of 100 such
-    /// measurements, or their times are within 5 % of each other. `None` if it was not measured, or with fewer
-    /// than 8 replays, unless there is one kernel.
+    /// Whether the order of the first ten kernels is stable: each takes longer than the next in 99 of 100
+    /// such measurements, or their times are within 5 % of each other. `None` if it was not measured, or with
+    /// fewer than 8 replays, unless there is one kernel.
     pub is_order_stable: Option<bool>,
     /// What may have distorted the times, as sentences.
     pub warnings: Vec<String>,
@@ -284,8 +284,8 @@ impl Kernel {
     }
 
     /// Bytes per second at most, each counted once: of the pages that it accesses; if these are unknown, of
-    /// all that is bound. Or why that cannot be said: also if it is more than 320 GB for each core that may work
-    /// on a dispatch, since such a kernel accesses less.
+    /// all that is bound. Or why that cannot be said: also if it is more than 320 GB for each core that may
+    /// work on a dispatch, since such a kernel accesses less.
     pub fn max_bytes_per_second(&self) -> Result<f64, &'static str> {
         let Some(traffic) = self.traffic else { return Err("unknown directions") };
         let bytes = match traffic.accessed {

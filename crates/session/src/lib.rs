@@ -21,7 +21,8 @@
 //!
 //! ```
 //! # fn main() -> rehal_session::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! # let path =
+//! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 //! use rehal_session::{CaptureFile, CaptureOptions, DeviceOptions, HostReadLog, Replay, ReplayOptions};
 //!
 //! // Plan once; the plan can be kept, and shared by threads.

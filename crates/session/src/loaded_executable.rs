@@ -36,8 +36,8 @@ pub struct LoadOptions {
 #[allow(unsafe_code, reason = "the trust boundary of native code: an executable is a program")]
 pub fn elf_code(format: &str, data: &[u8], constants: &[u32]) -> Result<ElfCode> {
     let options = rehal_local::executable::LoadOptions { constants, ..Default::default() };
-    // SAFETY: the user who names an executable requests to load it, as docs/unsafe.md and the help of the tools
-    // state. No kernel runs.
+    // SAFETY: the user who names an executable requests to load it, as docs/unsafe.md and the help of the
+    // tools state. No kernel runs.
     unsafe { ElfCode::load(format, data, &options) }
 }
 
@@ -60,7 +60,8 @@ pub enum EntryPoint {
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.embedded.elf");
 /// use rehal_session::hal::transfer;
 /// use rehal_session::{
-///     DeviceOptions, EntryPoint, ExecutableSource, LaunchArguments, LoadOptions, LoadedExecutable, ValueText,
+///     DeviceOptions, EntryPoint, ExecutableSource, LaunchArguments, LoadOptions, LoadedExecutable,
+///     ValueText,
 /// };
 ///
 /// let devices = DeviceOptions::default().open()?;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// use rehal_session::NamedPath;
 ///
 /// let path = NamedPath::from("model.irpa").named("--parameters=model.irpa");
-/// assert_eq!((path.place().as_str(), NamedPath::from("a b").place().as_str()), ("--parameters=model.irpa", "'a b'"));
+/// assert_eq!(path.place(), "--parameters=model.irpa");
+/// assert_eq!(NamedPath::from("a b").place(), "'a b'");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPath {

@@ -44,8 +44,8 @@ const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
 const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
 
-/// Additions of every tool that runs work: the watchdog, the files for profilers, the validator, and the flags
-/// with the names of environment variables.
+/// Additions of every tool that runs work: the watchdog, the files for profilers, the validator, and the
+/// flags with the names of environment variables.
 const OF_DEVICES: [&str; 10] = [
     "device_timeout",
     "perf_map",

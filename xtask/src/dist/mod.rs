@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile.
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
-//! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them. All
-//! files have the time of the commit, so that two runs write the same bytes.
+//! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
+//! All files have the time of the commit, so that two runs write the same bytes.
 
 use crate::{Outcome, packages, root, run, setup};
 use std::error::Error;

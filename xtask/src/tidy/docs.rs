@@ -1,6 +1,6 @@
 //! Required documents exist and stay short, their links resolve, and the commands in them exist.
 
-use super::text::is_ours;
+use super::text::{COLUMNS, is_ours};
 use super::{Problem, code, tree::Tree};
 
 /// The contents of the book, which has only the pages that it names.
@@ -31,10 +31,8 @@ const SIZES: [(&str, usize); 6] = [
     ("docs/testing.md", 10_000),
     ("docs/unsafe.md", 10_000),
 ];
-/// Maximum characters of a line outside of tables and code; these have no other way to break a line.
-const COLUMNS: usize = 110;
-/// Documents with longer lines: the contents of the book, which has a line for each page, and documents of the
-/// tools that users read at their own width.
+/// Documents with longer lines: the contents of the book, which has a line for each page, and documents of
+/// the tools that users read at their own width.
 const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.

@@ -51,7 +51,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 18] = [
+const CHECKS: [(&str, Check); 19] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -63,6 +63,7 @@ const CHECKS: [(&str, Check); 18] = [
     ("widths are constants", widths::check),
     ("threads that cannot be had", threads::fallible_threads),
     ("whitespace and notes", text::whitespace_and_notes),
+    ("comments are wrapped", text::wide_comments),
     ("no addresses", text::addresses),
     ("pinned dependencies", dependencies::check),
     ("fixtures and their manifest", fixtures::check),

@@ -37,6 +37,32 @@ pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
+/// Maximum characters of a line that is a comment, and of a line of a document.
+pub const COLUMNS: usize = 110;
+
+/// Comments in code are wrapped, which rustfmt leaves to their authors. Tables, and a word that is too long
+/// by itself, such as an address, cannot be.
+pub fn wide_comments(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (suffix, marks) in [(".rs", &["///", "//!", "//"][..]), (".toml", &["#"][..])] {
+        for path in tree.ending(&[suffix]) {
+            for (number, line) in tree.text(path).lines().enumerate() {
+                let comment =
+                    marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark)).map(str::trim);
+                let can_wrap = comment.is_some_and(|text| text.contains(' ') && !text.starts_with('|'));
+                if can_wrap && line.chars().count() > COLUMNS {
+                    problems.push(Problem::new(
+                        path,
+                        number + 1,
+                        format!("a comment of over {COLUMNS} columns"),
+                    ));
+                }
+            }
+        }
+    }
+    problems
+}
+
 fn has_loose_note(line: &str) -> bool {
     // Concatenated, so that this file passes its own check.
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")].iter().any(|word| {
@@ -124,6 +150,17 @@ mod tests {
             made_up(&[("a.md", "fine\n\tno\nno \n"), ("fixtures/expected/a.txt", "theirs \n")]);
         let lines: Vec<_> = whitespace_and_notes(&tree).iter().map(|problem| problem.line).collect();
         assert_eq!(lines, [2, 3]);
+    }
+
+    #[test]
+    fn long_comments_are_found() {
+        let (wide, word) = (format!("a {}", "é".repeat(COLUMNS - 5)), "a".repeat(COLUMNS));
+        let text =
+            format!("// {wide}a\n    /// {wide}\n//! {word}\n// | {word} |\nlet a = \"{wide} {wide}\";\n");
+        let (_directory, tree) = made_up(&[("a.rs", &text), ("a.toml", &format!("# {wide}\n# {wide}aa\n"))]);
+        let found = wide_comments(&tree);
+        let places: Vec<_> = found.iter().map(|problem| (problem.path.as_str(), problem.line)).collect();
+        assert_eq!(places, [("a.rs", 1), ("a.rs", 2), ("a.toml", 2)]);
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub struct Spec {
     pub short: Option<char>,
     /// Its effect in this build.
     pub effect: Effect,
-    /// The prefix of the environment variable, this and the name in capitals, that supplies a value if none is
-    /// given.
+    /// The prefix of the environment variable, this and the name in capitals, that supplies a value if none
+    /// is given.
     pub variable_prefix: Option<&'static str>,
     /// Extensions of the files that a value names, without the dot; empty if any file is one.
     pub endings: &'static [&'static str],

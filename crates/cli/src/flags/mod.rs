@@ -4,8 +4,8 @@
 //! and help are derived from it: a tool reads typed values and parses no text. The syntax is that of the
 //! reference release, with the extensions marked below:
 //! - A flag is `--name=value`; a boolean is also `--name`. There is no `--name value`.
-//! - `-` and `_` in names are the same (extension). `-h` is `--help=short` (extension). A flag may have a letter,
-//!   such as `-o`, for `-o VALUE` or `-oVALUE` (extension).
+//! - `-` and `_` in names are the same (extension). `-h` is `--help=short` (extension). A flag may have a
+//!   letter, such as `-o`, for `-o VALUE` or `-oVALUE` (extension).
 //! - `--flagfile=PATH` is expanded in place to the flags in that file.
 //! - Every value is checked. If a flag is given twice, the last one counts, unless it may be repeated.
 //! - Whitespace around a value is trimmed. One pair of double quotes around it is removed, except in flags

@@ -1,8 +1,8 @@
 //! Scripts by which shells complete commands, from the tables of flags.
 //!
-//! A script is complete by itself: it does not start this program. All three are written from [`Commands`], and
-//! complete the same words: verbs, flags that have an effect, values of flags with a fixed set of them, and
-//! files and directories, by the extensions that a tool reads.
+//! A script is complete by itself: it does not start this program. All three are written from [`Commands`],
+//! and complete the same words: verbs, flags that have an effect, values of flags with a fixed set of them,
+//! and files and directories, by the extensions that a tool reads.
 
 mod bash;
 mod fish;

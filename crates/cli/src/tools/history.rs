@@ -272,8 +272,8 @@ fn append(path: &Path, mut file: &File, line: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(|error| Error::io("appending to it", &error))
 }
 
-/// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file cannot
-/// be read.
+/// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file
+/// cannot be read.
 fn ends_within_a_line(path: &Path, file: &File) -> bool {
     let length = file.metadata().ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
     let mut last = [b'\n'];

@@ -22,8 +22,8 @@ pub struct FunctionCode {
     pub name: String,
     /// Image-relative address of its first byte.
     pub start: u64,
-    /// Image-relative address after its last byte: from call frame information, else of the next function or of
-    /// the end of the segment.
+    /// Image-relative address after its last byte: from call frame information, else of the next function or
+    /// of the end of the segment.
     pub end: u64,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A replay prepares the same executables in every iteration, and mapping dominates the cost (fresh pages,
 //! protections: about 15 us for 4 KiB). An image is cached if it is immutable after loading: no writable
-//! pages, no initializers. All images of the compiler are. Of system libraries, which the dynamic loader maps,
-//! only the costs of their functions are cached: otherwise each iteration would hand short work to workers.
+//! pages, no initializers. All images of the compiler are. Of system libraries, which the dynamic loader
+//! maps, only the costs of their functions are cached: otherwise each iteration would hand short work to
+//! workers.
 
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};

@@ -88,7 +88,8 @@ pub(super) fn copy_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> 
     record(call, &Command::Copy { source, target, flags: call.u64(8)? })
 }
 
-/// `(command buffer, channel, operation, param, send slot, recv slot, send, recv, send offset, send length, recv offset, recv length, element count)`
+/// `(command buffer, channel, operation, param, send slot, recv slot, send, recv, send offset, send length,
+/// recv offset, recv length, element count)`
 pub(super) fn collective(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let command = Command::Collective {
         channel: handle::<Channel>(call, 1)?,

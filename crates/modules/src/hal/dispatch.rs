@@ -15,7 +15,8 @@ const BINDING_LIMIT: usize = 32;
 
 type Bindings<'a> = SmallVec<[BufferRef<&'a Buffer>; 8]>;
 
-/// `(command buffer, executable, function, x, y, z, flags, [constant], [reserved, slot, buffer, offset, length])`
+/// `(command buffer, executable, function, x, y, z, flags, [constant], [reserved, slot, buffer, offset,
+/// length])`
 pub(super) fn dispatch(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let count = WorkgroupCount::Static([call.u32(3)?, call.u32(4)?, call.u32(5)?]);
     record(call, count, DispatchFlags::from_bits_retain(call.u64(6)?))

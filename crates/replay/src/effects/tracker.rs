@@ -18,8 +18,8 @@ const SPARE_COUNT: usize = 16;
 ///
 /// The bindings of a dispatch are copied unless copies of them are known. A copy is known until
 /// [`ChangeTracker::forget`] or [`ChangeTracker::release`]; a consumer calls `release` if it does not see
-/// everything that may write between two dispatches. A write outside of the bindings of a dispatch is a change
-/// of the next dispatch that binds these bytes.
+/// everything that may write between two dispatches. A write outside of the bindings of a dispatch is a
+/// change of the next dispatch that binds these bytes.
 #[derive(Default)]
 pub struct ChangeTracker {
     /// By captured id.

@@ -219,8 +219,8 @@ fn cut_all(replay: &Replay, sites: &[(u32, u64)], watch: Option<WatchBuffer>) ->
     slices.0.into_iter().map(|(memory, slice)| (slice.unwrap(), memory.bytes())).collect()
 }
 
-/// A slice with only the accessed pages is no larger than one with whole bindings, and its replay has the same
-/// host reads.
+/// A slice with only the accessed pages is no larger than one with whole bindings, and its replay has the
+/// same host reads.
 pub fn touched_pages_are_enough(set: &Path) {
     rehal_crash::install();
     let (mut count, mut gains) = (0, Vec::new());

@@ -39,9 +39,9 @@ impl FunctionNames {
         Ok(this)
     }
 
-    /// The pattern of the dispatched functions that are meant: the name of one, by itself or by a part that no
-    /// other name has; or a pattern with `*` and `?` that some match. Fails if none is meant, or if several
-    /// names have the part.
+    /// The pattern of the dispatched functions that are meant: the name of one, by itself or by a part that
+    /// no other name has; or a pattern with `*` and `?` that some match. Fails if none is meant, or if
+    /// several names have the part.
     pub fn pattern(&self, wanted: &str) -> Result<String> {
         // Captures of version 1.0 have no names: only a replay knows them.
         if self.all.is_empty() {

@@ -10,8 +10,8 @@ use super::KernelOptions;
 const RANKED: usize = 10;
 /// The order of two kernels is of no interest if their times differ by at most this fraction.
 const EQUAL: f64 = 0.05;
-/// The probability that the ratio of two kernels is outside of its interval. It is small, since many pairs are
-/// compared, again and again.
+/// The probability that the ratio of two kernels is outside of its interval. It is small, since many pairs
+/// are compared, again and again.
 const OUTSIDE: f64 = 0.01;
 /// Fewer replays have no interval with this probability.
 pub(super) const MIN_SAMPLES: usize = 8;
@@ -41,8 +41,8 @@ impl Rounds {
     }
 }
 
-/// Whether each of the first kernels takes longer than the next, or as long. A sample of all of them is of one
-/// replay, so that a slow phase of the machine is in both sides of a ratio.
+/// Whether each of the first kernels takes longer than the next, or as long. A sample of all of them is of
+/// one replay, so that a slow phase of the machine is in both sides of a ratio.
 fn is_stable(times: &[&[f64]]) -> bool {
     // One kernel has no order.
     if times.len() > 1 && times[0].len() < MIN_SAMPLES {

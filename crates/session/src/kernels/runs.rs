@@ -1,4 +1,5 @@
-//! The replays of a catalog of kernels: some measure, and the last reads what is bound, which would warm caches.
+//! The replays of a catalog of kernels: some measure, and the last reads what is bound, which would warm
+//! caches.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

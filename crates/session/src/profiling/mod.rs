@@ -77,12 +77,14 @@ pub struct ProfilingOptions {
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
-/// # let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+/// # let capture =
+/// #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 /// # let directory = std::env::temp_dir().join(format!("rehal-profiling-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory).unwrap();
 /// # let path = directory.join("run.ireeprof");
 /// use rehal_session::{
-///     CaptureFile, CaptureOptions, DeviceOptions, ProfileData, Profiling, ProfilingOptions, Replay, ReplayOptions,
+///     CaptureFile, CaptureOptions, DeviceOptions, ProfileData, Profiling, ProfilingOptions, Replay,
+///     ReplayOptions,
 /// };
 ///
 /// let plan = CaptureFile::open(capture.as_ref(), &CaptureOptions::default())?.plan()?;

@@ -23,8 +23,8 @@ use crate::{Entry, EntryKind, EntryRange, Ledger, Piece};
 /// [`VerifyOptions::keep_going`], at all: so each dispatch is judged by itself.
 ///
 /// With a ledger of dispatches, the replay runs once if it is the same. That run screens: it compares what
-/// should change, and looks for other changes once for each submission. If it finds a difference or fails, the replay runs
-/// again, with copies of all bindings, to tell what differs where.
+/// should change, and looks for other changes once for each submission. If it finds a difference or fails,
+/// the replay runs again, with copies of all bindings, to tell what differs where.
 pub fn verify_against(
     replay: &Replay,
     ledger: &Ledger,

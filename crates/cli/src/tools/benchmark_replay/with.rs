@@ -138,8 +138,8 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     Recording::of_capture(recording.as_ref(), None, || Ok::<Replay, Error>(captured))
 }
 
-/// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The errors
-/// are of names that are not those of functions.
+/// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The
+/// errors are of names that are not those of functions.
 fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
     let names = FunctionNames::of_plan(plan)?;
     let mut unresolved = Vec::new();

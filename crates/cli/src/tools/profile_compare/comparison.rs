@@ -45,8 +45,8 @@ pub(super) struct Change {
     pub mean_ns: f64,
     /// The mean after as a fraction of that before, if both are known and the latter is not zero.
     pub ratio: Option<f64>,
-    /// Its interval, with enough dispatches. All of them are wide enough that with 95 %, no function without a
-    /// change has one that excludes 1.
+    /// Its interval, with enough dispatches. All of them are wide enough that with 95 %, no function without
+    /// a change has one that excludes 1.
     pub ratio_interval: Option<Interval>,
 }
 
@@ -344,7 +344,8 @@ mod tests {
         assert_eq!(verdict(&[0.0; 30], &times(90.0, 30)), Verdict::Few);
     }
 
-    /// Times of functions without a change, in phases of the machine that are shorter than a sixth of a profile.
+    /// Times of functions without a change, in phases of the machine that are shorter than a sixth of a
+    /// profile.
     fn equal(random: &mut fastrand::Rng, count: usize) -> Vec<FunctionTimes> {
         let time = |random: &mut fastrand::Rng| 100.0 * (1.0 + 0.2 * random.f64() + random.f64().powi(20));
         let times = |random: &mut fastrand::Rng| (0..60).map(|_| time(random)).collect::<Vec<_>>();

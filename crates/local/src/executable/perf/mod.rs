@@ -1,5 +1,5 @@
-//! Files from which `perf`, `samply` and debuggers know the functions of embedded executables, whose code is in
-//! anonymous memory.
+//! Files from which `perf`, `samply` and debuggers know the functions of embedded executables, whose code is
+//! in anonymous memory.
 //!
 //! A map has a line per function. A jitdump file (`jitdump.rs`) also has code and source lines, and times, so
 //! that an address may be reused. `perf` finds both by the id of the process, and they are kept for it.
