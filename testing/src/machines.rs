@@ -34,7 +34,7 @@ pub struct Shape {
 
 impl Shape {
     /// One package, one node, one thread per core, L2 per core, one L3.
-    pub const fn of_cores(cores: u32) -> Self {
+    pub const fn with_cores(cores: u32) -> Self {
         Self {
             packages: 1,
             nodes: 1,
@@ -204,22 +204,22 @@ const SERVER: Shape = Shape {
     cores_per_l3: 8,
     has_adjacent_siblings: false,
 };
-const LAPTOP: Shape = Shape { threads: 2, has_adjacent_siblings: true, ..Shape::of_cores(4) };
-const CHIPLETS: Shape = Shape { cores_per_l3: 4, ..Shape::of_cores(16) };
+const LAPTOP: Shape = Shape { threads: 2, has_adjacent_siblings: true, ..Shape::with_cores(4) };
+const CHIPLETS: Shape = Shape { cores_per_l3: 4, ..Shape::with_cores(16) };
 
 /// Regular machines.
 pub fn regular() -> Named {
     let two_per_package = Shape { nodes: 2, cores: 4, cores_per_l3: 8, ..SERVER };
     vec![
-        ("one core", Machine::new(Shape::of_cores(1))),
+        ("one core", Machine::new(Shape::with_cores(1))),
         ("laptop", Machine::new(LAPTOP)),
         ("two packages", Machine::new(SERVER)),
         ("two packages, adjacent siblings", Machine::new(Shape { has_adjacent_siblings: true, ..SERVER })),
         ("sub-NUMA clusters", Machine::new(two_per_package)),
         ("nodes smaller than caches", Machine::new(Shape { cores: 3, cores_per_l3: 2, ..two_per_package })),
-        ("64 cores in 4 cache domains", Machine::new(Shape { cores_per_l3: 16, ..Shape::of_cores(64) })),
+        ("64 cores in 4 cache domains", Machine::new(Shape { cores_per_l3: 16, ..Shape::with_cores(64) })),
         ("chiplets", Machine::new(CHIPLETS)),
-        ("no L3", Machine::new(Shape { cores_per_l2: 4, cores_per_l3: 0, ..Shape::of_cores(12) })),
+        ("no L3", Machine::new(Shape { cores_per_l2: 4, cores_per_l3: 0, ..Shape::with_cores(12) })),
         ("four threads per core", Machine::new(Shape { threads: 4, ..LAPTOP })),
     ]
 }
@@ -227,8 +227,8 @@ pub fn regular() -> Named {
 /// Machines with more cores than a topology has workers.
 pub fn large() -> Named {
     vec![
-        ("more cores than workers", Machine::new(Shape { cores_per_l2: 8, ..Shape::of_cores(300) })),
-        ("four caches of 80 cores", Machine::new(Shape { cores_per_l3: 80, ..Shape::of_cores(320) })),
+        ("more cores than workers", Machine::new(Shape { cores_per_l2: 8, ..Shape::with_cores(300) })),
+        ("four caches of 80 cores", Machine::new(Shape { cores_per_l3: 80, ..Shape::with_cores(320) })),
     ]
 }
 
@@ -237,12 +237,12 @@ pub fn irregular() -> Named {
     let chiplets = Machine::new(CHIPLETS);
     let of_nodes = |ids: &[u32]| {
         let cpus = ids.len() as u32;
-        let machine = Machine::new(Shape::of_cores(cpus)).with("node/online", &list_of(ids));
+        let machine = Machine::new(Shape::with_cores(cpus)).with("node/online", &list_of(ids));
         ids.iter().zip(0u32..).fold(machine, |machine, (id, cpu)| {
             machine.with(&format!("node/node{id}/cpulist"), &format!("{cpu}\n"))
         })
     };
-    let little = Machine::new(Shape { cores_per_l2: 4, cores_per_l3: 0, ..Shape::of_cores(8) });
+    let little = Machine::new(Shape { cores_per_l2: 4, cores_per_l3: 0, ..Shape::with_cores(8) });
     vec![
         (
             "big.LITTLE",

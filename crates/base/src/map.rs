@@ -41,11 +41,11 @@ impl MappedFile {
             let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
             return Err(Error::invalid_argument(format!("'{shown}' is {kind}")));
         }
-        Self::of(File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?, path)
+        Self::from_file(File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?, path)
     }
 
     /// Maps a regular file that is open for reading; `path` is its name in errors.
-    pub fn of(file: File, path: &Path) -> Result<Self> {
+    pub fn from_file(file: File, path: &Path) -> Result<Self> {
         let shown = path.display();
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
@@ -57,7 +57,7 @@ impl MappedFile {
         // once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        let entry = TableEntry::of(path, map.as_ptr().addr(), map.len());
+        let entry = TableEntry::for_range(path, map.as_ptr().addr(), map.len());
         let (private, path) = (OnceLock::new(), path.to_path_buf());
         Ok(Self { _entry: Some(entry), map: Some(map), file, private, path })
     }
@@ -77,7 +77,7 @@ impl MappedFile {
             Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
         })?;
         let map = MmapRaw::from(map);
-        let entry = TableEntry::of(&self.path, map.as_ptr().addr(), map.len());
+        let entry = TableEntry::for_range(&self.path, map.as_ptr().addr(), map.len());
         Ok(first(&self.private.get_or_init(|| (entry, map)).1))
     }
 

@@ -235,7 +235,7 @@ impl<'b, 'a> Job<'b, 'a> {
         };
         if run.error.is_none() {
             if runner.options.summary && !runner.options.dry_run {
-                run.samples = Summary::of(&measured.samples).map(|summary| summary.statistics());
+                run.samples = Summary::from_samples(&measured.samples).map(|summary| summary.statistics());
             }
             self.samples.extend(measured.samples);
             self.interference.merge(measured.interference);

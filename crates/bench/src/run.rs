@@ -82,7 +82,8 @@ impl Runner {
         ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
         let real_times_s = jobs.iter().map(Job::real_times_s).collect();
-        let samples = |job: &Job<'_, '_>| Some((job.name.clone(), Summary::of(&job.samples)?.statistics()));
+        let samples =
+            |job: &Job<'_, '_>| Some((job.name.clone(), Summary::from_samples(&job.samples)?.statistics()));
         let samples = jobs.iter().filter_map(samples).collect();
         Ok(Outcome { matched: jobs.len(), failed, real_times_s, samples })
     }

@@ -31,7 +31,7 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// `None` without samples, or if none of them took any time.
-    pub(crate) fn of(samples: &[Sample]) -> Option<Self> {
+    pub(crate) fn from_samples(samples: &[Sample]) -> Option<Self> {
         let measured = samples.iter().filter(|sample| sample.iterations > 0);
         let times_s: Vec<f64> =
             measured.map(|sample| sample.time_ns as f64 / 1e9 / sample.iterations as f64).collect();
@@ -112,7 +112,7 @@ mod tests {
     fn times_are_per_iteration() {
         let mut all = samples([2000; 9]);
         all.push(Sample { iterations: 1, time_ns: 3000 });
-        let summary = Summary::of(&all).unwrap();
+        let summary = Summary::from_samples(&all).unwrap();
         assert_eq!((summary.count(), summary.iterations_per_sample()), (10, 2));
         assert!((summary.median_s - 1e-6).abs() < 1e-15);
         assert!((summary.mean_s - 21e-6 / 19.0).abs() < 1e-12, "{}", summary.mean_s);
@@ -122,30 +122,30 @@ mod tests {
 
     #[test]
     fn too_few_samples_have_no_interval() {
-        assert_eq!(Summary::of(&[]), None);
-        assert_eq!(Summary::of(&samples([0, 0])), None);
-        assert_eq!(Summary::of(&samples([7; 7])).unwrap().interval_s, None);
-        assert!(Summary::of(&samples([7; 8])).unwrap().interval_s.is_some());
+        assert_eq!(Summary::from_samples(&[]), None);
+        assert_eq!(Summary::from_samples(&samples([0, 0])), None);
+        assert_eq!(Summary::from_samples(&samples([7; 7])).unwrap().interval_s, None);
+        assert!(Summary::from_samples(&samples([7; 8])).unwrap().interval_s.is_some());
     }
 
     #[test]
     fn outliers_are_listed_slowest_first() {
         let mut times = quiet();
         (times[5], times[30]) = (4000, 9000);
-        assert_eq!(Summary::of(&samples(times)).unwrap().outliers, [30, 5]);
-        assert!(Summary::of(&samples(quiet())).unwrap().outliers.is_empty());
+        assert_eq!(Summary::from_samples(&samples(times)).unwrap().outliers, [30, 5]);
+        assert!(Summary::from_samples(&samples(quiet())).unwrap().outliers.is_empty());
     }
 
     #[test]
     fn a_cold_start_is_reported_unless_it_is_noise() {
-        assert_eq!(Summary::of(&samples(quiet())).unwrap().slow_start(), None);
+        assert_eq!(Summary::from_samples(&samples(quiet())).unwrap().slow_start(), None);
         let mut times = quiet();
         times[..2].fill(3000);
-        let (count, factor) = Summary::of(&samples(times)).unwrap().slow_start().unwrap();
+        let (count, factor) = Summary::from_samples(&samples(times)).unwrap().slow_start().unwrap();
         assert_eq!(count, 2);
         assert!((1.49..1.51).contains(&factor), "{factor}");
         // One in four samples is slow anyway: not a property of the start.
         let noisy = (0..40).map(|index| 2000 + 500 * (index * 7 % 4));
-        assert_eq!(Summary::of(&samples(noisy)).unwrap().slow_start(), None);
+        assert_eq!(Summary::from_samples(&samples(noisy)).unwrap().slow_start(), None);
     }
 }

@@ -17,7 +17,7 @@ const LISTED_OUTLIERS: usize = 3;
 
 /// Writes the summary of a benchmark whose last repetition is done; nothing if none of them has times.
 pub(crate) fn write(job: &Job<'_, '_>, unit: TimeUnit, notes: &mut dyn Write) -> Result<()> {
-    match Summary::of(&job.samples) {
+    match Summary::from_samples(&job.samples) {
         Some(summary) => write_to(notes, format_args!("{}", text(job, &summary, unit))),
         None => Ok(()),
     }

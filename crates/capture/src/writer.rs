@@ -69,11 +69,11 @@ pub struct RecordFields {
 impl<W: Sink> Writer<W> {
     /// Starts a capture of version 2.0 at the beginning of `sink`. Writes the header immediately.
     pub fn new(sink: W) -> Result<Self> {
-        Self::of_version(sink, Version { major: 2, minor: 0 })
+        Self::for_version(sink, Version { major: 2, minor: 0 })
     }
 
     /// Starts a capture of a version that records are copied from: see [`Writer::new`].
-    pub fn of_version(sink: W, version: Version) -> Result<Self> {
+    pub fn for_version(sink: W, version: Version) -> Result<Self> {
         let mut this = Self {
             sink,
             buffer: WriteBuffer::default(),

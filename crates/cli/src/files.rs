@@ -31,8 +31,8 @@ pub(crate) fn check(flags: &Flags, operands: &[PathBuf]) -> Result<()> {
         if matches!(file.access, Access::Write | Access::Record) {
             check_printed(flag, &file.path, file.access)?;
         }
-        let Some(place) = FilePlace::of(&file.path) else { continue };
-        let is_it = |path: &Path| FilePlace::of(path).as_ref() == Some(&place);
+        let Some(place) = FilePlace::from_path(&file.path) else { continue };
+        let is_it = |path: &Path| FilePlace::from_path(path).as_ref() == Some(&place);
         if let Some(path) = operands.iter().find(|path| is_it(path)) {
             return Err(same(flag, &file.path, path, "read"));
         }
@@ -107,8 +107,8 @@ pub(crate) fn write_stdout(flags: &Flags) -> bool {
 /// Refuses to write to one of `inputs`, or to the file that output is printed to.
 pub(crate) fn check_output(flag: &str, path: &Path, inputs: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     check_printed(flag, path, Access::Write)?;
-    let Some(output) = FilePlace::of(path) else { return Ok(()) };
-    match inputs.into_iter().find(|input| FilePlace::of(input).as_ref() == Some(&output)) {
+    let Some(output) = FilePlace::from_path(path) else { return Ok(()) };
+    match inputs.into_iter().find(|input| FilePlace::from_path(input).as_ref() == Some(&output)) {
         Some(input) => Err(same(flag, path, &input, "read")),
         None => Ok(()),
     }
@@ -142,7 +142,7 @@ enum FilePlace {
 
 impl FilePlace {
     /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
-    fn of(path: &Path) -> Option<Self> {
+    fn from_path(path: &Path) -> Option<Self> {
         if let Ok(it) = fs::metadata(path) {
             return it.is_file().then(|| Self::File(FileId::from(&it)));
         }

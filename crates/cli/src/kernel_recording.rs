@@ -141,7 +141,7 @@ impl Recording {
 
     /// As [`Recording::checked`], for a tool that runs work only if its flags say so. Says that nothing is
     /// recorded otherwise.
-    pub(crate) fn of_run(flags: &Flags, runs: bool) -> Result<Option<Self>> {
+    pub(crate) fn for_run(flags: &Flags, runs: bool) -> Result<Option<Self>> {
         if runs {
             return Self::checked(flags);
         }
@@ -282,7 +282,7 @@ impl RecordedFirst<'_> {
 
 impl ProgramRecording {
     /// The records of a program that may be recorded anyway; otherwise `recording` is set.
-    pub(crate) fn of_program(flags: &Flags, recording: &mut Option<RecordingOptions>) -> Option<Self> {
+    pub(crate) fn from_flags(flags: &Flags, recording: &mut Option<RecordingOptions>) -> Option<Self> {
         let kernels = Recording::from_flags(flags)?;
         let is_temporary = recording.is_none();
         let recording = recording.get_or_insert_with(|| {

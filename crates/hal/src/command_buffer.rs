@@ -84,7 +84,7 @@ impl CommandBuffer {
         params: CommandBufferParams,
         backend: impl CommandBufferBackend + 'static,
     ) -> Self {
-        Self::identified(Identity::of(id), params, backend)
+        Self::identified(Identity::from_id(id), params, backend)
     }
 
     fn identified(

@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     impl Fake {
-        pub(crate) fn of(name: &'static str, devices: usize) -> Self {
+        pub(crate) fn new(name: &'static str, devices: usize) -> Self {
             Self { name, devices, created: Arc::default(), fault: None }
         }
     }
@@ -365,7 +365,7 @@ pub(crate) mod tests {
             ("0", "bus/0"),
             ("2", "bus/2"),
         ] {
-            let fake = Fake::of("fake", 3);
+            let fake = Fake::new("fake", 3);
             let created = fake.created.clone();
             assert_eq!(create(fake, which).code(), StatusCode::Aborted, "{which}");
             assert_eq!(*created.lock(), [path], "{which}");
@@ -375,7 +375,7 @@ pub(crate) mod tests {
     #[test]
     fn the_error_for_an_unknown_device_lists_the_others() {
         for which in ["3", "-1", "+0", "00", "bus", "GPU-", "18446744073709551616"] {
-            let error = create(Fake::of("fake", 3), which);
+            let error = create(Fake::new("fake", 3), which);
             assert_eq!(
                 error.report(),
                 format!(
@@ -384,13 +384,13 @@ pub(crate) mod tests {
                 )
             );
         }
-        assert!(create(Fake::of("fake", 20), "x").report().ends_with("fake://bus/7, and 12 more"));
+        assert!(create(Fake::new("fake", 20), "x").report().ends_with("fake://bus/7, and 12 more"));
     }
 
     #[test]
     fn a_driver_without_devices_has_no_default() {
         for which in ["", "0"] {
-            let error = create(Fake::of("fake", 0), which);
+            let error = create(Fake::new("fake", 0), which);
             assert_eq!(error.to_string(), "UNAVAILABLE; driver 'fake' found no devices on this machine");
         }
     }
@@ -398,7 +398,7 @@ pub(crate) mod tests {
     #[test]
     fn an_unavailable_driver_reports_its_reason_first() {
         let reason = Error::new(StatusCode::Unavailable, "libfake.so.1 is not installed");
-        let fake = Fake { fault: Some(reason.clone()), ..Fake::of("fake", 3) };
+        let fake = Fake { fault: Some(reason.clone()), ..Fake::new("fake", 3) };
         let driver = Driver::new(fake);
         assert_eq!(driver.enumerate().unwrap_err().report(), reason.report());
         let error = driver.create_device("0", &OptionSet::default()).err().unwrap();
@@ -407,7 +407,7 @@ pub(crate) mod tests {
 
     #[test]
     fn parameters_override_options() {
-        let driver = Driver::new(Fake::of("fake", 2));
+        let driver = Driver::new(Fake::new("fake", 2));
         let count = |params: &[(&str, &str)]| driver.configure(OptionSet::default().with(Count(7)), params);
         for (params, expected) in [
             (&[][..], 7),
@@ -428,7 +428,7 @@ pub(crate) mod tests {
             error.report(),
             "INVALID_ARGUMENT; unexpected value 'x' (expected an integer from 0 to 9)\n  at: parameter 'count=x'"
         );
-        let error = Driver::new(Fake::of("fake", 1)).configure(OptionSet::default(), &[("count", "1")]);
+        let error = Driver::new(Fake::new("fake", 1)).configure(OptionSet::default(), &[("count", "1")]);
         assert_eq!(error.err().unwrap().message(), "driver 'fake' takes no parameters: 'count=1'");
     }
 

@@ -121,7 +121,7 @@ impl Executable {
 
     /// As [`Executable::new`], with the id of the executable that the backend decorates.
     pub fn with_id(id: u64, backend: impl ExecutableBackend + 'static) -> Self {
-        Self(Arc::new(Shared { identity: Identity::of(id), backend }))
+        Self(Arc::new(Shared { identity: Identity::from_id(id), backend }))
     }
 
     /// Its id in profiles: unique in the process, and never 0.

@@ -225,7 +225,7 @@ impl KeptSubmission {
             signals: Span::new(0, 0),
             op: QueueOp::Barrier { flags: 0 },
         };
-        Self::of(Store::default(), none)
+        Self::new(Store::default(), none)
     }
 
     /// Replaces the submission, whose signals are settled, by one without unmet waits. Reuses the memory of
@@ -272,7 +272,7 @@ impl KeptSubmission {
     }
 
     /// A submission and the objects that its indices refer to.
-    pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
+    pub(super) fn new(mut store: Store, submission: Submission<Indexed>) -> Self {
         // Pending work belongs to its device. If it also kept the device alive, neither would ever be freed.
         store.devices.clear();
         let (note, is_promised) = (Note::default(), AtomicBool::new(false));
@@ -316,7 +316,7 @@ impl KeptSubmission {
         } else {
             self.submission.signals.of(&self.store.lists.timepoints)
         };
-        Promise::of_kept(signals, &self.store.semaphores)
+        Promise::from_kept(signals, &self.store.semaphores)
     }
 }
 

@@ -33,7 +33,7 @@ impl<'a> Promise<'a> {
     }
 
     /// The promise of a kept submission, whose signals are indices of `semaphores`.
-    pub(crate) fn of_kept(signals: &'a [Timepoint<u32>], semaphores: &'a [Semaphore]) -> Self {
+    pub(crate) fn from_kept(signals: &'a [Timepoint<u32>], semaphores: &'a [Semaphore]) -> Self {
         Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
     }
 

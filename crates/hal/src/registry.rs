@@ -57,10 +57,10 @@ mod tests {
     fn registry() -> DriverRegistry {
         let mut registry = DriverRegistry::default();
         let fault = Some(Error::new(StatusCode::Unavailable, "libgpu.so.1 is not installed"));
-        registry.register(Driver::new(Fake::of("zeta", 2))).unwrap();
-        registry.register(Driver::new(Fake { fault, ..Fake::of("gpu", 1) })).unwrap();
+        registry.register(Driver::new(Fake::new("zeta", 2))).unwrap();
+        registry.register(Driver::new(Fake { fault, ..Fake::new("gpu", 1) })).unwrap();
         registry.register(Driver::missing("abacus", "beads")).unwrap();
-        registry.register(Driver::new(Fake::of("cpu", 1))).unwrap();
+        registry.register(Driver::new(Fake::new("cpu", 1))).unwrap();
         registry
     }
 
@@ -69,7 +69,7 @@ mod tests {
         let mut registry = registry();
         let names: Vec<_> = registry.drivers().iter().map(Driver::name).collect();
         assert_eq!(names, ["abacus", "cpu", "gpu", "zeta"]);
-        let error = registry.register(Driver::new(Fake::of("cpu", 3))).unwrap_err();
+        let error = registry.register(Driver::new(Fake::new("cpu", 3))).unwrap_err();
         assert_eq!(error.to_string(), "ALREADY_EXISTS; driver 'cpu' is already registered");
         assert_eq!(registry.find("cpu").unwrap().enumerate().unwrap().len(), 1);
     }

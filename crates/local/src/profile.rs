@@ -43,7 +43,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// What this thread did between two times.
-    pub(crate) fn of(start_ns: i64, end_ns: i64) -> Self {
+    pub(crate) fn new(start_ns: i64, end_ns: i64) -> Self {
         Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false }
     }
 }
@@ -70,7 +70,7 @@ impl WorkgroupClock {
     /// The time between them; a dispatch that fails ends now.
     fn span(&self) -> Span {
         let end_ns = self.end_ns.get().unwrap_or_else(now_ns);
-        Span::of(self.start_ns.get().unwrap_or(end_ns), end_ns)
+        Span::new(self.start_ns.get().unwrap_or(end_ns), end_ns)
     }
 }
 
@@ -142,9 +142,9 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
         // The memory was allocated when it was submitted.
         QueueOp::Alloca { .. } => {
             let (start_ns, end_ns) = profile.allocation_ns().unwrap_or((start_ns, start_ns));
-            (Ok(()), Span::of(start_ns, end_ns))
+            (Ok(()), Span::new(start_ns, end_ns))
         }
-        QueueOp::Barrier { .. } => (Ok(()), Span::of(start_ns, start_ns)),
+        QueueOp::Barrier { .. } => (Ok(()), Span::new(start_ns, start_ns)),
         _ => {
             let outcome = run(op, names, Some(profiled));
             let end_ns = match (op, LAST_NS.get()) {
@@ -152,7 +152,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
                 (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
                 _ => now_ns(),
             };
-            (outcome, Span::of(start_ns, end_ns))
+            (outcome, Span::new(start_ns, end_ns))
         }
     };
     report_dealloca(op, names, profile, &outcome);
@@ -209,7 +209,7 @@ fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Resu
         _ => {
             let start_ns = now_ns();
             let outcome = run(operation, names, None);
-            (outcome, Span::of(start_ns, now_ns()))
+            (outcome, Span::new(start_ns, now_ns()))
         }
     }
 }

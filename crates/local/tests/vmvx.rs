@@ -44,7 +44,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn of(function: &str) -> Call<'_> {
+    fn for_function(function: &str) -> Call<'_> {
         Call { function, count: [1; 3], size: [0; 3], local_memory: 0, constants: &[], bindings: &[] }
     }
 
@@ -77,7 +77,8 @@ fn report(error: &rehal_base::Error) -> String {
 fn workgroups_receive_their_ids_counts_and_sizes() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
-    let call = Call { count: [2, 3, 1], size: [4, 2, 1], local_memory: 100, ..Call::of("surroundings") };
+    let call =
+        Call { count: [2, 3, 1], size: [4, 2, 1], local_memory: 100, ..Call::for_function("surroundings") };
     call.run(&device, &executable).unwrap();
     // The program checks each of them.
     for wrong in [
@@ -98,7 +99,7 @@ fn local_memory_has_the_requested_size_and_belongs_to_one_workgroup() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
     for local_memory in [0, 4, 1000, 1 << 16] {
-        Call { count: [5, 1, 1], local_memory, ..Call::of("local_memory") }
+        Call { count: [5, 1, 1], local_memory, ..Call::for_function("local_memory") }
             .run(&device, &executable)
             .unwrap();
     }
@@ -108,26 +109,27 @@ fn local_memory_has_the_requested_size_and_belongs_to_one_workgroup() {
 fn failures_name_executable_function_and_workgroup() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
-    Call { count: [3, 1, 1], ..Call::of("fails") }.run(&device, &executable).unwrap();
-    let error = Call { count: [5, 2, 1], ..Call::of("fails") }.run(&device, &executable).unwrap_err();
+    Call { count: [3, 1, 1], ..Call::for_function("fails") }.run(&device, &executable).unwrap();
+    let error =
+        Call { count: [5, 2, 1], ..Call::for_function("fails") }.run(&device, &executable).unwrap_err();
     let said = report(&error);
     for part in ["three is too many", "function 'fails' of executable 'assembled' in workgroup [3, 0, 0]"] {
         assert!(said.contains(part), "{said}");
     }
-    let error = Call::of("yields").run(&device, &executable).unwrap_err();
+    let error = Call::for_function("yields").run(&device, &executable).unwrap_err();
     assert!(report(&error).contains("must run to completion"), "{}", report(&error));
     // A failed call does not affect the next.
-    Call { count: [3, 1, 1], ..Call::of("fails") }.run(&device, &executable).unwrap();
+    Call { count: [3, 1, 1], ..Call::for_function("fails") }.run(&device, &executable).unwrap();
 }
 
 #[test]
 fn memory_that_a_program_keeps_stays_valid_after_the_call() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
-    let keeps = Call { count: [3, 1, 1], local_memory: 64, ..Call::of("keeps") };
+    let keeps = Call { count: [3, 1, 1], local_memory: 64, ..Call::for_function("keeps") };
     keeps.run(&device, &executable).unwrap();
     keeps.run(&device, &executable).unwrap();
-    Call { count: [4, 1, 1], local_memory: 64, ..Call::of("local_memory") }
+    Call { count: [4, 1, 1], local_memory: 64, ..Call::for_function("local_memory") }
         .run(&device, &executable)
         .unwrap();
 }
@@ -138,7 +140,7 @@ fn accesses_out_of_bounds_of_a_binding_are_errors() {
     let executable = prepare(&device, &fixture("cts/crash.vmvx.vmfb"), &[]).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
     let write = |low: u32, high: u32| {
-        let call = Call { constants: &[low, high], bindings: &[&buffer], ..Call::of("write_at") };
+        let call = Call { constants: &[low, high], bindings: &[&buffer], ..Call::for_function("write_at") };
         call.run(&device, &executable)
     };
     write(15, 0).unwrap();
@@ -149,7 +151,7 @@ fn accesses_out_of_bounds_of_a_binding_are_errors() {
         assert!(report(&error).contains("function 'write_at' of executable"), "{}", report(&error));
     }
     let divide = |by: u32| {
-        let call = Call { constants: &[84, by], bindings: &[&buffer], ..Call::of("divide") };
+        let call = Call { constants: &[84, by], bindings: &[&buffer], ..Call::for_function("divide") };
         call.run(&device, &executable)
     };
     divide(2).unwrap();
@@ -161,7 +163,7 @@ fn mismatched_arguments_are_rejected() {
     let device = LocalSync::create(Default::default());
     let executable = prepare(&device, &fixture("cts/affine.vmvx.vmfb"), &[]).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
-    let call = Call { constants: &[1, 2], bindings: &[&buffer, &buffer], ..Call::of("affine") };
+    let call = Call { constants: &[1, 2], bindings: &[&buffer, &buffer], ..Call::for_function("affine") };
     call.run(&device, &executable).unwrap();
     for wrong in [
         Call { constants: &[1], ..call },
@@ -232,7 +234,7 @@ fn run_on<const N: usize>(path: &str, name: &str, values: [f32; N]) -> [Vec<f32>
             buffer
         });
         let bindings = buffers.each_ref();
-        Call { bindings: &bindings, ..Call::of(&function.name) }.run(&device, &executable).unwrap();
+        Call { bindings: &bindings, ..Call::for_function(&function.name) }.run(&device, &executable).unwrap();
         return buffers.map(|buffer| {
             let mut out = [0; 512];
             buffer.read(0, &mut out).unwrap();

@@ -51,7 +51,7 @@ impl Format {
         [("irpa", Self::Irpa), ("gguf", Self::Gguf), ("safetensors", Self::Safetensors)];
 
     /// The format for the extension of `path`, or for `path` itself if it is an extension.
-    pub fn of_path(path: &Path) -> Result<Self> {
+    pub fn from_path(path: &Path) -> Result<Self> {
         let ending = path.extension().or(path.file_name()).unwrap_or_default().to_string_lossy();
         match Self::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name)) {
             Some((_, format)) => Ok(*format),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_extension_selects_the_format() {
-        let of = |path: &str| Format::of_path(Path::new(path));
+        let of = |path: &str| Format::from_path(Path::new(path));
         assert_eq!(of("a/b.c.IRPA").unwrap(), Format::Irpa);
         assert_eq!(of("gguf").unwrap(), Format::Gguf);
         assert_eq!(of("x.safetensors").unwrap(), Format::Safetensors);

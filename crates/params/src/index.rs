@@ -46,7 +46,7 @@ impl Index {
     fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
         let file = Arc::new(file);
         let path = file.path();
-        let format = Format::of_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
+        let format = Format::from_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
         let file_name = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
         let parsed = parsed
@@ -101,7 +101,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
     // Opening a pipe would block until it has a writer.
     let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
     let read = file.read_at(&mut head, 0).ok()?;
-    let of_ending = Format::of_path(path).ok();
+    let of_ending = Format::from_path(path).ok();
     let (ending, format) = match FileKind::of(&head[..read])? {
         FileKind::Irpa => ("irpa", Format::Irpa),
         FileKind::Gguf => ("gguf", Format::Gguf),

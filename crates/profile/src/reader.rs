@@ -164,7 +164,8 @@ impl<'a> Record<'a> {
     /// What its rows are, if it is a chunk of a known content type.
     pub fn content(&self) -> Option<ContentType> {
         let is_chunk = self.record_type() == RecordType::CHUNK;
-        ContentType::of(self.content_type).filter(|content| is_chunk && *content != ContentType::Session)
+        ContentType::from_text(self.content_type)
+            .filter(|content| is_chunk && *content != ContentType::Session)
     }
 
     /// Whether it is a chunk whose producer dropped rows.

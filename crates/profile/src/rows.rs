@@ -61,7 +61,7 @@ macro_rules! rows {
             }
 
             /// The content type with this text, if it is known.
-            pub fn of(text: &[u8]) -> Option<Self> {
+            pub fn from_text(text: &[u8]) -> Option<Self> {
                 let short = text.strip_prefix(CONTENT_PREFIX.as_bytes())?;
                 match std::str::from_utf8(short).ok()? {
                     "session" => Some(Self::Session),

@@ -35,7 +35,7 @@ pub struct WorkerSpan {
 
 impl WorkerSpan {
     /// What a row describes, if it is that of a worker.
-    pub fn of(row: &EventRelationship) -> Option<Self> {
+    pub fn from_row(row: &EventRelationship) -> Option<Self> {
         if row.relationship_type.get() != RELATIONSHIP_WORKER {
             return None;
         }

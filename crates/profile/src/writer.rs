@@ -70,7 +70,7 @@ impl Default for RecordFields<'_> {
 
 impl<'a> RecordFields<'a> {
     /// Those of a record that was read.
-    pub fn of(record: &crate::Record<'a>) -> Self {
+    pub fn from_record(record: &crate::Record<'a>) -> Self {
         let header = record.header;
         Self {
             name: record.name,

@@ -224,7 +224,7 @@ fn without(content: ContentType) -> Vec<u8> {
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     for record in bundle.records().map(Result::unwrap).filter(|record| record.content() != Some(content)) {
         let status = record.header.session_status_code.get();
-        let (fields, content_type) = (RecordFields::of(&record), record.content_type);
+        let (fields, content_type) = (RecordFields::from_record(&record), record.content_type);
         writer.append(record.record_type(), status, &fields, content_type, &[record.payload]).unwrap();
     }
     writer.into_inner().into_inner()

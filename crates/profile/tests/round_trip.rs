@@ -23,7 +23,7 @@ fn the_sample_survives_and_has_rows_of_every_content_type() {
             record.with_rows(|_| rows += 1).unwrap();
         }
         assert!(rows > 0, "{content:?}");
-        assert_eq!(ContentType::of(content.text().as_bytes()), Some(*content));
+        assert_eq!(ContentType::from_text(content.text().as_bytes()), Some(*content));
     }
 }
 

@@ -34,7 +34,7 @@ struct Touched {
 
 impl Evictions {
     /// For these entries of a scope.
-    pub(crate) fn of(plan: &Plan, entries: &[Entry]) -> Self {
+    pub(crate) fn from_plan(plan: &Plan, entries: &[Entry]) -> Self {
         let mut footprints = Footprints::new(plan, MAX_RANGES);
         let mut footprint = Footprint::default();
         let (mut found, mut coming) = (HashMap::new(), entries.iter().peekable());

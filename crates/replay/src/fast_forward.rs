@@ -56,7 +56,7 @@ impl<'r> FastForward<'r> {
                 "a scope that is repeated by itself is not performed one operation at a time",
             ));
         }
-        let region = Region::of(plan, &scopes::entries(plan, scope)?)?;
+        let region = Region::from_plan(plan, &scopes::entries(plan, scope)?)?;
         let mut this = Self {
             replay,
             region,

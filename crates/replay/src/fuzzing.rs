@@ -29,7 +29,7 @@ fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
         assert!(record.function_names().count() <= bytes.len());
     }
     assert!(plan.scopes().all(|(name, count)| !name.is_empty() && count > 0));
-    let waits = Schedule::of(&plan, Vec::new()).waits;
+    let waits = Schedule::from_plan(&plan, Vec::new()).waits;
     assert!(waits.is_sorted_by_key(|wait| wait.step) && waits.len() <= plan.submissions.len());
     for strict in [false, true] {
         let races = plan.races(RaceOptions { strict });

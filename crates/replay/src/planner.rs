@@ -309,7 +309,7 @@ impl<'a> Planner<'a> {
         }
         let op = op.rename(self)?;
         if let CreateOp::Buffer { params, size, .. } | CreateOp::ImportedBuffer { params, size, .. } = &op {
-            self.extents.push(Extent::of(params, *size));
+            self.extents.push(Extent::from_params(params, *size));
         }
         let is_named_only = matches!(
             op,
@@ -378,7 +378,7 @@ impl<'a> Planner<'a> {
         }
         let submission = submission.rename(self)?;
         if let QueueOp::Alloca { params, size, .. } = &submission.op {
-            self.extents.push(Extent::of(params, *size));
+            self.extents.push(Extent::from_params(params, *size));
         }
         let index = self.submissions.len() as u32;
         let waits = submission.waits.of(&self.lists.timepoints);

@@ -71,7 +71,7 @@ pub(crate) enum Holder {
 impl Region {
     /// The region from the first of the entries of a scope to the last. Fails if it cannot be repeated by
     /// itself.
-    pub(crate) fn of(plan: &Plan, entries: &[Entry]) -> Result<Self> {
+    pub(crate) fn from_plan(plan: &Plan, entries: &[Entry]) -> Result<Self> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return Err(Error::not_found("the capture has no scope of that name"));
         };

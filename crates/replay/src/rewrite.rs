@@ -125,7 +125,7 @@ pub fn rewrite<W: Write + Seek>(
     let capture = plan.capture().open(OpenOptions { recover: true })?;
     let externals = externals(plan, &options.file_remaps)?;
     let is_whole = capture.is_closed() && capture.tear().is_none();
-    let mut writer = Writer::of_version(sink, capture.version())?;
+    let mut writer = Writer::for_version(sink, capture.version())?;
     if is_whole {
         writer.begin_checksummed(&RecordFields::default())?;
     }

@@ -135,7 +135,7 @@ impl Replay {
     /// substitution selects no executable.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         let plan = plan.into();
-        Self::of(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
+        Self::from_plan(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
     }
 
     /// The plan.
@@ -148,7 +148,7 @@ impl Replay {
         &self.devices
     }
 
-    fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+    fn from_plan(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         plan.check_not_empty()?;
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
@@ -177,11 +177,11 @@ impl Replay {
                     let own_name = own_names.get(index).map_or("", String::as_str);
                     !replacements.layers(index, record, own_name).is_empty()
                 };
-                Schedule::of(&plan, written_of(&plan, options, is_replaced))
+                Schedule::from_plan(&plan, written_of(&plan, options, is_replaced))
             }
         });
         let evictions = match &options.cold_scope {
-            Some(name) => Evictions::of(&plan, &scopes::entries(&plan, name)?),
+            Some(name) => Evictions::from_plan(&plan, &scopes::entries(&plan, name)?),
             None => Evictions::default(),
         };
         let redzones = Redzones::new(options.redzone_bytes)?;
@@ -524,7 +524,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             _ => None,
         };
         let own = own.as_ref().map(|semaphore| semaphore.at(1));
-        let mut live = submission.rename(&mut LiveNames::of(
+        let mut live = submission.rename(&mut LiveNames::new(
             self.plan,
             self.replay.devices.devices(),
             &self.state.objects,
@@ -577,7 +577,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch)
+        LiveNames::new(self.plan, self.replay.devices.devices(), &self.state.objects, scratch)
     }
 
     fn device(&self, index: u32) -> &Device {

@@ -73,7 +73,7 @@ pub(crate) enum WaitCause {
 
 impl Schedule {
     /// The schedule of a plan, of whose executables this is known: see [`Footprints::set_written`].
-    pub(crate) fn of(plan: &Plan, written: Vec<WrittenBindings>) -> Self {
+    pub(crate) fn from_plan(plan: &Plan, written: Vec<WrittenBindings>) -> Self {
         let policy =
             Self { waits: Vec::new(), signallers: vec![Signallers::None; plan.initial_payloads.len()] };
         let mut walk = Walk::<_, WORDS>::new(plan, policy, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);

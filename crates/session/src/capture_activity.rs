@@ -72,7 +72,7 @@ struct Recording {
 impl CaptureActivity {
     /// Reads all records of `capture`, whose bytes are `bytes`. Keeps at most `limit` events, submissions and
     /// buffers each.
-    pub(crate) fn of(
+    pub(crate) fn from_capture(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,
         limit: usize,

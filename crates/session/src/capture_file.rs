@@ -182,7 +182,7 @@ impl CaptureFile {
     /// Like [`CaptureFile::survey`], calling `progress` every few megabytes.
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
-            .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
+            .and_then(|capture| Survey::from_capture(&self.bytes, &capture, progress))
             // Damage can cause any other error; reporting the damage is more helpful.
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
@@ -209,7 +209,7 @@ impl CaptureFile {
     /// Executes nothing.
     pub fn activity(&self, limit: usize, progress: &mut dyn FnMut(Progress)) -> Result<CaptureActivity> {
         self.capture()
-            .and_then(|capture| CaptureActivity::of(&self.bytes, &capture, limit, progress))
+            .and_then(|capture| CaptureActivity::from_capture(&self.bytes, &capture, limit, progress))
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
@@ -226,7 +226,7 @@ impl CaptureFile {
         remaps: &[FileRemap],
         progress: &mut dyn FnMut(Progress),
     ) -> Verdict {
-        Verdict::of(self, devices, remaps, progress)
+        Verdict::from_capture(self, devices, remaps, progress)
     }
 
     /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay:

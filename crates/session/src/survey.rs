@@ -222,7 +222,7 @@ struct Surveyor<'a> {
 
 impl Survey {
     /// Reads all records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record.
-    pub(crate) fn of(
+    pub(crate) fn from_capture(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,
         progress: &mut dyn FnMut(Progress),

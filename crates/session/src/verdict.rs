@@ -44,7 +44,7 @@ impl Verdict {
         self.files.iter().find(|file| file.id == id)
     }
 
-    pub(crate) fn of(
+    pub(crate) fn from_capture(
         capture: &CaptureFile,
         devices: &DeviceGroup,
         remaps: &[FileRemap],

@@ -106,7 +106,7 @@ impl<'t> Comparison<'t> {
         let known = element_type.filter(|it| matches!(it.bits(), 8 | 16 | 32 | 64 | 128));
         let element_type = known.unwrap_or(bytes);
         let kind = match element_type.numerical() {
-            _ if Floats::of(element_type).is_some() => Kind::Float,
+            _ if Floats::for_type(element_type).is_some() => Kind::Float,
             numerical if !numerical.is_integer() || element_type.bits() > 64 => Kind::Opaque,
             Numerical::UNSIGNED | Numerical::BOOLEAN => Kind::Unsigned,
             _ => Kind::Signed,
@@ -196,7 +196,7 @@ impl<'t> Comparison<'t> {
     }
 
     fn float_error(&self, expected: &[u8], actual: &[u8]) -> Error {
-        let number = |bytes| Floats::of(self.element_type).and_then(|floats| floats.at(bytes, 0));
+        let number = |bytes| Floats::for_type(self.element_type).and_then(|floats| floats.at(bytes, 0));
         let (Some(a), Some(b)) = (number(expected), number(actual)) else { return Error::default() };
         if a.is_nan() || b.is_nan() {
             return Error { are_both_nan: a.is_nan() && b.is_nan(), ..Error::default() };
@@ -235,7 +235,7 @@ impl<'t> Comparison<'t> {
 
     fn text(&self, bytes: &[u8]) -> String {
         let is_whole = bytes.len() == self.size;
-        let number = Floats::of(self.element_type).and_then(|floats| floats.at(bytes, 0));
+        let number = Floats::for_type(self.element_type).and_then(|floats| floats.at(bytes, 0));
         match (self.kind, number) {
             (Kind::Float, Some(number)) if is_whole && self.size == 8 => format!("{number:?}"),
             // With as many digits as tell neighbours apart.

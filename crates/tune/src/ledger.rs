@@ -37,7 +37,7 @@ pub(crate) struct CaptureIdentity {
 }
 
 impl CaptureIdentity {
-    pub(crate) fn of(capture: &CaptureBytes) -> Self {
+    pub(crate) fn from_capture(capture: &CaptureBytes) -> Self {
         Self { length: capture.as_slice().len() as u64, digest: capture_digest(capture) }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) struct Summing {
 
 impl Summing {
     /// `None` unless elements are real floating-point numbers.
-    pub(crate) fn of(element_type: ElementType) -> Option<Self> {
+    pub(crate) fn for_type(element_type: ElementType) -> Option<Self> {
         Some(Self {
-            floats: Floats::of(element_type)?,
+            floats: Floats::for_type(element_type)?,
             element_bytes: element_type.whole_bytes()? as usize,
             minimum: f64::INFINITY,
             maximum: f64::NEG_INFINITY,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn finite_numbers_are_apart_from_others() {
-        let mut summing = Summing::of("f32".parse().unwrap()).unwrap();
+        let mut summing = Summing::for_type("f32".parse().unwrap()).unwrap();
         let numbers = [1.0, -3.0, f32::NAN, f32::INFINITY, 8.0, f32::NEG_INFINITY, f32::NAN, f32::NAN];
         for half in numbers.chunks(4) {
             summing.add(&half.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>());
@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn nothing_finite_has_zeros() {
-        let mut summing = Summing::of("f64".parse().unwrap()).unwrap();
+        let mut summing = Summing::for_type("f64".parse().unwrap()).unwrap();
         summing.add(&f64::NAN.to_le_bytes());
         let summary = summing.finish();
         assert_eq!((summary.minimum, summary.maximum, summary.mean), (0.0, 0.0, 0.0));
         assert_eq!((summary.finite_count, summary.nan_count), (0, 1));
-        assert!(Summing::of("i32".parse().unwrap()).is_none());
+        assert!(Summing::for_type("i32".parse().unwrap()).is_none());
     }
 }

@@ -126,7 +126,7 @@ pub(crate) fn tolerance_of<'t>(
 
 /// Whether elements are real numbers in whole bytes.
 fn is_number(element_type: ElementType) -> bool {
-    rehal_values::Floats::of(element_type).is_some()
+    rehal_values::Floats::for_type(element_type).is_some()
         || (element_type.numerical().is_integer() && matches!(element_type.bits(), 8 | 16 | 32 | 64))
 }
 

@@ -263,7 +263,7 @@ pub struct DispatchPlace {
 }
 
 impl Place {
-    pub(crate) fn of_operation(operation: &Operation<'_>) -> Self {
+    pub(crate) fn from_operation(operation: &Operation<'_>) -> Self {
         Self {
             record: operation.location.ordinal,
             record_offset: operation.location.offset,
@@ -278,7 +278,7 @@ impl Place {
         }
     }
 
-    fn of_read(read: &HostRead<'_>) -> Self {
+    fn from_read(read: &HostRead<'_>) -> Self {
         Self {
             record: read.location.ordinal,
             record_offset: read.location.offset,

@@ -23,7 +23,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 impl Records {
-    fn of(bytes: &[u8]) -> Self {
+    fn from_bytes(bytes: &[u8]) -> Self {
         let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
         let header = bytes[..capture.first_record_offset() as usize].to_vec();
         let records = capture.records().map(|record| {
@@ -109,7 +109,7 @@ fn every_capture_is_the_same_as_itself() {
 #[test]
 fn threads_and_times_do_not_count() {
     let bytes = fixture("mlp.mlp.local-sync");
-    let mut other = Records::of(&bytes);
+    let mut other = Records::from_bytes(&bytes);
     for record in &mut other.records {
         let at = std::mem::offset_of!(RecordHeader, thread_id);
         record[at..at + 8].copy_from_slice(&77_u64.to_le_bytes());
@@ -120,7 +120,7 @@ fn threads_and_times_do_not_count() {
 #[test]
 fn a_changed_dispatch_is_named() {
     let bytes = fixture("dynamic.rows-wide.local-sync");
-    let original = Records::of(&bytes);
+    let original = Records::from_bytes(&bytes);
     let dispatches = original.all(OperationCode::COMMAND_BUFFER_DISPATCH);
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
     let records: Vec<_> = capture.records().map(|it| it.unwrap()).collect();
@@ -160,7 +160,7 @@ fn a_changed_dispatch_is_named() {
 #[test]
 fn equal_changes_of_many_operations_are_one() {
     let bytes = fixture("bench.abs.20.local-sync");
-    let mut changed = Records::of(&bytes);
+    let mut changed = Records::from_bytes(&bytes);
     let allocations = changed.all(OperationCode::DEVICE_QUEUE_ALLOCA);
     assert!(allocations.len() >= 20);
     for index in &allocations {
@@ -203,7 +203,7 @@ fn one_byte_of_a_weight_is_found() {
 #[test]
 fn a_scope_that_was_dropped_is_one_change() {
     let bytes = fixture("bench.abs.20.local-sync");
-    let mut other = Records::of(&bytes);
+    let mut other = Records::from_bytes(&bytes);
     let (begins, ends) =
         (other.all(OperationCode::REPLAY_SCOPE_BEGIN), other.all(OperationCode::REPLAY_SCOPE_END));
     let middle = begins.len() / 2;
@@ -236,7 +236,7 @@ fn a_scope_that_was_dropped_is_one_change() {
 #[test]
 fn an_inserted_dispatch_is_found() {
     let bytes = fixture("mlp.mlp.local-sync");
-    let mut other = Records::of(&bytes);
+    let mut other = Records::from_bytes(&bytes);
     let dispatches = other.all(OperationCode::COMMAND_BUFFER_DISPATCH);
     let copy = other.records[dispatches[0]].clone();
     other.records.insert(dispatches[1] + 1, copy);
@@ -317,7 +317,7 @@ fn functions_of_the_same_program_for_other_targets_correspond() {
 #[test]
 fn reordered_dispatches_are_moved() {
     let bytes = fixture("mlp.mlp.local-sync");
-    let mut other = Records::of(&bytes);
+    let mut other = Records::from_bytes(&bytes);
     let dispatches = other.all(OperationCode::COMMAND_BUFFER_DISPATCH);
     let record = other.records.remove(dispatches[1]);
     other.records.insert(dispatches[0], record);

@@ -51,7 +51,7 @@ impl Equality {
             ));
         }
         let index = self.first_difference(expected_type, expected, actual)?;
-        let kind = Representation::of(expected_type.element_type);
+        let kind = Representation::for_type(expected_type.element_type);
         let (expected, actual) =
             (format_at(kind, expected_type, expected, index), format_at(kind, expected_type, actual, index));
         Some(format!(
@@ -68,7 +68,7 @@ impl Equality {
         if expected == actual {
             return None;
         }
-        let kind = Representation::of(tensor_type.element_type);
+        let kind = Representation::for_type(tensor_type.element_type);
         if let Some((bytes, load, absolute, relative)) = self.tolerance(kind) {
             let count = expected.len() / bytes;
             let differs =

@@ -148,13 +148,13 @@ mod tests {
 
     fn bytes(element_type: &str, text: &str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let kind = Representation::of(element_type.parse::<ElementType>().unwrap());
+        let kind = Representation::for_type(element_type.parse::<ElementType>().unwrap());
         parse(kind, text, &mut bytes).map(|()| bytes)
     }
 
     fn printed(element_type: &str, text: &str) -> String {
         let mut printed = String::new();
-        let kind = Representation::of(element_type.parse::<ElementType>().unwrap());
+        let kind = Representation::for_type(element_type.parse::<ElementType>().unwrap());
         format(kind, &bytes(element_type, text).unwrap(), &mut printed);
         printed
     }

@@ -10,8 +10,8 @@ pub struct Floats(Representation);
 
 impl Floats {
     /// For a type with one real number per element; `None` for others.
-    pub fn of(element_type: ElementType) -> Option<Self> {
-        match Representation::of(element_type) {
+    pub fn for_type(element_type: ElementType) -> Option<Self> {
+        match Representation::for_type(element_type) {
             kind @ (Representation::Narrow { .. }
             | Representation::PowerOfTwo
             | Representation::F32
@@ -70,7 +70,7 @@ mod tests {
         ] {
             let (tensor_type, contents) = parse_tensor(text).unwrap();
             let bytes = contents.to_bytes(tensor_type.size_bytes().unwrap());
-            let floats = Floats::of(tensor_type.element_type).unwrap();
+            let floats = Floats::for_type(tensor_type.element_type).unwrap();
             assert_eq!([0, 1].map(|index| floats.at(&bytes, index).unwrap()), expected, "{text}");
             assert_eq!((floats.at(&bytes, 2), floats.at(&bytes, usize::MAX)), (None, None));
             let mut written = vec![0; bytes.len()];
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(written, bytes, "{text}");
         }
         for text in ["i8", "i1", "i4"] {
-            assert!(Floats::of(text.parse().unwrap()).is_none());
+            assert!(Floats::for_type(text.parse().unwrap()).is_none());
         }
     }
 }

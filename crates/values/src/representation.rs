@@ -37,7 +37,7 @@ pub(crate) enum Signs {
 }
 
 impl Representation {
-    pub(crate) fn of(element_type: ElementType) -> Self {
+    pub(crate) fn for_type(element_type: ElementType) -> Self {
         let bits = element_type.bits();
         let whole = element_type.whole_bytes().map(|bytes| bytes as usize);
         let signs = match element_type.numerical() {

@@ -35,7 +35,7 @@ pub fn parse_elements(text: &str, tensor_type: &TensorType) -> Result<Contents> 
         return Ok(Contents::Zeros);
     }
     let tokens = || text.split(is_separator).filter(|token| !token.is_empty());
-    let kind = Representation::of(tensor_type.element_type);
+    let kind = Representation::for_type(tensor_type.element_type);
     let place = || format!("elements of {tensor_type}");
     if packed::is_packed(kind) {
         return packed::parse(kind, &tokens().collect::<Vec<_>>(), count, size_bytes).context(place);
@@ -106,7 +106,7 @@ fn format_elements_of(
             "cannot print a tensor of type {tensor_type}: it consists of brackets only"
         )));
     }
-    let kind = Representation::of(tensor_type.element_type);
+    let kind = Representation::for_type(tensor_type.element_type);
     let element_bytes = tensor_type.element_type.whole_bytes().unwrap_or(0) as usize;
     let mut printer =
         Printer { kind, element_bytes, bytes, next: 0, left: max_elements, text: String::new() };

@@ -27,7 +27,7 @@ impl Coalesced {
 
     /// Coalesces the block arguments of the branch that ends `block`, a block of a verified function: renames
     /// the results of its instructions to the targets of the moves.
-    pub(crate) fn of(
+    pub(crate) fn from_block(
         tables: &Tables,
         function: &Function,
         liveness: &Liveness,

@@ -142,6 +142,6 @@ fn value(kind: ValueKind) -> Result<Value> {
         ValueKind::I64 => Value::I64(5),
         ValueKind::F32 => Value::F32(1.5),
         ValueKind::F64 => Value::F64(-2.5),
-        ValueKind::Ref => Value::Ref(Ref::new(List::of_variants(vec![Value::I32(1), Value::NULL]))),
+        ValueKind::Ref => Value::Ref(Ref::new(List::from_variants(vec![Value::I32(1), Value::NULL]))),
     })
 }

@@ -90,13 +90,13 @@ impl List {
     }
 
     /// A list of variants with these values.
-    pub fn of_variants(values: Vec<Value>) -> Self {
+    pub fn from_variants(values: Vec<Value>) -> Self {
         Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)), original: None }
     }
 
     /// A list of references to buffers, for programs that read it often. It keeps these references until it
     /// is dropped.
-    pub fn of_buffers(buffers: impl IntoIterator<Item = Arc<Buffer>>) -> Self {
+    pub fn from_buffers(buffers: impl IntoIterator<Item = Arc<Buffer>>) -> Self {
         let refs: Box<[Ref]> = buffers.into_iter().map(Ref::from_arc).collect();
         Self {
             element: ElementKind::Ref(Buffer::TYPE_NAME.into()),
@@ -512,7 +512,7 @@ mod tests {
         assert!(list.get_ref(0).unwrap().is_null());
         let buffer = Ref::new(Buffer::allocate(1, 0).unwrap());
         list.set(0, buffer.clone().into()).unwrap();
-        assert!(list.set(0, Ref::new(List::of_variants(Vec::new())).into()).is_err());
+        assert!(list.set(0, Ref::new(List::from_variants(Vec::new())).into()).is_err());
         assert!(list.get_ref(0).unwrap().is_same(&buffer));
         assert!(list.take_ref(0).unwrap().is_same(&buffer) && list.get_ref(0).unwrap().is_null());
         assert_eq!(list.set(1, Value::NULL).unwrap_err().code(), StatusCode::OutOfRange);
@@ -522,7 +522,7 @@ mod tests {
     fn modifications_replace_the_buffers_of_a_list() {
         let buffers = [1, 2].map(|length| Arc::new(Buffer::allocate(length, 0).unwrap()));
         let other = Ref::new(Buffer::allocate(3, 0).unwrap());
-        let list = || List::of_buffers(buffers.clone());
+        let list = || List::from_buffers(buffers.clone());
         let is_buffer = |list: &List, index: usize, expected: usize| {
             list.get_ref(index).unwrap().is_same(&Ref::from_arc(buffers[expected].clone()))
         };
@@ -539,7 +539,7 @@ mod tests {
             |list, _| drop(list.take_ref(1).unwrap()),
             |list, _| (list.resize(1).unwrap(), list.resize(2).unwrap()).1,
             |list, other| {
-                let source = List::of_variants(vec![other.clone().into()]);
+                let source = List::from_variants(vec![other.clone().into()]);
                 list.copy_from(1, &source, 0, 1).unwrap();
             },
         ];
@@ -559,7 +559,7 @@ mod tests {
         for value in [1, -2] {
             bytes.push(Value::I32(value)).unwrap();
         }
-        let variants = List::of_variants(vec![Value::NULL; 3]);
+        let variants = List::from_variants(vec![Value::NULL; 3]);
         variants.copy_from(1, &bytes, 0, 2).unwrap();
         assert!(matches!(variants.get(2).unwrap(), Value::I8(-2)));
         assert_eq!(i32_at(&variants, 2), -2);
@@ -576,9 +576,9 @@ mod tests {
 
     #[test]
     fn nested_lists_are_dropped_without_recursion() {
-        let mut list = List::of_variants(Vec::new());
+        let mut list = List::from_variants(Vec::new());
         for _ in 0..200_000 {
-            list = List::of_variants(vec![Value::I32(1), Ref::new(list).into()]);
+            list = List::from_variants(vec![Value::I32(1), Ref::new(list).into()]);
         }
         let shared = Ref::new(list);
         let outer = List::new(ElementKind::AnyRef, 0).unwrap();

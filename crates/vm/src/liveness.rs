@@ -29,7 +29,7 @@ struct Block {
 
 impl Liveness {
     /// Analyses a verified function with `registers` registers.
-    pub(crate) fn of(tables: &Tables, function: &Function, words: u16, bytecode: &[u8]) -> Self {
+    pub(crate) fn from_function(tables: &Tables, function: &Function, words: u16, bytecode: &[u8]) -> Self {
         let width = usize::from(words).div_ceil(64);
         let count = function.descriptor.block_count;
         if usize::from(words) * count > SIZE_LIMIT {

@@ -45,7 +45,7 @@ impl Program {
 
     /// A program with other functions than those of the file.
     #[cfg(test)]
-    pub(crate) fn of_parts(file: ModuleFile, tables: Tables, codes: Arc<[Code]>) -> Self {
+    pub(crate) fn from_parts(file: ModuleFile, tables: Tables, codes: Arc<[Code]>) -> Self {
         Self { file, tables, codes, frames: [].into(), rodata: [].into() }
     }
 

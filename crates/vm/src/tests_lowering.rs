@@ -64,7 +64,7 @@ impl Alone {
             lower(&tables, ordinal as u32, frame, bytecode, optimizes).unwrap()
         });
         let codes: Arc<[Code]> = codes.collect();
-        let program = Program::of_parts(file.clone(), tables, codes.clone());
+        let program = Program::from_parts(file.clone(), tables, codes.clone());
         let globals = Globals::new(GLOBAL_BYTES, 0, true);
         Self { program, instance: Instance { codes, globals, imports: [].into() } }
     }
@@ -225,7 +225,8 @@ fn registers_that_successors_read_are_live() {
         let assembled = assembly.finish();
         let tables = tables([("0i_i", &assembled)]);
         let frame = verify(&tables, &tables.functions[0], &assembled.bytecode).unwrap();
-        let liveness = Liveness::of(&tables, &tables.functions[0], frame.words, &assembled.bytecode);
+        let liveness =
+            Liveness::from_function(&tables, &tables.functions[0], frame.words, &assembled.bytecode);
         assert!(liveness.is_live(0, READ), "{name}");
         assert!(!liveness.is_live(0, WRITTEN), "{name}");
     }

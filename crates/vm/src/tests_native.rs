@@ -191,7 +191,7 @@ fn yields_come_back() {
 #[test]
 fn references_pass_through() {
     let (context, _) = context(None);
-    let list = Ref::new(crate::List::of_variants(Vec::new()));
+    let list = Ref::new(crate::List::from_variants(Vec::new()));
     let results = context.function("test.refs").unwrap().call(&[Value::NULL, list.clone().into()]).unwrap();
     let [Value::Ref(result)] = &results[..] else { panic!("{results:?}") };
     assert!(result.is_same(&list));

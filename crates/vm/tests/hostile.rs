@@ -83,7 +83,7 @@ struct Function {
 }
 
 impl Instructions {
-    fn of(bytes: &[u8]) -> Self {
+    fn from_bytes(bytes: &[u8]) -> Self {
         let file = ModuleFile::copy(bytes).unwrap();
         let mut text = Vec::new();
         assembly(&file, AssemblyOptions { bytecode_offsets: true, ..Default::default() }, &mut text).unwrap();
@@ -208,7 +208,7 @@ fn mutations_of_programs() {
     let mut random = Random(42);
     let (mut count, mut verified, mut returned) = (0, 0, 0);
     for (_, seed) in fixtures("vm", 10_000) {
-        let instructions = Instructions::of(&seed);
+        let instructions = Instructions::from_bytes(&seed);
         for round in 0..560 {
             let mut bytes = seed.clone();
             match round % 8 {
@@ -232,7 +232,7 @@ fn mutations_of_programs() {
 fn random_instructions() {
     let template =
         fixtures("vm", 10_000).into_iter().find(|(path, _)| path.ends_with("template.vmfb")).unwrap().1;
-    let instructions = Instructions::of(&template);
+    let instructions = Instructions::from_bytes(&template);
     let first = &instructions.functions[0];
     // The template's own instructions as input: they verify and execute.
     let mut input = vec![1, 8, 0, 0];

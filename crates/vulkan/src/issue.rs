@@ -115,8 +115,9 @@ impl Preparation<'_> {
     ) -> Result<Option<SubmissionTimestamps>> {
         let (store, recorders) = (kept.store(), self.core.recorders());
         let family = recorder.family();
-        let timestamps =
-            kept.profile().and_then(|profile| SubmissionTimestamps::of(profile, self.core.gpu(), family));
+        let timestamps = kept
+            .profile()
+            .and_then(|profile| SubmissionTimestamps::from_submission(profile, self.core.gpu(), family));
         let (Some(mut timestamps), Some(profile)) = (timestamps, kept.profile()) else {
             record_operation(recorder, recorders, store, &[], operation)?;
             return Ok(None);

@@ -44,7 +44,7 @@ struct DispatchTimestamps {
 
 impl SubmissionTimestamps {
     /// What the session wants of a submission to a queue family; `None` for nothing.
-    pub(crate) fn of(profile: &ProfiledSubmission, gpu: &Gpu, family: u32) -> Option<Self> {
+    pub(crate) fn from_submission(profile: &ProfiledSubmission, gpu: &Gpu, family: u32) -> Option<Self> {
         let has_operation = profile.session().wants(ProfileData::DEVICE_QUEUE_EVENTS);
         let mask = gpu.timestamp_mask(family);
         let is_timed = mask != 0 && (has_operation || profile.reports_dispatches());

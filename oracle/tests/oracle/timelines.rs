@@ -60,7 +60,7 @@ fn in_the_trace_processor() -> Outcome {
     let results = query(&requests, scratch.path())?;
     ensure(results.len() == profiles.len() + 1, || format!("{} results", results.len()))?;
     for (profile, result) in profiles.iter().chain([&torn]).zip(&results) {
-        check(&Exported::of(profile, *profile == torn)?, result)
+        check(&Exported::from_profile(profile, *profile == torn)?, result)
             .map_err(|error| format!("{}: {}", profile.display(), error.message().unwrap_or_default()))?;
     }
     Ok(())
@@ -106,7 +106,7 @@ struct Exported {
 type Slice = (String, u64, u64, String, i128, i128);
 
 impl Exported {
-    fn of(profile: &Path, is_torn: bool) -> Result<Self, Failed> {
+    fn from_profile(profile: &Path, is_torn: bool) -> Result<Self, Failed> {
         let pair = Pair::find("iree-profile")?;
         let mut arguments = words(["export", "--format=ireeperf-jsonl"]);
         arguments.push(profile.display().to_string());

@@ -28,7 +28,7 @@ pub(super) struct TableEntry(Option<&'static Slot>);
 
 impl TableEntry {
     /// Adds the map of the file at `path` at `start`; without effect if the table is full.
-    pub fn of(path: &Path, start: usize, length: usize) -> Self {
+    pub fn for_range(path: &Path, start: usize, length: usize) -> Self {
         let take = |slot: &&Slot| {
             slot.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
@@ -84,22 +84,22 @@ mod tests {
     #[test]
     fn an_address_is_found_while_its_file_is_mapped() {
         let found = |address| mapped_file_at(address, |path, offset| (path.to_vec(), offset));
-        let entry = TableEntry::of(Path::new("/a/file"), 0x10_0000, 0x2000);
+        let entry = TableEntry::for_range(Path::new("/a/file"), 0x10_0000, 0x2000);
         assert_eq!(found(0x10_0000), Some((b"/a/file".to_vec(), 0)));
         assert_eq!(found(0x10_1FFF), Some((b"/a/file".to_vec(), 0x1FFF)));
         assert_eq!((found(0x10_2000), found(0xF_FFFF)), (None, None));
         drop(entry);
         assert_eq!(found(0x10_0000), None);
         let long = "/d".repeat(400);
-        let entry = TableEntry::of(Path::new(&long), 0x20_0000, 1);
+        let entry = TableEntry::for_range(Path::new(&long), 0x20_0000, 1);
         assert_eq!(found(0x20_0000), Some((long.as_bytes()[800 - PATH_BYTES..].to_vec(), 0)));
         drop(entry);
         // More maps than slots: the last ones have no name.
         let entries: Vec<_> =
-            (0..2 * SLOTS).map(|at| TableEntry::of(Path::new("f"), 0x4000_0000 + at, 1)).collect();
+            (0..2 * SLOTS).map(|at| TableEntry::for_range(Path::new("f"), 0x4000_0000 + at, 1)).collect();
         assert!(mapped_file_at(0x4000_0000 + 2 * SLOTS - 1, |_, _| ()).is_none());
         drop(entries);
-        let _entry = TableEntry::of(Path::new("g"), 0x4000_0000, 1);
+        let _entry = TableEntry::for_range(Path::new("g"), 0x4000_0000, 1);
         assert!(mapped_file_at(0x4000_0000, |_, _| ()).is_some());
     }
 }

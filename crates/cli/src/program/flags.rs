@@ -235,7 +235,7 @@ impl Options {
             recording.element_types = flags.list(&ELEMENT_TYPE);
             recording
         });
-        let kernels = ProgramRecording::of_program(flags, &mut program.recording);
+        let kernels = ProgramRecording::from_flags(flags, &mut program.recording);
         // What is in memory is stored, and so are the buffers of recorded kernels.
         let stores_files = |it: &RecordingOptions| it.record.file_policy != FilePolicy::Reference;
         let is_read = program.parameters.mode == FileMode::File && kernels.is_none();

@@ -20,7 +20,7 @@ pub(crate) struct Results<'o> {
 impl<'o> Results<'o> {
     /// Reads the expected results. Fails unless they and the targets are as many as the results of
     /// `function`.
-    pub(crate) fn of(function: &Function, options: &'o ResultOptions) -> Result<Self> {
+    pub(crate) fn for_function(function: &Function, options: &'o ResultOptions) -> Result<Self> {
         let kinds = function.result_kinds();
         let check = |flag: &str, found: usize| {
             let (wanted, plural) = (kinds.len(), if kinds.len() == 1 { "" } else { "s" });

@@ -208,7 +208,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
         let name = format!("--{}={}", REPLAY_OUTPUT.name(), path.display());
         RecordingOptions::new(NamedPath::from(path).named(name))
     });
-    let kernels = ProgramRecording::of_program(flags, &mut recording);
+    let kernels = ProgramRecording::from_flags(flags, &mut recording);
     Ok(Options {
         devices: one_device(flags)?,
         source,

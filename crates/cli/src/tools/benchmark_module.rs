@@ -199,7 +199,11 @@ fn measure(program: &Program, options: Options, profiling: &profiling::Session) 
         Some(name) => {
             let function = program.function(name)?;
             let inputs = program.inputs(&function, &options.program.inputs)?;
-            wanted = options.results.as_ref().map(|results| Results::of(&function, results)).transpose()?;
+            wanted = options
+                .results
+                .as_ref()
+                .map(|results| Results::for_function(&function, results))
+                .transpose()?;
             vec![program.calls(function, inputs, batch)?]
         }
         None => all(program, batch)?,

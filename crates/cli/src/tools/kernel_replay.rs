@@ -125,7 +125,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut devices = devices::options_for(flags, &files.descriptor().executable_format)?;
     devices.guard_buffers();
     let mut recording = None;
-    let kernels = ProgramRecording::of_program(flags, &mut recording);
+    let kernels = ProgramRecording::from_flags(flags, &mut recording);
     ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, files, &devices, recording))
 }
 

@@ -109,7 +109,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         observed.advise(|| "name the executable that is meant: --executable=ID")
     };
     let mut kernel = observed(&planned)?;
-    let recording = Recording::of_run(flags, !flags.get(&NO_RUN))?;
+    let recording = Recording::for_run(flags, !flags.get(&NO_RUN))?;
     let mut replayed = None;
     if !flags.get(&NO_RUN) {
         let _reports = CrashReports::install();

@@ -183,7 +183,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.repetitions = flags.get(&REPETITIONS);
     let has_limit = options.repetitions.is_none() || flags.has(MAX_TIME.name());
     options.max_time = if has_limit { flags.get(&MAX_TIME) } else { Duration::MAX };
-    let recording = Recording::of_run(flags, !no_run)?;
+    let recording = Recording::for_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;
     let (kernels, commands) = if no_run {
         (Kernels::of_plan(&plan, &options)?, Commands::new())

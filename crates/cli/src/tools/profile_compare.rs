@@ -73,7 +73,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let (Some(before), Some(after)) = (sides.next(), sides.next()) else {
         unreachable!("the tool has two operands");
     };
-    let comparison = Comparison::of(before, after);
+    let comparison = Comparison::from_sides(before, after);
     let report = Compared::new(&comparison);
     match invocation.flags.get(&FORMAT) {
         Format::Text => invocation.print(&report, ReportFormat::Text, Subject::default()),
@@ -86,7 +86,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
     let functions = profile.dispatch_times()?.functions;
     let side = || Side::new("profile".into(), functions.clone());
-    let comparison = Comparison::of(side(), side());
+    let comparison = Comparison::from_sides(side(), side());
     let [text, json] = report::formats(&Compared::new(&comparison))?;
     Ok([text, json, print::csv(&comparison)])
 }

@@ -136,7 +136,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.names = flags.get(&NAMES);
     options.rules = [&ELEMENT_TYPE, &ZERO, &KEEP].into_iter().flat_map(|list| flags.list(list)).collect();
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
-    let kernels = Recording::of_run(flags, !flags.get(&NO_RUN))?;
+    let kernels = Recording::for_run(flags, !flags.get(&NO_RUN))?;
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
     let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
@@ -255,7 +255,7 @@ fn check(
     }
     // First: kernels with other workgroup counts may access what they did not.
     let counts = match redaction.counts_may_change {
-        true => Some(original.replay(|replay, reports| WorkgroupCounts::of(replay, reports))?),
+        true => Some(original.replay(|replay, reports| WorkgroupCounts::from_replay(replay, reports))?),
         false => None,
     };
     let devices = devices::options(original.flags)?.open()?;

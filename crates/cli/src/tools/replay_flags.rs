@@ -82,7 +82,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// The options set by the flags and the operand, of a tool that has [`ORDER`].
-    pub(crate) fn of(invocation: &Invocation) -> Result<Self> {
+    pub(crate) fn from_invocation(invocation: &Invocation) -> Result<Self> {
         Self::in_order(invocation, invocation.flags.get(&ORDER))
     }
 

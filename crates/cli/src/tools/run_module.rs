@@ -120,7 +120,7 @@ fn run_function(options: &Options) -> Result<()> {
 
 fn call(options: &Options, program: &Program, function: &Function) -> Result<()> {
     let inputs = program.inputs(function, &options.program.inputs)?;
-    let wanted = Results::of(function, &options.results)?;
+    let wanted = Results::for_function(function, &options.results)?;
     output::print(&format!("EXEC @{}\n", function.name()))?;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices())?;
     let called = program::call(program, function, inputs);

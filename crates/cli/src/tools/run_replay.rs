@@ -106,7 +106,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let host_reads = flags.get(&HOST_READS);
     let host_reads = host_reads.map(|path| OutputFile::new(HOST_READS.name(), path)).transpose()?;
     replay(&Options {
-        replay: replay_flags::Options::of(invocation)?,
+        replay: replay_flags::Options::from_invocation(invocation)?,
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
         ledger: ledger_flags::Options::from_flags(flags)?,
         host_reads,

@@ -144,7 +144,7 @@ impl DeviceBackend for MemoryDevice {
         };
         let job = Job {
             fault: self.fault,
-            step: Step::of_queue(&submission.op, self.fault)?,
+            step: Step::from_queue_op(&submission.op, self.fault)?,
             waits: keep(submission.waits),
             signals: keep(submission.signals),
         };
@@ -265,7 +265,7 @@ impl CommandBufferBackend for Commands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        let step = Step::of_command(command, self.fault)?;
+        let step = Step::from_command(command, self.fault)?;
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).extend(step);
         Ok(())
     }

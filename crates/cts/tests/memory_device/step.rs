@@ -34,18 +34,18 @@ impl BufferSlice {
 }
 
 impl Step {
-    pub(super) fn of_queue(op: &QueueOp<Live<'_>>, fault: Fault) -> Result<Self> {
+    pub(super) fn from_queue_op(op: &QueueOp<Live<'_>>, fault: Fault) -> Result<Self> {
         let mut store = Store::default();
         let op = op.rename(&mut store)?;
         Ok(Self { fault, store, op })
     }
 
     /// What a command does. Commands execute in order, so barriers and events need nothing.
-    pub(super) fn of_command(command: &Command<Live<'_>>, fault: Fault) -> Result<Option<Self>> {
+    pub(super) fn from_command(command: &Command<Live<'_>>, fault: Fault) -> Result<Option<Self>> {
         if matches!(command, Command::Collective { .. }) {
             return Err(Error::unimplemented("collectives are not supported"));
         }
-        command.as_queue_op().map(|op| Self::of_queue(&op, fault)).transpose()
+        command.as_queue_op().map(|op| Self::from_queue_op(&op, fault)).transpose()
     }
 
     pub(super) fn is_non_blocking(&self) -> bool {

@@ -19,7 +19,7 @@ fn work(signals: &[&Semaphore]) -> KeptSubmission {
         signals: Span::new(0, signals.len() as u64),
         op: QueueOp::Barrier { flags: 0 },
     };
-    KeptSubmission::of(store, submission)
+    KeptSubmission::new(store, submission)
 }
 
 /// A device that counts executions.

@@ -48,11 +48,11 @@ impl ReplayedCommands {
 impl Identity {
     /// The identity of a new object, whose ids `last` counts.
     pub(crate) fn new(last: &AtomicU64) -> Self {
-        Self::of(last.fetch_add(1, Ordering::Relaxed) + 1)
+        Self::from_id(last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Another identity with the same id: of a decorator.
-    pub(crate) fn of(id: u64) -> Self {
+    pub(crate) fn from_id(id: u64) -> Self {
         Self { id, described_in: AtomicU64::new(0) }
     }
 

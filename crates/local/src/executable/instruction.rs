@@ -16,7 +16,7 @@ pub(super) enum Feature {
 
 impl Feature {
     /// The extension of the instruction in `code`, if this CPU lacks it.
-    pub(super) fn of(code: &[u8]) -> Option<Self> {
+    pub(super) fn from_code(code: &[u8]) -> Option<Self> {
         Self::encoded(code).filter(|feature| feature.is_missing())
     }
 

@@ -128,6 +128,6 @@ unsafe impl Running for RunningKernel<'_> {
     }
 
     fn missing_feature(&self, code: &[u8]) -> Option<&'static str> {
-        Feature::of(code).map(Feature::name)
+        Feature::from_code(code).map(Feature::name)
     }
 }

@@ -140,7 +140,7 @@ impl Running<'_, '_, '_> {
         let tiling = self.content.tilings.first().filter(|_| !self.view.is_command_buffer);
         let span = match (profile.allocation_ns(), tiling) {
             // The memory was allocated when it was submitted, by the thread that did so.
-            (Some((start_ns, end_ns)), _) => Span::of(start_ns, end_ns),
+            (Some((start_ns, end_ns)), _) => Span::new(start_ns, end_ns),
             (None, Some(tiling)) => tiling.times.span().unwrap_or_else(whole),
             (None, None) => whole(),
         };

@@ -82,7 +82,7 @@ fn nodes_become_topologies() {
 
 #[test]
 fn cores_are_distributed_over_cache_domains() {
-    let machine = written(&Machine::new(Shape { cores_per_l3: 16, ..Shape::of_cores(64) }));
+    let machine = written(&Machine::new(Shape { cores_per_l3: 16, ..Shape::with_cores(64) }));
     let select = |distribution, max_workers| {
         let options = TopologyOptions { distribution, max_workers, ..machine.options() };
         options.select().unwrap().remove(0)
@@ -121,7 +121,7 @@ fn topologies_become_one_pool() {
 
 #[test]
 fn performance_levels_need_different_capacities() {
-    let machine = Machine::new(Shape { cores_per_l3: 0, ..Shape::of_cores(4) });
+    let machine = Machine::new(Shape { cores_per_l3: 0, ..Shape::with_cores(4) });
     let select = |machine: &Machine, performance| {
         let machine = written(machine);
         let topologies = TopologyOptions { performance, ..machine.options() }.select().unwrap();
@@ -196,7 +196,7 @@ fn machines_of_unknown_topology_have_one_worker() {
 /// aborts on some, and reads four billion files for others.
 #[test]
 fn hostile_machines_are_bounded() {
-    let machine = Machine::new(Shape { nodes: 2, ..Shape::of_cores(1) });
+    let machine = Machine::new(Shape { nodes: 2, ..Shape::with_cores(1) });
     let result = |machine: Machine, nodes| written(&machine).select(nodes).map_err(|error| error.code());
     for (file, text) in [
         ("cpu/present", "0-4294967293"),

@@ -44,7 +44,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     let Some(size) = element_type.whole_bytes().filter(|_| numerical != Numerical::OPAQUE) else {
         return Err(unsupported(tensor));
     };
-    let floats = Floats::of(element_type);
+    let floats = Floats::for_type(element_type);
     let is_zero = |index: &usize| match floats {
         // Negative zero counts as zero.
         Some(floats) => floats.at(tensor.bytes, *index) == Some(0.0),
@@ -85,7 +85,7 @@ pub(super) fn almost_equal(lhs: Tensor<'_>, rhs: Tensor<'_>, tolerance: Toleranc
     let Tolerance { absolute, relative } = tolerance;
     let mut text = String::from("Expected near equality of these values.");
     if types(&mut text, lhs, rhs) {
-        let floats = Floats::of(lhs.tensor_type.element_type).ok_or_else(|| unsupported(lhs))?;
+        let floats = Floats::for_type(lhs.tensor_type.element_type).ok_or_else(|| unsupported(lhs))?;
         let values = |index: usize| Some((floats.at(lhs.bytes, index)?, floats.at(rhs.bytes, index)?));
         let differs = |index: usize| {
             values(index).is_some_and(|(l, r)| !is_close(l, r, absolute.into(), relative.into()))

@@ -27,7 +27,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(call: &'a Call<'_>) -> Result<Self> {
+    fn from_call(call: &'a Call<'_>) -> Result<Self> {
         Ok(Self {
             device: handle(call, 0)?,
             affinity: call.u64(1)?,
@@ -51,7 +51,7 @@ pub(super) fn alloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
         return Err(Error::unimplemented("VM queue allocation pools are not supported"));
     }
     let params = params(0, call.u32(5)?, call.u32(6)?, MemoryAccess::empty());
-    let buffer = Arguments::of(call)?.queue().alloca(params, call.u64(7)?, call.u64(8)?)?;
+    let buffer = Arguments::from_call(call)?.queue().alloca(params, call.u64(7)?, call.u64(8)?)?;
     call.push(Handle::reference(buffer));
     Ok(())
 }
@@ -60,7 +60,7 @@ pub(super) fn alloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 /// ordering.
 pub(super) fn dealloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let buffer: &Buffer = handle(call, 4)?;
-    let arguments = Arguments::of(call)?;
+    let arguments = Arguments::from_call(call)?;
     match buffer.is_queue_ordered() {
         true => arguments.queue().dealloca(buffer, call.u64(5)?),
         false => arguments.queue().barrier(0),
@@ -72,7 +72,7 @@ pub(super) fn fill(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let target = BufferRef::range(handle(call, 4)?, call.u64(5)?, call.u64(6)?);
     let pattern = call.u64(7)?.to_le_bytes();
     let pattern = pattern_of(&pattern, call.u32(8)?)?;
-    Arguments::of(call)?.queue().fill(target, pattern, call.u64(9)?)
+    Arguments::from_call(call)?.queue().fill(target, pattern, call.u64(9)?)
 }
 
 /// `(.., bytes, source offset, target, target offset, length, flags)`
@@ -81,7 +81,7 @@ pub(super) fn update(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let length = call.u64(8)?;
     let source = part_of(bytes, call.u64(5)?, length)?;
     let target = BufferRef::range(handle(call, 6)?, call.u64(7)?, length);
-    Arguments::of(call)?.queue().update(&source, target, call.u64(9)?)
+    Arguments::from_call(call)?.queue().update(&source, target, call.u64(9)?)
 }
 
 /// `(.., source, source offset, target, target offset, length, flags)`
@@ -89,32 +89,32 @@ pub(super) fn copy(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let length = call.u64(8)?;
     let source = BufferRef::range(handle(call, 4)?, call.u64(5)?, length);
     let target = BufferRef::range(handle(call, 6)?, call.u64(7)?, length);
-    Arguments::of(call)?.queue().copy(source, target, call.u64(9)?)
+    Arguments::from_call(call)?.queue().copy(source, target, call.u64(9)?)
 }
 
 /// `(.., file, file offset, target, target offset, length, flags)`
 pub(super) fn read(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let file: &File = handle(call, 4)?;
     let target = BufferRef::range(handle(call, 6)?, call.u64(7)?, call.u64(8)?);
-    Arguments::of(call)?.queue().read(file, call.u64(5)?, target, call.u64(9)?)
+    Arguments::from_call(call)?.queue().read(file, call.u64(5)?, target, call.u64(9)?)
 }
 
 /// `(.., source, source offset, file, file offset, length, flags)`
 pub(super) fn write(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let source = BufferRef::range(handle(call, 4)?, call.u64(5)?, call.u64(8)?);
     let file: &File = handle(call, 6)?;
-    Arguments::of(call)?.queue().write(source, file, call.u64(7)?, call.u64(9)?)
+    Arguments::from_call(call)?.queue().write(source, file, call.u64(7)?, call.u64(9)?)
 }
 
 /// `(.., flags)`
 pub(super) fn barrier(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    Arguments::of(call)?.queue().barrier(call.u64(4)?)
+    Arguments::from_call(call)?.queue().barrier(call.u64(4)?)
 }
 
 /// `(.., command buffer, flags)`
 pub(super) fn execute(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 4)?;
-    Arguments::of(call)?.queue().execute(command_buffer, &[], call.u64(5)?)
+    Arguments::from_call(call)?.queue().execute(command_buffer, &[], call.u64(5)?)
 }
 
 /// `(.., command buffer, flags, [buffer, offset, length])`: slots without a buffer stay empty.
@@ -125,7 +125,7 @@ pub(super) fn execute_indirect(_state: &HalState, call: &mut Call<'_>) -> Result
         Ok(buffer_ref(buffer, 0, tuple.u64(1)?, tuple.u64(2)?))
     });
     let table = slots.collect::<Result<BindingTable<'_>>>()?;
-    Arguments::of(call)?.queue().execute(command_buffer, &table, call.u64(5)?)
+    Arguments::from_call(call)?.queue().execute(command_buffer, &table, call.u64(5)?)
 }
 
 /// `(device, affinity)`

@@ -139,7 +139,7 @@ impl<'a> Collector<'a> {
                 for row in record.rows::<rows::EventRelationship<'_>>() {
                     let row = row?.header;
                     self.submissions.relate(row);
-                    if let Some(span) = WorkerSpan::of(row) {
+                    if let Some(span) = WorkerSpan::from_row(row) {
                         self.add_worker(&span);
                     }
                 }

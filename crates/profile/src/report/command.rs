@@ -10,7 +10,7 @@ use crate::layout;
 use crate::model::has_block_structure;
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
-    let executions = Executions::of(dispatches)?;
+    let executions = Executions::from_dispatches(dispatches)?;
     print_summary(dispatches, options, out)?;
     if options.is_text() {
         print_text(dispatches, &executions, options, out)
@@ -26,7 +26,7 @@ struct Executions<'d> {
 }
 
 impl<'d> Executions<'d> {
-    fn of(dispatches: &'d Dispatches<'_>) -> Result<Self> {
+    fn from_dispatches(dispatches: &'d Dispatches<'_>) -> Result<Self> {
         let command_buffers = &dispatches.model.command_buffers;
         let position = |id: u64| {
             let missing = || Error::data_loss(format!("the bundle does not describe command buffer {id}"));

@@ -12,7 +12,7 @@ use crate::rows;
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
     print_summary(dispatches, options, out);
-    let groups = Groups::of(dispatches);
+    let groups = Groups::from_dispatches(dispatches);
     for executable in dispatches.model.executables.values() {
         if !options.selects_id(&[executable.header.executable_id.get()]) {
             continue;
@@ -105,7 +105,7 @@ struct Groups<'d, 'a> {
 }
 
 impl<'d, 'a> Groups<'d, 'a> {
-    fn of(dispatches: &'d Dispatches<'a>) -> Self {
+    fn from_dispatches(dispatches: &'d Dispatches<'a>) -> Self {
         let functions = &dispatches.model.functions;
         let mut device = vec![Vec::new(); functions.len()];
         for group in dispatches.functions.values() {

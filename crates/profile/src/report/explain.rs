@@ -18,7 +18,7 @@ use crate::{Bundle, ContentType, DependencyStrategy, MemoryEventType, QueueEvent
 const TOP_FUNCTIONS: usize = 10;
 
 pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
-    let explain = Explain::of(bundle, options)?;
+    let explain = Explain::from_bundle(bundle, options)?;
     let is_text = options.is_text();
     if is_text {
         explain.print_header(out)
@@ -80,7 +80,7 @@ struct Rank {
 }
 
 impl<'a> Explain<'a> {
-    fn of(bundle: &Bundle<'a>, options: &ReportOptions) -> Result<Self> {
+    fn from_bundle(bundle: &Bundle<'a>, options: &ReportOptions) -> Result<Self> {
         let mut summary = Summary::default();
         let mut dispatches = Dispatches::default();
         for record in bundle.records() {
@@ -468,7 +468,7 @@ fn print_device(device: &DeviceClock, span: f64, total: u64, is_text: bool, out:
 
 impl Busy {
     /// The union of intervals.
-    fn of(mut intervals: Vec<(u64, u64)>) -> Self {
+    fn from_intervals(mut intervals: Vec<(u64, u64)>) -> Self {
         intervals.sort_unstable();
         let mut busy = Self::default();
         let mut intervals = intervals.into_iter();
@@ -501,7 +501,7 @@ fn print_queue(
     let QueueTotals { submissions, valid_submissions: valid, invalid_submissions: invalid, .. } = totals;
     let total_ns = fit.filter(|_| valid != 0).and_then(|fit| fit.duration_ns(totals.total_ticks));
     let scale = fit.map_or(0.0, |fit| fit.ns_per_tick());
-    let (busy, total_ticks) = (Busy::of(totals.intervals), totals.total_ticks);
+    let (busy, total_ticks) = (Busy::from_intervals(totals.intervals), totals.total_ticks);
     let ns = |ticks: f64| Fixed(ticks * scale, 3);
     if is_text {
         let (device, queue, stream) = key;

@@ -307,7 +307,7 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
 
     fn print_dispatch(&mut self, event: &layout::DispatchEvent) -> Result<()> {
         let (device, queue, stream): QueueKey = queue_of!(self.record.header);
-        let time = DeviceTime::of(self.model, device, event.start_tick, event.end_tick);
+        let time = DeviceTime::for_range(self.model, device, event.start_tick, event.end_tick);
         let (executable, function) = (event.executable_id.get(), event.function_ordinal.get());
         let key = self.model.function_key(device, executable, function)?;
         let mut object = self.object("dispatch_event");
@@ -331,7 +331,7 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
 
     fn print_device_event(&mut self, event: &layout::QueueDeviceEvent) {
         let device = event.physical_device_ordinal.get();
-        let time = DeviceTime::of(self.model, device, event.start_tick, event.end_tick);
+        let time = DeviceTime::for_range(self.model, device, event.start_tick, event.end_tick);
         let mut object = self.object("queue_device_event");
         fields!(
             object,
@@ -468,9 +468,12 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
     fn print_counter_sample(&mut self, row: &rows::CounterSample<'_>) {
         let has_ticks = row.flags.get() & SAMPLE_TICKS != 0;
         let time = match has_ticks {
-            true => {
-                DeviceTime::of(self.model, row.physical_device_ordinal.get(), row.start_tick, row.end_tick)
-            }
+            true => DeviceTime::for_range(
+                self.model,
+                row.physical_device_ordinal.get(),
+                row.start_tick,
+                row.end_tick,
+            ),
             false => DeviceTime::default(),
         };
         let scope = CounterSampleScope(row.scope.get());
@@ -644,7 +647,7 @@ struct DeviceTime {
 }
 
 impl DeviceTime {
-    fn of(model: &Model<'_>, device: u32, start: U64, end: U64) -> Self {
+    fn for_range(model: &Model<'_>, device: u32, start: U64, end: U64) -> Self {
         let (start, end) = (start.get(), end.get());
         let ticks = ticks(start, end);
         let derived = ticks.and_then(|_| {

@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    pub fn of(event_type: MemoryEventType) -> Option<Self> {
+    pub fn from_event_type(event_type: MemoryEventType) -> Option<Self> {
         use MemoryEventType as Type;
         match event_type {
             Type::SLAB_ACQUIRE | Type::SLAB_RELEASE => Some(Self::Slab),
@@ -247,7 +247,7 @@ impl Memory {
         let device = event.physical_device_ordinal.get();
         let make = || DeviceMemory { device, ..DeviceMemory::default() };
         self.devices.entry(device, make).add(event, closes_materialization)?;
-        let Some(kind) = Kind::of(MemoryEventType(event.event_type.get())) else {
+        let Some(kind) = Kind::from_event_type(MemoryEventType(event.event_type.get())) else {
             return self.sample_pool(event);
         };
         let id = self.pool_of(event, kind);
@@ -353,7 +353,7 @@ impl DeviceMemory {
         if let Some(count) = self.counts.get_mut(event_type.0 as usize) {
             *count += 1;
         }
-        let Some(kind) = Kind::of(event_type) else { return Some(()) };
+        let Some(kind) = Kind::from_event_type(event_type) else { return Some(()) };
         let lifecycle = match kind {
             Kind::Slab => &mut self.slabs,
             Kind::PoolReservation => &mut self.reservations,

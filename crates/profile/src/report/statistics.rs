@@ -189,7 +189,7 @@ impl<'a> Statistics<'a> {
         let (start, end) = (event.start_tick.get(), event.end_tick.get());
         let sample =
             Sample { times: Some((start, end)).filter(|_| start != 0 && end >= start), ..Sample::default() };
-        let work = Work::of(
+        let work = Work::new(
             event.executable_id,
             event.function_ordinal,
             event.command_buffer_id,
@@ -253,7 +253,7 @@ impl<'a> Statistics<'a> {
             ..Key::new(Kind::HostExecutionQueueOperation, device, queue)
         };
         self.row(key).add(&sample)?;
-        let work = Work::of(
+        let work = Work::new(
             event.executable_id,
             event.function_ordinal,
             event.command_buffer_id,
@@ -344,7 +344,7 @@ struct Work {
 }
 
 impl Work {
-    fn of(
+    fn new(
         executable: zerocopy::little_endian::U64,
         function: zerocopy::little_endian::U32,
         command_buffer: zerocopy::little_endian::U64,

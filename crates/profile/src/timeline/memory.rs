@@ -171,5 +171,5 @@ pub(crate) fn change_of(event: &layout::MemoryEvent) -> Option<(Kind, Change)> {
         | Type::BUFFER_UNIMPORT => Change::Close,
         _ => return None,
     };
-    Some((Kind::of(event_type)?, change))
+    Some((Kind::from_event_type(event_type)?, change))
 }

@@ -59,7 +59,7 @@ pub struct TimelineSummary {
 /// Fails if a record or row is malformed or the sink fails; what was written before the error remains
 /// written. Memory does not grow with the number of events.
 pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummary> {
-    let survey = Survey::of(bundle)?;
+    let survey = Survey::from_bundle(bundle)?;
     let origin_ns = survey.origin_ns.unwrap_or(0);
     let trace = Trace::new(sink, origin_ns.unsigned_abs())?;
     let mut timeline = Timeline {
@@ -102,7 +102,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn of(bundle: &Bundle<'a>) -> Result<Self> {
+    fn from_bundle(bundle: &Bundle<'a>) -> Result<Self> {
         let mut survey = Self::default();
         for record in bundle.records() {
             let record = record?;
@@ -152,7 +152,7 @@ fn for_each_row<'a>(record: &Record<'a>, mut use_row: impl FnMut(Row<'a>) -> Res
         }
         Some(ContentType::EventRelationships) => {
             record.rows::<rows::EventRelationship<'_>>().try_for_each(|row| {
-                WorkerSpan::of(row?.header).map_or(Ok(()), |span| use_row(Row::Worker(span)))
+                WorkerSpan::from_row(row?.header).map_or(Ok(()), |span| use_row(Row::Worker(span)))
             })
         }
         Some(ContentType::MemoryEvents) => {

@@ -12,7 +12,7 @@ pub fn rewritten(bytes: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     for record in bundle.records() {
         let record = record.unwrap();
-        let fields = RecordFields::of(&record);
+        let fields = RecordFields::from_record(&record);
         let mut payload = Vec::new();
         record.with_rows(|parts| parts.iter().for_each(|part| payload.extend_from_slice(part))).unwrap();
         let status = record.header.session_status_code.get();

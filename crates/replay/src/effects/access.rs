@@ -413,7 +413,7 @@ pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
 }
 
 impl Extent {
-    pub(crate) fn of(params: &BufferParams, size: u64) -> Self {
+    pub(crate) fn from_params(params: &BufferParams, size: u64) -> Self {
         Self { size, is_written_by_kernels: written_by_kernels(params) }
     }
 }

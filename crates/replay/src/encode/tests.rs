@@ -21,7 +21,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn of(record: &Record<'_>) -> Self {
+    fn from_record(record: &Record<'_>) -> Self {
         let header = record.header;
         let object_type = record.object_type();
         let call = Call {
@@ -158,7 +158,7 @@ fn records_of_programs_round_trip() {
         let bytes = std::fs::read(&path).unwrap();
         for record in records(&bytes) {
             let Some(now) = encoded(&record) else { continue };
-            let was = without_unused(Plain::of(&record));
+            let was = without_unused(Plain::from_record(&record));
             assert_eq!(
                 was,
                 without_unused(now),

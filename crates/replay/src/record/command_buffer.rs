@@ -84,7 +84,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
     fn refused(&self, command: &Command<Live<'_>>, error: &Error) {
         let stream = &self.stream;
         with_scratch(|scratch| {
-            if let Ok(ids) = command.rename(&mut IdNames::of_refused(stream, scratch)) {
+            if let Ok(ids) = command.rename(&mut IdNames::for_refused(stream, scratch)) {
                 let status = error.code() as u32;
                 stream.with_log(|log| {
                     log.calls(self.device, status, |put| encode::command(self.id, &ids, put));

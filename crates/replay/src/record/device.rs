@@ -251,7 +251,7 @@ impl DeviceBackend for RecordedDevice {
 
     fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         let created = self.stream.next_id();
-        let (source, file) = Source::of(file)?;
+        let (source, file) = Source::from_file(file)?;
         let imported = self.base.backend().import_file(affinity, access, file);
         let length = imported.as_ref().map_or(0, File::length);
         let (description, described) = source.describe(length, &self.stream.options);
@@ -321,7 +321,7 @@ impl DeviceBackend for RecordedDevice {
                 stream.host_takes_part();
             }
             let is_synchronous = base.device.info().is_synchronous;
-            let ending = Outcome::of(stream, offset, submission.signals, is_synchronous);
+            let ending = Outcome::new(stream, offset, submission.signals, is_synchronous);
             let outcome = match self.watched.as_ref().filter(|_| WatchedQueue::takes(&base.op)) {
                 Some(watched) => {
                     let commands = match submission.op {
@@ -357,7 +357,7 @@ impl DeviceBackend for RecordedDevice {
         with_scratch(|scratch| {
             // A submission with objects of another recorder cannot be recorded; that is the error it is
             // rejected with.
-            if let Ok(ids) = submission.rename(&mut IdNames::of_refused(stream, scratch)) {
+            if let Ok(ids) = submission.rename(&mut IdNames::for_refused(stream, scratch)) {
                 let status = error.code() as u32;
                 stream.with_log(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));
             }

@@ -103,7 +103,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Keeps a handle to `file` and returns it for the import.
-    pub fn of(file: HostFile) -> Result<(Self, HostFile)> {
+    pub fn from_file(file: HostFile) -> Result<(Self, HostFile)> {
         match file {
             HostFile::Disk(file) => {
                 let same = file

@@ -230,7 +230,7 @@ impl<'s> IdNames<'s> {
     }
 
     /// The same for a rejected call, which has read nothing.
-    pub fn of_refused(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
+    pub fn for_refused(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
         Self { captures_reads: false, ..Self::new(stream, scratch) }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     /// For the submission with these signals and the record at `offset`, before it is issued.
-    pub fn of(
+    pub fn new(
         stream: &'a Arc<Stream>,
         offset: Option<u64>,
         signals: &'a [Timepoint<&'a Semaphore>],

@@ -55,13 +55,13 @@ impl Copies {
 }
 
 impl Original {
-    fn of(file: &ExternalFile, index: usize) -> Result<Self> {
+    fn from_file(file: &ExternalFile, index: usize) -> Result<Self> {
         Ok(Self { index, file: same(&file.file, &file.path)?, path: file.path.clone() })
     }
 
     /// Memory with its bytes, of which the pages that are written become private.
     fn copy(&self) -> Result<HostMemory> {
-        let map = Arc::new(MappedFile::of(same(&self.file, &self.path)?, &self.path)?);
+        let map = Arc::new(MappedFile::from_file(same(&self.file, &self.path)?, &self.path)?);
         let whole = Range { offset: 0, length: map.bytes().len() as u64 };
         HostMemory::over_file(map, whole)?.private()
     }
@@ -95,7 +95,7 @@ impl ReplayFiles {
             };
             let file = open().map_err(|error| plan.locate(error, record.location))?;
             if let (true, FileWrites::Copy, Some(file)) = (is_written, writes, &file) {
-                let original = || Original::of(file, originals.len());
+                let original = || Original::from_file(file, originals.len());
                 let original = original().map_err(|error| plan.locate(error, record.location))?;
                 originals.entry(file.id).or_insert_with(|| Arc::new(original));
             }
@@ -107,7 +107,7 @@ impl ReplayFiles {
             let file = opened[op.created as usize].take();
             let source = match file.as_ref().and_then(|file| originals.get(&file.id)) {
                 Some(original) => Source::Copied(original.clone()),
-                None => Source::of(plan, devices, op, file)
+                None => Source::from_import(plan, devices, op, file)
                     .map_err(|error| plan.locate(error, plan.files[op.created as usize].location))?,
             };
             sources.push(source);
@@ -147,7 +147,7 @@ impl ReplayFiles {
 
 impl Source {
     /// A file that no run writes to, or only in place.
-    fn of(
+    fn from_import(
         plan: &Plan,
         devices: &[Device],
         op: &ImportFile<Indexed>,

@@ -19,7 +19,12 @@ pub(crate) struct LiveNames<'s> {
 }
 
 impl<'s> LiveNames<'s> {
-    pub(crate) fn of(plan: &'s Plan, devices: &'s [Device], objects: &'s Objects, scratch: &'s Bump) -> Self {
+    pub(crate) fn new(
+        plan: &'s Plan,
+        devices: &'s [Device],
+        objects: &'s Objects,
+        scratch: &'s Bump,
+    ) -> Self {
         Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, table: None, scratch }
     }
 

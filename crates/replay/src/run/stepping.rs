@@ -298,7 +298,8 @@ impl<'r> Run<'r, '_, '_> {
         let commands = std::mem::take(&mut stepping.commands[command_buffer as usize]);
         let outcome = self.step_each(stepping, stepped, &commands, occurrence, scratch);
         stepping.commands[command_buffer as usize] = commands;
-        let mut names = LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch);
+        let mut names =
+            LiveNames::new(self.plan, self.replay.devices.devices(), &self.state.objects, scratch);
         let signals = names.timepoints(submission.signals)?;
         let flow = outcome.inspect_err(|error| {
             signals.iter().for_each(|signal| signal.semaphore.fail(error.clone()));

@@ -33,7 +33,7 @@ pub(super) enum Reading {
 
 impl Content {
     /// Bytes of a buffer that are read as far as is known.
-    pub(super) fn of(buffer: u32, offset: u64, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(buffer: u32, offset: u64, bytes: Vec<u8>) -> Self {
         Self { buffer, offset, bytes, reading: Reading::Read }
     }
 }
@@ -105,7 +105,7 @@ impl<'s> Collector<'s> {
         for new in self.touched.entry(buffer).or_default().add(range) {
             if reads {
                 let bytes = transfer::to_vec(handle, new.offset, new.length)?;
-                self.contents.push(Content::of(buffer, new.offset, bytes));
+                self.contents.push(Content::new(buffer, new.offset, bytes));
             }
         }
         Ok(())
@@ -116,7 +116,7 @@ impl<'s> Collector<'s> {
             self.written.remove(&buffer).into_iter().flat_map(|ranges| ranges.iter().collect::<Vec<_>>())
         {
             let bytes = transfer::to_vec(handle, range.offset, range.length)?;
-            self.outputs.push(Content::of(buffer, range.offset, bytes));
+            self.outputs.push(Content::new(buffer, range.offset, bytes));
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl<'r> Shared<'r> {
         collected: &'r Collector<'r>,
         watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
     ) -> Result<Issue<'r>> {
-        let needs = Needs::of(self, &found.items);
+        let needs = Needs::from_items(self, &found.items);
         let used = self.used_devices(found, collected);
         let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
@@ -127,7 +127,7 @@ impl<'r> Shared<'r> {
     /// The devices that a slice uses, by index.
     pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
         let plan = self.plan;
-        let needs = Needs::of(self, &found.items);
+        let needs = Needs::from_items(self, &found.items);
         let buffers: BTreeSet<u32> = collected.buffers().collect();
         let mut devices = BTreeSet::new();
         for item in &found.items {
@@ -168,7 +168,7 @@ impl<'r> Shared<'r> {
 }
 
 impl Needs {
-    pub(super) fn of(shared: &Shared<'_>, items: &[Item]) -> Self {
+    pub(super) fn from_items(shared: &Shared<'_>, items: &[Item]) -> Self {
         let plan = shared.plan;
         let mut needs =
             Self { executables: BTreeSet::new(), events: BTreeSet::new(), files: BTreeSet::new() };
@@ -292,7 +292,7 @@ impl<'r> Issue<'r> {
 
     /// Imports the files that operations read and slices may refer to; the others' bytes are stored.
     pub(super) fn import_files(&mut self, references: &References) -> Result<()> {
-        for index in Needs::of(self.shared, &self.found.items).files {
+        for index in Needs::from_items(self.shared, &self.found.items).files {
             let Some(file) = references.files.get(&index) else { continue };
             let op = self.plan.host_ops.iter().find_map(|op| match op {
                 HostOp::Create(CreateOp::File(op)) if op.created == index => Some(op),
@@ -424,7 +424,7 @@ impl<'r> Issue<'r> {
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
         let params = CommandBufferParams { mode, binding_capacity: 0, ..params };
         let own = one_by_one::recorded(device, params, commands, |own, command, scratch| {
-            let names = LiveNames::of(self.plan, self.devices, &self.objects, scratch);
+            let names = LiveNames::new(self.plan, self.devices, &self.objects, scratch);
             own.record(&self.plan.commands[*command as usize].1.rename(&mut names.with_table(table))?)
         })?;
         self.parts.perform(device, submission.affinity, |queue| queue.execute(&own, &[], flags))
@@ -433,7 +433,7 @@ impl<'r> Issue<'r> {
     fn submit(&mut self, submission: &Submission<Indexed>) -> Result<()> {
         let device = &self.devices[submission.device as usize];
         let scratch = Bump::new();
-        let mut names = LiveNames::of(self.plan, self.devices, &self.objects, &scratch).with_table(&[]);
+        let mut names = LiveNames::new(self.plan, self.devices, &self.objects, &scratch).with_table(&[]);
         let op = submission.op.rename(&mut names)?;
         self.parts.perform(device, submission.affinity, |queue| queue.submit(op).map(drop))
     }

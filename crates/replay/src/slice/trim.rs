@@ -42,7 +42,7 @@ impl Shared<'_> {
         let keeps_outputs = self.options.keep_outputs || self.options.unperformed;
         let reading = if keeps_outputs || !is_cheap { Reading::Read } else { Reading::Unread };
         collected.split(Reading::Shared, reading);
-        let mut tested = Tested::of(collected);
+        let mut tested = Tested::from_collector(collected);
         let checks = self.checks(is_cheap);
         let candidates = collected.candidates(checks);
         if keeps_outputs || !candidates.contains(&true) {
@@ -53,7 +53,7 @@ impl Shared<'_> {
         }
         // What a binding contains besides what is changed may be read.
         if collected.split(Reading::Unread, Reading::Unread) {
-            tested = Tested::of(collected);
+            tested = Tested::from_collector(collected);
             if tested.passes(self, found, collected, &collected.candidates(checks), checks)? {
                 return Ok(tested);
             }
@@ -137,7 +137,7 @@ impl Shared<'_> {
 
 impl Tested {
     /// Nothing is known.
-    fn of(collected: &Collector<'_>) -> Self {
+    fn from_collector(collected: &Collector<'_>) -> Self {
         let count = collected.contents.len();
         Self { unread: vec![false; count], written: vec![Ranges::default(); count], is_checked: false }
     }
@@ -168,7 +168,7 @@ impl Tested {
             let written = self.written_in(collected, output);
             for range in self.joined(collected, output, &written) {
                 let at = output.span(range);
-                narrowed.push(Content::of(output.buffer, range.offset, output.bytes[at].to_vec()));
+                narrowed.push(Content::new(output.buffer, range.offset, output.bytes[at].to_vec()));
                 // What is between would be whatever new memory contains.
                 let dropped = collected.contents.iter().zip(&self.unread).filter(|(_, unread)| **unread);
                 for (content, _) in dropped.filter(|(it, _)| it.buffer == output.buffer) {
@@ -176,7 +176,7 @@ impl Tested {
                         && !written.covers(part)
                     {
                         let bytes = content.bytes[content.span(part)].to_vec();
-                        stored.push(Content::of(content.buffer, part.offset, bytes));
+                        stored.push(Content::new(content.buffer, part.offset, bytes));
                     }
                 }
             }
@@ -305,7 +305,7 @@ impl Content {
     pub(super) fn part(&self, from: u64, to: u64, reading: Reading, parts: &mut Vec<Content>) {
         if from < to {
             let bytes = self.bytes[self.span(Range { offset: from, length: to - from })].to_vec();
-            parts.push(Content { reading, ..Content::of(self.buffer, from, bytes) });
+            parts.push(Content { reading, ..Content::new(self.buffer, from, bytes) });
         }
     }
 

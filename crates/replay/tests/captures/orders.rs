@@ -107,7 +107,7 @@ impl Case {
         Self::with_limit(case, MAX_BYTES)
     }
 
-    fn of_any_size(case: (PathBuf, Vec<FileRemap>)) -> Option<Self> {
+    fn without_limit(case: (PathBuf, Vec<FileRemap>)) -> Option<Self> {
         Self::with_limit(case, usize::MAX)
     }
 
@@ -285,7 +285,7 @@ pub fn both_orders_read_the_same_under_delays(set: &Path) {
 
 /// On `local-sync`, on several workers, and on a device that completes work late.
 pub fn operations_one_by_one_read_the_same(set: &Path) {
-    let cases: Vec<_> = captures(set).filter_map(Case::of_any_size).collect();
+    let cases: Vec<_> = captures(set).filter_map(Case::without_limit).collect();
     assert!(cases.iter().filter(|case| case.expected.is_ok()).count() > 50);
     let mut dispatches = 0;
     for (case, seed) in cases.iter().zip(0..) {

@@ -7,7 +7,7 @@ pub(super) fn first(ranges: &[(u64, u64, u64)]) -> Vec<Option<u32>> {
     sorted.sort_unstable_by_key(|index| ranges[*index]);
     let mut places = vec![0; ranges.len()];
     sorted.iter().enumerate().for_each(|(place, index)| places[*index] = place);
-    let mut open = Ends::of(sorted.iter().map(|index| end(ranges[*index])));
+    let mut open = Ends::from_positions(sorted.iter().map(|index| end(ranges[*index])));
     let mut first = vec![None; ranges.len()];
     // Each takes the later ones that it overlaps and that no earlier one has taken.
     for (index, &range) in ranges.iter().enumerate() {
@@ -46,7 +46,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(ends: impl ExactSizeIterator<Item = Position>) -> Self {
+    fn from_positions(ends: impl ExactSizeIterator<Item = Position>) -> Self {
         let leaf_count = ends.len().next_power_of_two();
         let mut nodes = vec![(0, 0); 2 * leaf_count];
         ends.enumerate().for_each(|(place, end)| nodes[leaf_count + place] = end);

@@ -116,7 +116,7 @@ impl Observer for Watched {
             self.changes.end()?;
             let bound = self.changes.bindings().map(|it| Bound::from_tracked(it, self.keeps_before));
             self.dispatched =
-                Some(Dispatched { bound: bound.collect(), place: Place::of_operation(operation) });
+                Some(Dispatched { bound: bound.collect(), place: Place::from_operation(operation) });
             self.changes.release();
         }
         Ok(ControlFlow::Continue(()))

@@ -183,7 +183,7 @@ impl FreshBindings {
                 }
                 None => format!("offset {at} of a buffer"),
             };
-            let shown = |bytes| Floats::of(format.element_type)?.at(bytes, index);
+            let shown = |bytes| Floats::for_type(format.element_type)?.at(bytes, index);
             let (expected, actual) = (shown(expected)?, shown(actual)?);
             Some(format!("{place} is {actual:e} instead of {expected:e}"))
         })
@@ -192,7 +192,7 @@ impl FreshBindings {
 
 /// The first element of a block that differs by more than rounding explains, and than the tolerance allows.
 fn different(format: Format, expected: &[u8], actual: &[u8], tolerance: Option<&Tolerance>) -> Option<usize> {
-    let floats = Floats::of(format.element_type)?;
+    let floats = Floats::for_type(format.element_type)?;
     let count = expected.len() / format.bytes;
     let is_usual = |it: &[u8]| format.is_usual(format.read(it));
     if !expected.chunks_exact(format.bytes).all(is_usual) {
@@ -356,7 +356,7 @@ mod tests {
             let format = format(name);
             let mut fresh = vec![0; format.bytes];
             format.freshen(&mut fresh, &mut fastrand::Rng::with_seed(1), true, true);
-            let value = Floats::of(format.element_type).unwrap().at(&fresh, 0).unwrap();
+            let value = Floats::for_type(format.element_type).unwrap().at(&fresh, 0).unwrap();
             assert!((1.0..2.0).contains(&value) && format.is_usual(format.read(&fresh)), "{name}");
             for integer in [1_u64, 17, (1 << format.mantissa_bits) - 1, !0] {
                 let bits = integer & !0 >> (64 - 8 * format.bytes);

@@ -76,7 +76,7 @@ impl<'s, 'c> Walk<'s, 'c> {
         options: &'s DiffOptions,
         max_kept: u64,
     ) -> Result<Self> {
-        let objects = Objects::of(before, after, pairs);
+        let objects = Objects::from_pairs(before, after, pairs);
         let is_in_place = objects.are_identical
             && pairs.before.len() == pairs.after.len()
             && (0u32..).zip(&pairs.before).all(|(x, y)| x == *y);

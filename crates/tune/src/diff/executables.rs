@@ -67,7 +67,7 @@ fn functions<'c>(
     before: &Prepared<'_, 'c>,
     after: &Prepared<'_, 'c>,
 ) -> (Vec<FunctionChange>, Option<&'static str>) {
-    let code = Code::of(before, after);
+    let code = Code::from_pair(before, after);
     let (before, after) = (list(before.op.metadata), list(after.op.metadata));
     let mut undetermined = code.as_ref().err().copied();
     let index = |functions: &[Function<'_>]| -> HashMap<Vec<u8>, usize> {
@@ -119,7 +119,7 @@ enum Code<'c> {
 
 impl<'c> Code<'c> {
     /// Fails with the reason if the code of single functions is unknown.
-    fn of(before: &Prepared<'_, 'c>, after: &Prepared<'_, 'c>) -> Result<Self, &'static str> {
+    fn from_pair(before: &Prepared<'_, 'c>, after: &Prepared<'_, 'c>) -> Result<Self, &'static str> {
         if before.op.data == after.op.data {
             return Ok(Self::Same);
         }

@@ -14,7 +14,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn of(before: &Side<'_>, after: &Side<'_>, pairs: &Pairs) -> Self {
+    pub(super) fn from_pairs(before: &Side<'_>, after: &Side<'_>, pairs: &Pairs) -> Self {
         let limit = |side: &Side<'_>| 2 * side.record_count + 1024;
         let mut this = Self {
             to_after: IdMap::new(limit(before)),

@@ -27,7 +27,7 @@ pub(super) fn align(before: &Side<'_>, after: &Side<'_>) -> Pairs {
     let (first, second, count) = tokens(&before.entries, &after.entries, |entry| entry.exact);
     let mut exact = Aligner::new(&first, &second, count);
     exact.align(0..first.len(), 0..second.len());
-    let mut pairs = Pairs::of(exact.partners, second.len());
+    let mut pairs = Pairs::new(exact.partners, second.len());
     if pairs.before.iter().chain(&pairs.after).all(|partner| *partner != NONE) {
         return pairs;
     }
@@ -60,7 +60,7 @@ fn tokens(before: &[Entry], after: &[Entry], key: impl Fn(&Entry) -> u64) -> (Ve
 }
 
 impl Pairs {
-    fn of(before: Vec<u32>, after_count: usize) -> Self {
+    fn new(before: Vec<u32>, after_count: usize) -> Self {
         let mut after = vec![NONE; after_count];
         for (x, y) in (0u32..).zip(&before).filter(|(_, y)| **y != NONE) {
             after[*y as usize] = x;

@@ -29,7 +29,7 @@ impl ObservedKernel {
         };
         let name = self.function.name.as_str();
         let [x, y, z] = self.function.workgroup_size;
-        let item = Item::of(self);
+        let item = Item::from_kernel(self);
         let (parameters, parameters_field) = parameters(language, &self.function);
         let names = [
             ("FILE", word(&file.file_name().unwrap_or_default().to_string_lossy(), "KERNEL")),
@@ -261,7 +261,7 @@ const ELEMENTS: [Element; 12] = [
 ];
 
 impl Item {
-    fn of(kernel: &ObservedKernel) -> Self {
+    fn from_kernel(kernel: &ObservedKernel) -> Self {
         let bindings = usize::from(kernel.function.binding_count);
         let written = (0..bindings).rev().find(|index| kernel.is_written(*index) == Some(true));
         let name = type_in_name(&kernel.function.name).map(|it| it.to_string());

@@ -28,7 +28,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Places bindings, each with its buffer's id, offset and length.
-    pub(super) fn of(bindings: &[(u64, u64, u64)]) -> Result<Self> {
+    pub(super) fn for_bindings(bindings: &[(u64, u64, u64)]) -> Result<Self> {
         let mut order: Vec<usize> = (0..bindings.len()).collect();
         order.sort_by_key(|index| bindings[*index]);
         let mut this = Self { offsets: vec![0; bindings.len()], ..Self::default() };
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn offsets(bindings: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
-        let layout = Layout::of(bindings).unwrap();
+        let layout = Layout::for_bindings(bindings).unwrap();
         (layout.offsets, layout.total_bytes)
     }
 
@@ -100,7 +100,7 @@ mod tests {
     fn empty_bindings_need_no_memory() {
         assert_eq!(offsets(&[]), (vec![], 0));
         assert_eq!(offsets(&[(7, 4096, 0), (7, 64, 4), (9, 9, 0)]), (vec![0, 0, 0], 4));
-        assert!(Layout::of(&[(7, u64::MAX, 2)]).is_err());
+        assert!(Layout::for_bindings(&[(7, u64::MAX, 2)]).is_err());
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl KernelRecorder {
             return Err(Error::invalid_argument("the operation is not a dispatch"));
         };
         let ranges = operation.bindings().iter().map(|it| (it.buffer_id, it.offset, it.length));
-        let layout = Layout::of(&ranges.collect::<Vec<_>>())?;
+        let layout = Layout::for_bindings(&ranges.collect::<Vec<_>>())?;
         let limit = self.options.memory_limit_bytes;
         if layout.total_bytes > limit {
             let message =

@@ -72,7 +72,7 @@ impl EntryEncoder {
         let pieces = pieces(changes);
         let changed = || pieces.iter().map(|piece| part(bytes, *piece));
         header.piece_count = U32::new(pieces.len() as u32);
-        if let Some(mut summing) = Summing::of(ElementType(header.element_type.get())) {
+        if let Some(mut summing) = Summing::for_type(ElementType(header.element_type.get())) {
             changed().for_each(|bytes| summing.add(bytes));
             let summary = summing.finish();
             header.flags = U32::new(layout::HAS_SUMMARY);

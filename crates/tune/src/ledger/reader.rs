@@ -104,7 +104,7 @@ impl Ledger {
     pub fn check_capture(&self, plan: &Plan) -> Result<()> {
         let own =
             CaptureIdentity { length: self.header.capture_length.get(), digest: self.header.capture_digest };
-        if CaptureIdentity::of(plan.capture()) == own {
+        if CaptureIdentity::from_capture(plan.capture()) == own {
             return Ok(());
         }
         Err(self.located(Error::failed_precondition("the ledger was made from another capture")))

@@ -30,7 +30,7 @@ impl Ledger {
     /// that of a replay if its submissions ran concurrently; the ledger has the order of a replay of `plan`.
     pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
         let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
-        let recorded = Recorded::of(&capture)?;
+        let recorded = Recorded::from_capture(&capture)?;
         // A capture that was never closed may lack the digests of its last results.
         let is_complete = capture.is_closed();
         let bytes = match (recorded.reads.is_empty(), recorded.dispatches.is_empty()) {
@@ -47,7 +47,7 @@ impl Ledger {
 }
 
 impl<'c> Recorded<'c> {
-    fn of(capture: &Capture<'c>) -> Result<Self> {
+    fn from_capture(capture: &Capture<'c>) -> Result<Self> {
         let mut this = Self::default();
         let mut last = None;
         // The plan was made from verified records.

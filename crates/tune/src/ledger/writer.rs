@@ -72,7 +72,7 @@ impl<W: Write> LedgerWriter<W> {
 }
 
 fn header(plan: &Plan, contents: LedgerContents, kept_limit: u64) -> Header {
-    let capture = CaptureIdentity::of(plan.capture());
+    let capture = CaptureIdentity::from_capture(plan.capture());
     let mut header = Header {
         magic: layout::MAGIC,
         version_major: U16::new(layout::VERSION.0),

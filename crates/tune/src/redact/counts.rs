@@ -37,8 +37,8 @@ pub struct ChangedCount {
 
 impl WorkgroupCounts {
     /// Those of a replay of the original capture.
-    pub fn of(original: &Replay, reports: &mut dyn Observer) -> Result<Self> {
-        let mut watch = Watch::of(original.plan(), |this: &mut Vec<_>, seen, _| {
+    pub fn from_replay(original: &Replay, reports: &mut dyn Observer) -> Result<Self> {
+        let mut watch = Watch::for_plan(original.plan(), |this: &mut Vec<_>, seen, _| {
             this.push(seen);
             None
         })?;
@@ -49,7 +49,7 @@ impl WorkgroupCounts {
     /// Replays the redacted capture up to the first dispatch with another count, which is not performed.
     /// `None` if there is none.
     pub fn compare(&self, redacted: &Replay, reports: &mut dyn Observer) -> Result<Option<ChangedCount>> {
-        let mut watch = Watch::of(redacted.plan(), |at: &mut usize, seen, operation| {
+        let mut watch = Watch::for_plan(redacted.plan(), |at: &mut usize, seen, operation| {
             let original = self.0.get(*at);
             *at += 1;
             let original = original?;
@@ -127,7 +127,7 @@ impl<S: Default, F> Watch<S, F>
 where
     F: FnMut(&mut S, IndirectDispatch, &Operation<'_>) -> Option<ChangedCount>,
 {
-    fn of(plan: &Plan, see: F) -> Result<Self> {
+    fn for_plan(plan: &Plan, see: F) -> Result<Self> {
         let mut records = HashSet::new();
         plan.distinct_dispatches(|it, _| {
             if it.workgroup_count.is_none() {

@@ -31,7 +31,7 @@ impl Elements {
             }
             _ => (element_type, whole.min(8)),
         };
-        let limits = match Floats::of(numbers) {
+        let limits = match Floats::for_type(numbers) {
             Some(floats) => {
                 let values = source.chunks_exact(size).filter_map(|it| floats.at(it, 0));
                 let (low, high) = values

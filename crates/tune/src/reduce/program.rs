@@ -77,7 +77,7 @@ pub(super) struct Program<'a> {
 
 impl<'a> Program<'a> {
     /// Takes a capture apart that a plan has been compiled from.
-    pub fn of(bytes: &'a CaptureBytes, recover: bool) -> Result<Self> {
+    pub fn from_capture(bytes: &'a CaptureBytes, recover: bool) -> Result<Self> {
         let capture: Capture<'a> = bytes.open(OpenOptions { recover })?;
         let mut this = Self {
             records: Vec::new(),

@@ -135,7 +135,7 @@ impl<'h> Search<'h> {
     /// Reduces a capture that passes; returns the file of the result.
     fn reduce_file(&mut self, base: &Path, recover: bool, is_first: bool) -> Result<PathBuf> {
         let bytes = CaptureBytes::map(base)?;
-        let program = Program::of(&bytes, recover)?;
+        let program = Program::from_capture(&bytes, recover)?;
         self.known.clear();
         self.is_last_round = false;
         self.begin("records");
@@ -294,7 +294,7 @@ impl<'h> Search<'h> {
     }
 
     fn measure(&self, capture: &CaptureBytes, recover: bool) -> Result<ReduceSize> {
-        let program = Program::of(capture, recover)?;
+        let program = Program::from_capture(capture, recover)?;
         let all = Choice::all(&program);
         let kept = Closure::of(&program, &all)?;
         let mut size = passes::size_of(&program, &all, &kept)?;

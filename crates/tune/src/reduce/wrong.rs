@@ -59,13 +59,13 @@ mod pairs {
 
 impl WrongResult {
     /// The wrong result of a host read.
-    pub fn of_read(read_length: u64, digest: [u8; 32]) -> Self {
+    pub fn from_read(read_length: u64, digest: [u8; 32]) -> Self {
         let ranges = vec![Range { offset: 0, length: read_length }];
         Self { dispatch: None, ranges, read_length, digest }
     }
 
     /// The wrong result of a dispatch.
-    pub fn of_dispatch(
+    pub fn from_dispatch(
         function: String,
         binding: u32,
         place: SlicedDispatch,
@@ -161,7 +161,7 @@ impl Observer for Reader {
             ranges.push(self.different);
             let (record, occurrence) = (self.record, self.occurrence);
             let digest = digest(ranges.iter().map(|range| part(binding.after, *range)));
-            self.found = Some(WrongResult::of_dispatch(
+            self.found = Some(WrongResult::from_dispatch(
                 self.function.clone().unwrap_or_default(),
                 self.binding,
                 SlicedDispatch { record, occurrence },
@@ -179,7 +179,7 @@ impl Observer for Reader {
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         if self.function.is_none() && read.location.ordinal == self.record && self.found.is_none() {
             let bytes = read.to_vec();
-            self.found = Some(WrongResult::of_read(bytes.len() as u64, digest([&*bytes])));
+            self.found = Some(WrongResult::from_read(bytes.len() as u64, digest([&*bytes])));
         }
         Ok(())
     }

@@ -205,7 +205,7 @@ impl<'l> Against<'l> {
 
     /// Before a dispatch.
     fn begin(&mut self, operation: &Operation<'_>) -> Result<()> {
-        let place = Place::of_operation(operation);
+        let place = Place::from_operation(operation);
         let Some(entry) = self.next(EntryKind::Dispatch, &place)? else { return Ok(()) };
         let bindings = operation.bindings();
         for range in &entry.ranges {
@@ -253,7 +253,7 @@ impl<'l> Against<'l> {
 
     /// Judges what a dispatch wrote.
     fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
-        let place = Place::of_operation(operation);
+        let place = Place::from_operation(operation);
         let Some(entry) = self.entry.take() else { return Ok(()) };
         let verdict = match self.comparing {
             Comparing::Everything => {
@@ -485,7 +485,7 @@ impl Observer for Against<'_> {
         if self.judge.is_stopped {
             return Ok(());
         }
-        let place = Place::of_read(read);
+        let place = Place::from_read(read);
         let Some(entry) = self.next(EntryKind::Read, &place)? else { return Ok(()) };
         let bytes = read.memory.bytes(read.memory.whole())?;
         let whole = Range { offset: read.offset, length: bytes.len() as u64 };

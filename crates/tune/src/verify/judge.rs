@@ -163,7 +163,7 @@ impl<'o> Judge<'o> {
             let is_stated = element_type.is_some() && type_source == TypeSource::Stated;
             let is_known = is_stated || evidence.expected_bytes.is_some();
             let numbers = |bytes: &[u8]| {
-                let mut summing = Summing::of(element_type.filter(|_| is_known)?)?;
+                let mut summing = Summing::for_type(element_type.filter(|_| is_known)?)?;
                 evidence.summarized.iter().for_each(|it| summing.add(part(bytes, *it)));
                 (!evidence.summarized.is_empty()).then(|| summing.finish())
             };

@@ -269,7 +269,7 @@ impl Follower<'_> {
     }
 
     fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
-        let place = Place::of_operation(operation);
+        let place = Place::from_operation(operation);
         let mut changes = std::mem::take(&mut self.changes);
         changes.end()?;
         let expected = match self.states.recv().map_err(|_| left())? {
@@ -441,7 +441,7 @@ impl Observer for Follower<'_> {
         if self.judge.is_stopped {
             return Ok(());
         }
-        let place = Place::of_read(read);
+        let place = Place::from_read(read);
         let actual = read.memory.bytes(read.memory.whole())?;
         let mut expected = match self.states.recv().map_err(|_| left())? {
             State::Read { record, bytes } if record == place.record && bytes.len() == actual.len() => bytes,

@@ -244,7 +244,7 @@ fn out_of_bounds_write(span: &Span, after: &[u8], operation: &Operation<'_>) -> 
     let length = last - first + 1;
     let shown = Range { offset: first, length: length.min(SHOWN_BYTES as u64) };
     Some(OutOfBoundsWrite {
-        place: Place::of_operation(operation),
+        place: Place::from_operation(operation),
         buffer_id: span.buffer_id,
         buffer_size: nearest.buffer.size(),
         offset: at,

@@ -11,7 +11,7 @@ pub(super) struct Aliases<'a> {
 }
 
 impl<'a> Aliases<'a> {
-    pub(super) fn of(file: &'a ModuleFile) -> Self {
+    pub(super) fn from_file(file: &'a ModuleFile) -> Self {
         let mut by_function: Vec<(usize, usize)> =
             file.exports().enumerate().map(|(index, export)| (export.function, index)).collect();
         by_function.sort_unstable();

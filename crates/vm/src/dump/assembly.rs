@@ -32,7 +32,7 @@ pub fn assembly(file: &ModuleFile, options: AssemblyOptions<'_>, out: &mut impl 
         writeln!(out)?;
     }
     let mut blank = directives;
-    let aliases = Aliases::of(file);
+    let aliases = Aliases::from_file(file);
     for ordinal in 0..file.function_count() {
         let name = function_name(file, &aliases, ordinal);
         if options.function.is_some_and(|wanted| !is_wanted(wanted, ordinal, &name)) {

@@ -179,7 +179,7 @@ fn functions(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
         "----+----------+----------+--------+-------+-------+--------------+-----------------------------------------------------"
     )?;
     let Some(descriptors) = file.root().vector(id::MODULE_FUNCTIONS) else { return Ok(()) };
-    let aliases = Aliases::of(file);
+    let aliases = Aliases::from_file(file);
     for ordinal in 0..descriptors.len() {
         let raw = crate::module_file::RawDescriptor::read(descriptors.element(ordinal).unwrap_or_default());
         write!(

@@ -129,8 +129,8 @@ mod tests {
     fn only_buffers_are_read_as_buffers() {
         let mut window: Box<Window> = vec![0; WINDOW_BYTES].into_boxed_slice().try_into().unwrap();
         let buffer = Ref::new(Buffer::allocate(1, 0).unwrap());
-        let other = Ref::new(List::of_variants(Vec::new()));
-        let list = List::of_variants(vec![buffer.clone().into(), other.clone().into(), Value::NULL]);
+        let other = Ref::new(List::from_variants(Vec::new()));
+        let list = List::from_variants(vec![buffer.clone().into(), other.clone().into(), Value::NULL]);
         let mut refs = [Ref::new(list), other, buffer.clone()];
         for (index, is_buffer) in [(0_u32, true), (1, false), (2, false)] {
             index.put(&mut window, 5);

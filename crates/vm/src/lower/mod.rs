@@ -44,7 +44,7 @@ pub(crate) fn lower<'a>(
     optimizes: bool,
 ) -> Result<Code> {
     let function = &tables.functions[ordinal as usize];
-    let liveness = Liveness::of(tables, function, frame.words, bytecode);
+    let liveness = Liveness::from_function(tables, function, frame.words, bytecode);
     let mut lowering = Lowering::new(tables, function, liveness, optimizes);
     lowering.is_half = vec![false; frame.words.into()];
     for (kind, register) in argument_registers(&function.convention) {
@@ -172,7 +172,7 @@ impl<'a> Lowering<'a> {
 
     fn block(&mut self, mut block: Vec<Instruction<'a>>) {
         self.coalesced = match self.optimizes {
-            true => Coalesced::of(self.tables, self.function, &self.liveness, &mut block),
+            true => Coalesced::from_block(self.tables, self.function, &self.liveness, &mut block),
             false => Coalesced::none(),
         };
         self.block = block;

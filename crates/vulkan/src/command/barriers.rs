@@ -12,7 +12,7 @@ pub(crate) struct Barrier {
 
 impl Barrier {
     /// Orders transfers before it and transfers after it.
-    pub(crate) fn of_transfers() -> Self {
+    pub(crate) fn for_transfers() -> Self {
         Self {
             source_stages: Stages::TRANSFER,
             target_stages: Stages::TRANSFER,
@@ -23,7 +23,7 @@ impl Barrier {
 
     /// The barrier for the arguments of the HAL's. Without memory barriers, it makes visible what the stages
     /// may have written, as on a CPU.
-    pub(crate) fn of<'a>(
+    pub(crate) fn new<'a>(
         source_stages: ExecutionStage,
         target_stages: ExecutionStage,
         memory: impl IntoIterator<Item = &'a MemoryBarrier>,
@@ -162,7 +162,7 @@ mod tests {
             source_scope: AccessScope::DISPATCH_WRITE,
             target_scope: AccessScope::DISPATCH_READ,
         };
-        let barrier = Barrier::of(ExecutionStage::DISPATCH, ExecutionStage::DISPATCH, [&scopes]);
+        let barrier = Barrier::new(ExecutionStage::DISPATCH, ExecutionStage::DISPATCH, [&scopes]);
         assert!(barrier.source_stages == Stages::COMPUTE_SHADER);
         assert!(barrier.target_stages == Stages::COMPUTE_SHADER);
         assert!(barrier.source_access == Access::SHADER_WRITE);
@@ -177,7 +177,7 @@ mod tests {
         };
         let source = ExecutionStage::DISPATCH | ExecutionStage::TRANSFER | ExecutionStage::COMMAND_RETIRE;
         let target = ExecutionStage::COMMAND_ISSUE | ExecutionStage::DISPATCH | ExecutionStage::TRANSFER;
-        let barrier = Barrier::of(source, target, [&scopes]);
+        let barrier = Barrier::new(source, target, [&scopes]);
         assert!(barrier.source_stages == Stages::COMPUTE_SHADER | Stages::TRANSFER);
         assert!(barrier.target_stages.contains(Stages::DRAW_INDIRECT | Stages::COMPUTE_SHADER));
         assert!(barrier.target_access.contains(Access::INDIRECT_COMMAND_READ | Access::SHADER_READ));
@@ -190,20 +190,20 @@ mod tests {
         let works = Stages::COMPUTE_SHADER | Stages::TRANSFER | Stages::DRAW_INDIRECT;
         let reads = Access::SHADER_READ | Access::TRANSFER_READ | Access::INDIRECT_COMMAND_READ;
         for target in [Stage::COMMAND_ISSUE, Stage::COMMAND_ISSUE | Stage::HOST] {
-            let barrier = Barrier::of(Stage::COMMAND_RETIRE, target, []);
+            let barrier = Barrier::new(Stage::COMMAND_RETIRE, target, []);
             assert!(barrier.source_stages.contains(works) && barrier.target_stages.contains(works));
             assert!(barrier.target_access.contains(reads));
         }
-        let counts = Barrier::of(Stage::TRANSFER, Stage::COMMAND_PROCESS, []);
+        let counts = Barrier::new(Stage::TRANSFER, Stage::COMMAND_PROCESS, []);
         assert!(counts.target_stages == Stages::DRAW_INDIRECT);
     }
 
     #[test]
     fn without_scopes_what_the_stages_do_is_visible() {
-        let barrier = Barrier::of(ExecutionStage::TRANSFER, ExecutionStage::DISPATCH, []);
+        let barrier = Barrier::new(ExecutionStage::TRANSFER, ExecutionStage::DISPATCH, []);
         assert!(barrier.source_access.contains(Access::TRANSFER_WRITE));
         assert!(barrier.target_access.contains(Access::SHADER_READ | Access::SHADER_WRITE));
-        let all = Barrier::of(ExecutionStage::empty(), ExecutionStage::empty(), []);
+        let all = Barrier::new(ExecutionStage::empty(), ExecutionStage::empty(), []);
         assert!(all.source_stages.contains(Stages::COMPUTE_SHADER | Stages::TRANSFER));
     }
 }

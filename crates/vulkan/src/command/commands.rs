@@ -83,8 +83,9 @@ impl VulkanCommands {
         let recording = self.recording()?;
         let family = core.gpu().families()[0];
         let recorders = core.recorders();
-        let timestamps = profile
-            .and_then(|profile| Some((profile, SubmissionTimestamps::of(profile, core.gpu(), family)?)));
+        let timestamps = profile.and_then(|profile| {
+            Some((profile, SubmissionTimestamps::from_submission(profile, core.gpu(), family)?))
+        });
         if let Some((profile, mut timestamps)) = timestamps {
             let mut recorder = recorders.take_recorder(family)?;
             recording.record_with_timestamps(&mut recorder, core, table, profile, &mut timestamps)?;
@@ -165,7 +166,7 @@ impl Recording {
     /// Fails if a buffer that the commands name was deallocated, or is not allocated yet.
     fn check_transients(&self, memory: &Memory) -> Result<()> {
         for index in &self.transients {
-            MemoryRange::of(memory, &self.store.buffers[*index as usize], 0, 0)?;
+            MemoryRange::for_buffer(memory, &self.store.buffers[*index as usize], 0, 0)?;
         }
         Ok(())
     }

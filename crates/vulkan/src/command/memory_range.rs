@@ -21,7 +21,7 @@ pub(crate) type Table = SmallVec<[Option<MemoryRange>; 8]>;
 impl MemoryRange {
     /// A range of a buffer. Fails if the buffer has no memory that the device with `memory` can use, or the
     /// range exceeds it.
-    pub(crate) fn of(memory: &Memory, buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
+    pub(crate) fn for_buffer(memory: &Memory, buffer: &Buffer, offset: u64, length: u64) -> Result<Self> {
         let range = buffer.resolve(offset, length)?;
         Ok(Self { allocation: allocation_for(memory, buffer)?, range })
     }
@@ -40,7 +40,7 @@ impl MemoryRange {
     ) -> Result<Self> {
         match reference.binding {
             Binding::Direct(index) => {
-                Self::of(memory, &store.buffers[index as usize], reference.offset, reference.length)
+                Self::for_buffer(memory, &store.buffers[index as usize], reference.offset, reference.length)
             }
             Binding::Slot(slot) => match table.get(slot as usize).and_then(Option::as_ref) {
                 Some(range) => range.part(reference.offset, reference.length),

@@ -103,7 +103,7 @@ pub(super) fn record_command(
             let memory = memory_barriers.of(&store.lists.memory_barriers);
             let buffers = buffer_barriers.of(&store.lists.buffer_barriers);
             let scopes = memory.iter().chain(buffers.iter().map(|it| &it.barrier));
-            recorder.barrier(&Barrier::of(*source_stages, *target_stages, scopes));
+            recorder.barrier(&Barrier::new(*source_stages, *target_stages, scopes));
             Ok(())
         }
         // The signal of an event precedes the waits for it in the order of commands, and a barrier orders all
@@ -112,7 +112,7 @@ pub(super) fn record_command(
             let memory = memory_barriers.of(&store.lists.memory_barriers);
             let buffers = buffer_barriers.of(&store.lists.buffer_barriers);
             let scopes = memory.iter().chain(buffers.iter().map(|it| &it.barrier));
-            recorder.barrier(&Barrier::of(*source_stages, *target_stages, scopes));
+            recorder.barrier(&Barrier::new(*source_stages, *target_stages, scopes));
             Ok(())
         }
         Command::SignalEvent { .. } | Command::ResetEvent { .. } | Command::Advise { .. } => Ok(()),

@@ -159,8 +159,8 @@ impl Recorder {
             pool,
             commands: vk::CommandBuffer::null(),
             descriptors: Vec::new(),
-            staging: Staging::of_updates(),
-            tables: Staging::of_tables(),
+            staging: Staging::for_updates(),
+            tables: Staging::for_tables(),
             temporaries: Vec::new(),
             blocks: Vec::new(),
             executables: Vec::new(),
@@ -183,8 +183,8 @@ impl Recorder {
     }
 
     /// A barrier after which everything sees all that is before.
-    pub(crate) fn of_barrier(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
-        Self::of_one(
+    pub(crate) fn for_barrier(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
+        Self::for_one(
             gpu,
             family,
             &Barrier {
@@ -197,8 +197,8 @@ impl Recorder {
     }
 
     /// A barrier after which the host sees all that is before.
-    pub(crate) fn of_tail(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
-        Self::of_one(
+    pub(crate) fn for_tail(gpu: &Arc<Gpu>, family: u32) -> Result<Box<Self>> {
+        Self::for_one(
             gpu,
             family,
             &Barrier {
@@ -210,7 +210,7 @@ impl Recorder {
         )
     }
 
-    fn of_one(gpu: &Arc<Gpu>, family: u32, barrier: &Barrier) -> Result<Box<Self>> {
+    fn for_one(gpu: &Arc<Gpu>, family: u32, barrier: &Barrier) -> Result<Box<Self>> {
         let mut recorder = Self::create(gpu, family)?;
         recorder.begin(Repeats::Always)?;
         recorder.barrier(barrier);
@@ -463,13 +463,13 @@ impl Recorder {
             let piece = Range { offset, length: size };
             let (from, to) = (source.piece(piece)?, target.piece(piece)?);
             // The copies before have read what this one overwrites, in the temporary, too.
-            self.barrier(&Barrier::of_transfers());
+            self.barrier(&Barrier::for_transfers());
             match &temporary {
                 None => self.copy(&from, &to)?,
                 Some(temporary) => {
                     let between = MemoryRange::within(temporary, Range { offset: 0, length: size });
                     self.copy(&from, &between)?;
-                    self.barrier(&Barrier::of_transfers());
+                    self.barrier(&Barrier::for_transfers());
                     self.copy(&between, &to)?;
                 }
             }

@@ -23,12 +23,12 @@ struct Chunk {
 
 impl Staging {
     /// Data of updates.
-    pub(crate) fn of_updates() -> Self {
+    pub(crate) fn for_updates() -> Self {
         Self { receiver: Receiver::Device, chunk_length: 64 << 10, chunks: Vec::new(), used: 0 }
     }
 
     /// Tables of addresses. They are small, as the memory may be that they are in.
-    pub(crate) fn of_tables() -> Self {
+    pub(crate) fn for_tables() -> Self {
         Self { receiver: Receiver::Kernels, chunk_length: 8 << 10, chunks: Vec::new(), used: 0 }
     }
 

@@ -65,7 +65,7 @@ fn refusal(what: &str, result: vk::Result) -> Error {
 
 /// Whether a device prepares executables of this format.
 pub(crate) fn is_supported(gpu: &Gpu, abis: DispatchAbis, format: &str) -> bool {
-    let Ok(format) = ExecutableFormat::of(format) else { return false };
+    let Ok(format) = ExecutableFormat::from_name(format) else { return false };
     let is_enabled = match format.dispatch_abi() {
         DispatchAbi::Descriptors => abis != DispatchAbis::BufferDeviceAddress,
         DispatchAbi::Addresses => abis != DispatchAbis::Descriptor,
@@ -93,11 +93,11 @@ impl VulkanExecutable {
         if options.validates_spirv {
             validator::validate(&image)?;
         }
-        Self::of_image(gpu, &image, params.label, params.constants)
+        Self::from_image(gpu, &image, params.label, params.constants)
     }
 
     /// Prepares an executable whose shaders the device supports.
-    fn of_image(gpu: &Arc<Gpu>, image: &Image, label: &str, constants: &[u32]) -> Result<Self> {
+    fn from_image(gpu: &Arc<Gpu>, image: &Image, label: &str, constants: &[u32]) -> Result<Self> {
         check_limits(gpu, image, constants)?;
         let mut parts = Parts::new(gpu);
         // Files may have more, which no limit was checked for, and which drivers do not check.

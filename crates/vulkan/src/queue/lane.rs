@@ -39,7 +39,7 @@ impl Lane {
             .semaphore_type(vk::SemaphoreType::TIMELINE)
             .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        let (barrier, tail) = (Recorder::of_barrier(gpu, family)?, Recorder::of_tail(gpu, family)?);
+        let (barrier, tail) = (Recorder::for_barrier(gpu, family)?, Recorder::for_tail(gpu, family)?);
         // SAFETY: the structures live until the call returns; every device that is created has timeline
         // semaphores.
         let progress = unsafe { gpu.functions().create_semaphore(&info, None) }

@@ -268,7 +268,7 @@ impl<'a> Compared<'a> {
                 KernelTimes::Host => "host",
             }),
             functions: comparison.functions.iter().map(of_function).collect(),
-            machine: Machine::of(&whole.conditions),
+            machine: Machine::from_conditions(&whole.conditions),
             timing: whole,
             precision,
         }
@@ -276,7 +276,7 @@ impl<'a> Compared<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn of(it: &'a Conditions) -> Self {
+    fn from_conditions(it: &'a Conditions) -> Self {
         Self {
             frequency_hz: it.frequency_hz.map(|(low, high)| [low, high]),
             steal: it.steal,

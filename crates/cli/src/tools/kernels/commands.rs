@@ -26,7 +26,7 @@ pub(super) struct Place {
 }
 
 impl Command {
-    pub(super) fn of(kernel: &Kernel, dispatch: &DispatchFile, place: &Place) -> Self {
+    pub(super) fn for_dispatch(kernel: &Kernel, dispatch: &DispatchFile, place: &Place) -> Self {
         let mut limits = Vec::new();
         let mut is_expressed = true;
         let mut missing = |what: String| {

@@ -137,7 +137,7 @@ impl Exported {
             let kernel = &kernels.kernels[*index];
             let dispatch = self.write_dispatch(&files, export, kernel, entry);
             let dispatch = dispatch.context(|| format!("slice '{}'", entry.file))?;
-            Ok((*index, Command::of(kernel, &dispatch, place)))
+            Ok((*index, Command::for_dispatch(kernel, &dispatch, place)))
         };
         self.entries.iter().map(command).collect()
     }

@@ -101,7 +101,7 @@ impl Side {
 }
 
 impl Comparison {
-    pub(super) fn of(before: Side, after: Side) -> Self {
+    pub(super) fn from_sides(before: Side, after: Side) -> Self {
         let key = |function: &FunctionTimes| (function.timed_by, function.name.clone());
         let mut rest: HashMap<_, _> = after.functions.iter().map(|it| (key(it), it)).collect();
         let mut pairs: Vec<_> =
@@ -111,7 +111,7 @@ impl Comparison {
         let common_factor = common_factor(&pairs);
         let count_factor = common_factor.unwrap_or(1.0);
         let mut changes: Vec<_> =
-            pairs.iter().map(|(before, after)| Change::of(*before, *after, count_factor)).collect();
+            pairs.iter().map(|(before, after)| Change::from_times(*before, *after, count_factor)).collect();
         set_intervals(&pairs, &mut changes);
         let weight = |change: &Change| change.total_ns().abs();
         changes.sort_by(|left, right| {
@@ -215,9 +215,9 @@ fn has_interval(times: &[f64]) -> bool {
 }
 
 impl Change {
-    fn of(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>, count_factor: f64) -> Self {
+    fn from_times(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>, count_factor: f64) -> Self {
         let Some(any) = before.or(after) else { unreachable!("a profile has the function") };
-        let times = [before, after].map(|function| function.map(Times::of));
+        let times = [before, after].map(|function| function.map(Times::from_function));
         let count = |times: Option<Times>| times.map_or(0.0, |times| times.count as f64);
         // As often as after, by the factor.
         let expected = count(times[0]) * count_factor;
@@ -267,7 +267,7 @@ impl Change {
 }
 
 impl Times {
-    fn of(function: &FunctionTimes) -> Self {
+    fn from_function(function: &FunctionTimes) -> Self {
         let times = &function.times_ns;
         Self {
             count: times.len(),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn compared(before: Vec<FunctionTimes>, after: Vec<FunctionTimes>) -> Vec<(String, Verdict, f64)> {
-        let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
+        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
         let row = |change: &Change| (change.name.clone(), change.verdict(), change.total_ns());
         comparison.changes.iter().map(row).collect()
     }
@@ -405,7 +405,8 @@ mod tests {
             .iter()
             .map(|it| if it.name == "once" { it.clone() } else { repeated(it, 2) })
             .collect();
-        let comparison = Comparison::of(Side::new("a".into(), functions()), Side::new("b".into(), twice));
+        let comparison =
+            Comparison::from_sides(Side::new("a".into(), functions()), Side::new("b".into(), twice));
         assert_eq!(comparison.common_factor, Some(2.0));
         let of = |name: &str| comparison.changes.iter().find(|it| it.name == name).unwrap();
         for name in ["a", "b"] {
@@ -424,7 +425,7 @@ mod tests {
     fn without_a_common_factor_the_number_and_the_mean_are_separate() {
         let before = vec![function("more", &[10.0; 50]), function("less", &[10.0; 60])];
         let after = vec![function("more", &[8.0; 100]), function("less", &[15.0; 20])];
-        let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
+        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
         assert_eq!((comparison.common_factor, comparison.count_factor()), (None, 1.0));
         let rows: Vec<_> = comparison
             .changes
@@ -439,7 +440,7 @@ mod tests {
     fn a_factor_of_killed_programs_is_found_though_it_is_not_exact() {
         let before = vec![function("a", &[10.0; 500]), function("b", &[10.0; 499])];
         let after = vec![function("a", &[20.0; 901]), function("b", &[20.0; 900])];
-        let comparison = Comparison::of(Side::new("a".into(), before), Side::new("b".into(), after));
+        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
         assert!((comparison.count_factor() - 1.8).abs() < 0.01, "{}", comparison.count_factor());
         for change in &comparison.changes {
             assert!(change.added_count.abs() < 4.0 && change.count_ns.abs() < 40.0, "{}", change.added_count);

@@ -343,7 +343,7 @@ mod tests {
         };
         let printed = |functions: &[FunctionTimes]| {
             let side = || Side::new("a\u{1b}".into(), functions.to_vec());
-            text(&Comparison::of(side(), side()), Layout::PIPE)
+            text(&Comparison::from_sides(side(), side()), Layout::PIPE)
         };
         let one = printed(&[function("f")]);
         assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
@@ -364,7 +364,7 @@ mod tests {
         let printed = |before, after| {
             let sides = [("a", before), ("b", after)].map(|(path, it)| Side::new(path.into(), vec![it]));
             let [before, after] = sides;
-            text(&Comparison::of(before, after), Layout::PIPE)
+            text(&Comparison::from_sides(before, after), Layout::PIPE)
         };
         let (fifty, hundred) = (vec![10.0; 50], vec![8.0; 100]);
         let scaled = printed(function("f", fifty.clone()), function("f", hundred));
@@ -377,7 +377,7 @@ mod tests {
         let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
         let [before, after] =
             sides.map(|(path, f, g)| Side::new(path.into(), vec![function("f", f), function("g", g)]));
-        let apart = text(&Comparison::of(before, after), Layout::PIPE);
+        let apart = text(&Comparison::from_sides(before, after), Layout::PIPE);
         assert!(
             apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
             "{apart}"
@@ -391,7 +391,7 @@ mod tests {
         let renamed = |name: &str| {
             Side::new("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])
         };
-        let renamed = text(&Comparison::of(renamed("g"), renamed("h")), Layout::PIPE);
+        let renamed = text(&Comparison::from_sides(renamed("g"), renamed("h")), Layout::PIPE);
         let counts =
             "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
         assert!(renamed.contains(counts), "{renamed}");

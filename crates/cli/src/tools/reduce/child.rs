@@ -163,7 +163,7 @@ fn prepare(
     capture: &CaptureFile,
     kernels: &Libraries,
 ) -> Result<(Replay, CrashReports)> {
-    let mut options = replay_flags::Options::of(invocation)?;
+    let mut options = replay_flags::Options::from_invocation(invocation)?;
     options.path = invocation.operand();
     substitute_compiled(&mut options.replay.substitutions, kernels)?;
     replay_flags::prepare(&options, capture.plan()?)
@@ -183,7 +183,7 @@ fn verification(
     let ledger = match flags.get(&AGAINST) {
         Some(path) => ledger_flags::open(&path, replay.plan())?,
         None if is_compared_with_captured(flags) => {
-            let mut captured = replay_flags::Options::of(invocation)?;
+            let mut captured = replay_flags::Options::from_invocation(invocation)?;
             captured.replay.substitutions.clear();
             // Lockstep is of two replays of one plan.
             let (captured, _reports) = replay_flags::prepare(&captured, replay.plan().clone())?;

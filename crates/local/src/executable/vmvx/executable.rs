@@ -175,7 +175,7 @@ impl EntryCall {
             arguments: [
                 local_memory.into(),
                 constants.into(),
-                Ref::new(List::of_buffers(bindings)).into(),
+                Ref::new(List::from_buffers(bindings)).into(),
                 Value::I32(0),
                 Value::I32(0),
                 Value::I32(0),

@@ -571,7 +571,8 @@ mod tests {
         fn memory(&self, contents: &mut impl FnMut(usize) -> Vec<u8>) -> [Memory; 3] {
             let counts = [self.tiles[0], self.tiles[1], self.tiles[0]];
             let strides = self.strides();
-            [0, 1, 2].map(|at| Memory::of_bytes(&contents(counts[at] * strides[at] + 4), [strides[at], 1], 0))
+            [0, 1, 2]
+                .map(|at| Memory::from_bytes(&contents(counts[at] * strides[at] + 4), [strides[at], 1], 0))
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! An executable has one context; a thread has one invocation and one list of bindings for all workgroups
 //! that it runs of a dispatch. Most workgroups are short, so starting one must cost little: bindings are read
-//! without a lock (`List::of_buffers`), and arguments that the function does not use are not passed
+//! without a lock (`List::from_buffers`), and arguments that the function does not use are not passed
 //! (`vm/src/lower/unused.rs`). The kernels' loops are compiled for the CPU's widest vectors
 //! (`platform::with_vectors`); only products of `i8` use intrinsics.
 

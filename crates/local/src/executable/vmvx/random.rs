@@ -92,10 +92,10 @@ impl Random {
 impl Memory {
     pub(super) fn of_u32(elements: &[u32], strides: [usize; 2], offset: usize) -> Self {
         let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_ne_bytes()).collect();
-        Self::of_bytes(&bytes, strides, offset)
+        Self::from_bytes(&bytes, strides, offset)
     }
 
-    pub(super) fn of_bytes(bytes: &[u8], strides: [usize; 2], offset: usize) -> Self {
+    pub(super) fn from_bytes(bytes: &[u8], strides: [usize; 2], offset: usize) -> Self {
         let memory = HostMemory::allocate(bytes.len() as u64).unwrap();
         memory.write(0, bytes).unwrap();
         Self { memory: Arc::new(memory), offset, strides }

@@ -574,7 +574,7 @@ mod tests {
             let outer = swap(TRANSPOSE_OUTER, outer);
             let stride = outer[1] * tile[0] * tile[1] + random.below(3);
             let bytes = random.bytes((outer[0] * stride * width).next_multiple_of(4) + 4);
-            let tiled = Memory::of_bytes(&bytes, [stride, 1], random.below(2) * (4 / width));
+            let tiled = Memory::from_bytes(&bytes, [stride, 1], random.below(2) * (4 / width));
             let tiled_sizes = [outer[0], outer[1], tile[0], tile[1]].map(|size| size as i64);
             Self { matrix, tiled, sizes, tiled_sizes, flags }
         }
@@ -755,7 +755,7 @@ mod tests {
 
     #[test]
     fn malformed_tilings_are_rejected() {
-        let memory = Memory::of_bytes(&[0; 256], [4, 1], 0);
+        let memory = Memory::from_bytes(&[0; 256], [4, 1], 0);
         let rejection = |sizes, tiled_sizes, flags| {
             let tiling = || {
                 let (matrix, tiled) = (memory.operand("matrix"), memory.operand("tiled"));

@@ -211,7 +211,7 @@ impl Image {
     /// with the error of the reader if the bytes are malformed or use an unsupported feature. Takes time and
     /// memory in proportion to the bytes.
     pub fn read(format: &str, bytes: &[u8]) -> Result<Self> {
-        let format = ExecutableFormat::of(format)?;
+        let format = ExecutableFormat::from_name(format)?;
         let image = match format.is_bare() {
             true => bare::read(format, bytes),
             false => flatbuffer::read(format, bytes),

@@ -50,7 +50,7 @@ impl ExecutableFormat {
     }
 
     /// The format with this name. Fails with `NOT_FOUND`; the error lists the names.
-    pub fn of(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             Error::not_found(format!("the executable is compiled for '{name}'; here: {names}"))

@@ -51,7 +51,7 @@ fn nothing_is_made_of_what_no_function_uses() {
     let mut parts = Parts::new(&gpu);
     parts.create_modules(&image).unwrap();
     assert_eq!(parts.modules.len(), 1);
-    let parts = VulkanExecutable::of_image(&gpu, &image, "", &[]).unwrap().parts;
+    let parts = VulkanExecutable::from_image(&gpu, &image, "", &[]).unwrap().parts;
     assert_eq!((parts.set_layouts.len(), parts.layouts.len()), (1, 1));
 }
 
@@ -61,7 +61,7 @@ fn layouts_that_functions_use_are_within_the_limits() {
     let refuse = |change: fn(&mut Image)| {
         let mut image = affine();
         change(&mut image);
-        let error = VulkanExecutable::of_image(&gpu, &image, "", &[]).err().unwrap();
+        let error = VulkanExecutable::from_image(&gpu, &image, "", &[]).err().unwrap();
         assert_eq!(error.code(), StatusCode::Unavailable, "{error}");
         error.message().to_owned()
     };

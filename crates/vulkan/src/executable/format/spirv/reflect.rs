@@ -48,7 +48,7 @@ pub(super) fn read(words: Vec<u32>, base: usize) -> Result<Shader, FormatError> 
     let Module { capabilities, extensions, processed, modes, .. } = module;
     let (capabilities, extensions) = (capabilities.list, extensions.list);
     Ok(Shader {
-        requirements: Requirements::of(&capabilities, &extensions, &modes.list),
+        requirements: Requirements::new(&capabilities, &extensions, &modes.list),
         push_constant_block: block,
         push_constant_variables: module.push_constants.len(),
         uses_descriptors: module.uses_descriptors,

@@ -165,7 +165,7 @@ pub(super) struct Requirements {
 impl Requirements {
     /// The requirements of a module with these capabilities, extensions, and execution modes; those of float
     /// controls with their widths.
-    pub(super) fn of(capabilities: &[u32], extensions: &[String], modes: &[(u32, u32)]) -> Self {
+    pub(super) fn new(capabilities: &[u32], extensions: &[String], modes: &[(u32, u32)]) -> Self {
         let mut this = Self::default();
         for number in capabilities {
             let capability = Capability::from_u32(*number);
