@@ -56,7 +56,7 @@ pub struct ElementType(pub u32);
 
 impl ElementType {
     /// An element type from its parts.
-    pub const fn of(numerical: Numerical, bits: u8) -> Self {
+    pub const fn from_parts(numerical: Numerical, bits: u8) -> Self {
         Self((numerical.0 as u32) << 24 | bits as u32)
     }
 
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn encoding_matches_the_reference() {
-        assert_eq!(ElementType::of(Numerical::FLOAT_IEEE, 32).0, 0x2100_0020);
+        assert_eq!(ElementType::from_parts(Numerical::FLOAT_IEEE, 32).0, 0x2100_0020);
         let boolean = ElementType(0x1300_0008);
         assert_eq!((boolean.numerical(), boolean.bits()), (Numerical::BOOLEAN, 8));
         assert!(boolean.numerical().is_integer() && !boolean.numerical().is_float());
-        assert_eq!(ElementType::of(Numerical::INTEGER, 4).whole_bytes(), None);
+        assert_eq!(ElementType::from_parts(Numerical::INTEGER, 4).whole_bytes(), None);
     }
 }

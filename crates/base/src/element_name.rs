@@ -8,43 +8,43 @@ use crate::{ElementType, Error, Numerical};
 
 /// Types whose names are not just prefix and bit count.
 const SPECIAL: [(&str, ElementType); 6] = [
-    ("i1", ElementType::of(Numerical::BOOLEAN, 8)),
-    ("f8E5M2", ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
-    ("f8E4M3FN", ElementType::of(Numerical::FLOAT_8_E4M3FN, 8)),
-    ("f8E5M2FNUZ", ElementType::of(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
-    ("f8E4M3FNUZ", ElementType::of(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
-    ("f8E8M0FNU", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
+    ("i1", ElementType::from_parts(Numerical::BOOLEAN, 8)),
+    ("f8E5M2", ElementType::from_parts(Numerical::FLOAT_8_E5M2, 8)),
+    ("f8E4M3FN", ElementType::from_parts(Numerical::FLOAT_8_E4M3FN, 8)),
+    ("f8E5M2FNUZ", ElementType::from_parts(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
+    ("f8E4M3FNUZ", ElementType::from_parts(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
+    ("f8E8M0FNU", ElementType::from_parts(Numerical::FLOAT_8_E8M0_FNU, 8)),
 ];
 
 /// NumPy's names, and those of the package ml_dtypes. Types of less than a byte are missing: an array of
 /// NumPy has a byte for each element, a tensor packs them.
 const NUMPY: [(&str, ElementType); 21] = [
-    ("bool", ElementType::of(Numerical::BOOLEAN, 8)),
-    ("bool_", ElementType::of(Numerical::BOOLEAN, 8)),
-    ("int8", ElementType::of(Numerical::SIGNED, 8)),
-    ("int16", ElementType::of(Numerical::SIGNED, 16)),
-    ("int32", ElementType::of(Numerical::SIGNED, 32)),
-    ("int64", ElementType::of(Numerical::SIGNED, 64)),
-    ("uint8", ElementType::of(Numerical::UNSIGNED, 8)),
-    ("uint16", ElementType::of(Numerical::UNSIGNED, 16)),
-    ("uint32", ElementType::of(Numerical::UNSIGNED, 32)),
-    ("uint64", ElementType::of(Numerical::UNSIGNED, 64)),
-    ("float16", ElementType::of(Numerical::FLOAT_IEEE, 16)),
-    ("float32", ElementType::of(Numerical::FLOAT_IEEE, 32)),
-    ("float64", ElementType::of(Numerical::FLOAT_IEEE, 64)),
-    ("complex64", ElementType::of(Numerical::FLOAT_COMPLEX, 64)),
-    ("complex128", ElementType::of(Numerical::FLOAT_COMPLEX, 128)),
-    ("bfloat16", ElementType::of(Numerical::FLOAT_BRAIN, 16)),
-    ("float8_e5m2", ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
-    ("float8_e4m3fn", ElementType::of(Numerical::FLOAT_8_E4M3FN, 8)),
-    ("float8_e5m2fnuz", ElementType::of(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
-    ("float8_e4m3fnuz", ElementType::of(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
-    ("float8_e8m0fnu", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
+    ("bool", ElementType::from_parts(Numerical::BOOLEAN, 8)),
+    ("bool_", ElementType::from_parts(Numerical::BOOLEAN, 8)),
+    ("int8", ElementType::from_parts(Numerical::SIGNED, 8)),
+    ("int16", ElementType::from_parts(Numerical::SIGNED, 16)),
+    ("int32", ElementType::from_parts(Numerical::SIGNED, 32)),
+    ("int64", ElementType::from_parts(Numerical::SIGNED, 64)),
+    ("uint8", ElementType::from_parts(Numerical::UNSIGNED, 8)),
+    ("uint16", ElementType::from_parts(Numerical::UNSIGNED, 16)),
+    ("uint32", ElementType::from_parts(Numerical::UNSIGNED, 32)),
+    ("uint64", ElementType::from_parts(Numerical::UNSIGNED, 64)),
+    ("float16", ElementType::from_parts(Numerical::FLOAT_IEEE, 16)),
+    ("float32", ElementType::from_parts(Numerical::FLOAT_IEEE, 32)),
+    ("float64", ElementType::from_parts(Numerical::FLOAT_IEEE, 64)),
+    ("complex64", ElementType::from_parts(Numerical::FLOAT_COMPLEX, 64)),
+    ("complex128", ElementType::from_parts(Numerical::FLOAT_COMPLEX, 128)),
+    ("bfloat16", ElementType::from_parts(Numerical::FLOAT_BRAIN, 16)),
+    ("float8_e5m2", ElementType::from_parts(Numerical::FLOAT_8_E5M2, 8)),
+    ("float8_e4m3fn", ElementType::from_parts(Numerical::FLOAT_8_E4M3FN, 8)),
+    ("float8_e5m2fnuz", ElementType::from_parts(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
+    ("float8_e4m3fnuz", ElementType::from_parts(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
+    ("float8_e8m0fnu", ElementType::from_parts(Numerical::FLOAT_8_E8M0_FNU, 8)),
 ];
 
 impl ElementType {
     /// The type with this name of NumPy or ml_dtypes, such as `float32` or `bfloat16`.
-    pub fn of_numpy_name(name: &str) -> Option<Self> {
+    pub fn from_numpy_name(name: &str) -> Option<Self> {
         NUMPY.iter().find(|(known, _)| *known == name).map(|(_, element_type)| *element_type)
     }
 
@@ -87,7 +87,7 @@ impl FromStr for ElementType {
         if let Some((_, special)) = SPECIAL.iter().find(|(special, _)| *special == name) {
             return Ok(*special);
         }
-        if let Some(element_type) = Self::of_numpy_name(name) {
+        if let Some(element_type) = Self::from_numpy_name(name) {
             return Ok(element_type);
         }
         let parts =
@@ -101,7 +101,7 @@ impl FromStr for ElementType {
             return Err(unknown());
         }
         match bits.parse::<u8>() {
-            Ok(bits @ 1..) => Ok(Self::of(*numerical, bits)),
+            Ok(bits @ 1..) => Ok(Self::from_parts(*numerical, bits)),
             _ => Err(Error::out_of_range(format!(
                 "element type '{name}' is out of range (expected 1 to 255 bits)"
             ))),

@@ -6,7 +6,7 @@ use crate::{Advice, Error, Remedy};
 /// ```
 /// use rehal_base::FileKind;
 ///
-/// assert_eq!(FileKind::of(b"GGUF\x03\0\0\0"), Some(FileKind::Gguf));
+/// assert_eq!(FileKind::from_head(b"GGUF\x03\0\0\0"), Some(FileKind::Gguf));
 /// let error = FileKind::Capture.refuse_other(b"GGUF\x03\0\0\0", "'model.gguf'").unwrap();
 /// assert_eq!(error.message(), "'model.gguf' is a GGUF parameter file, not a capture");
 /// ```
@@ -48,7 +48,7 @@ impl FileKind {
 
     /// The kind of a file, detected from `head`: the whole file, or at least its first
     /// [`FileKind::HEAD_BYTES`]. `None` if unknown.
-    pub fn of(head: &[u8]) -> Option<Self> {
+    pub fn from_head(head: &[u8]) -> Option<Self> {
         let head = &head[..head.len().min(Self::HEAD_BYTES)];
         let at = |offset: usize, bytes: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(bytes));
         Some(match head {
@@ -122,7 +122,7 @@ impl FileKind {
 
     /// The error for a file that should be of this kind, if its first bytes identify another.
     pub fn refuse_other(self, head: &[u8], file: &str) -> Option<Error> {
-        match Self::of(head) {
+        match Self::from_head(head) {
             Some(kind) if kind != self && !(kind.is_parameters() && self.is_parameters()) => {
                 Some(kind.refuse(file, self.plain_name()).advise(kind.advice(self)))
             }
@@ -220,7 +220,7 @@ mod tests {
             (b"text\0".to_vec(), None),
             (vec![0xFF; 600], None),
         ] {
-            assert_eq!(FileKind::of(&head), kind, "{head:?}");
+            assert_eq!(FileKind::from_head(&head), kind, "{head:?}");
         }
     }
 

@@ -226,7 +226,7 @@ impl<'o> ErrorReports<'o> {
     pub(crate) fn print(&self, error: &Error, path: Option<&Path>) {
         let Some(origin) = self.origin.filter(|_| !self.is_printed.replace(true)) else { return };
         let capture = path.and_then(|path| CaptureBytes::map(path).ok());
-        let capture = capture.filter(|it| FileKind::of(it.as_slice()) == Some(FileKind::Capture));
+        let capture = capture.filter(|it| FileKind::from_head(it.as_slice()) == Some(FileKind::Capture));
         let failure = Failure {
             header: origin.header("rehal.error/1", Subject { capture: capture.as_ref(), devices: None }),
             error: FailureError {

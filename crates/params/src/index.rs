@@ -102,7 +102,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
     let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
     let read = file.read_at(&mut head, 0).ok()?;
     let of_ending = Format::from_path(path).ok();
-    let (ending, format) = match FileKind::of(&head[..read])? {
+    let (ending, format) = match FileKind::from_head(&head[..read])? {
         FileKind::Irpa => ("irpa", Format::Irpa),
         FileKind::Gguf => ("gguf", Format::Gguf),
         FileKind::Safetensors => ("safetensors", Format::Safetensors),
@@ -111,7 +111,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
     if of_ending == Some(format) {
         return None;
     }
-    let name = FileKind::of(&head[..read])?.name();
+    let name = FileKind::from_head(&head[..read])?.name();
     let error = Error::invalid_argument(format!("{shown} is {name}, but has another extension"));
     Some(error.advise(format!("rename it to end with .{ending}")))
 }

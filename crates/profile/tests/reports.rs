@@ -46,7 +46,7 @@ fn goldens(name: &str) -> Vec<Golden> {
 /// The options of a command line, whose last word is the profile's path.
 fn options(command: &str) -> ReportOptions {
     let mut words = command.split_whitespace();
-    let report = Report::of(words.next().unwrap()).unwrap();
+    let report = Report::from_name(words.next().unwrap()).unwrap();
     let mut options = ReportOptions { report, ..ReportOptions::default() };
     for word in words.filter(|word| word.starts_with("--")) {
         let (flag, value) = word.split_once('=').unwrap_or((word, ""));

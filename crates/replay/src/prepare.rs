@@ -114,7 +114,7 @@ fn prepare_replacement(
     replacement: &OpenReplacement,
 ) -> Result<(Executable, ReplacementCode)> {
     let data = replacement.data();
-    let kind = FileKind::of(data);
+    let kind = FileKind::from_head(data);
     let refuse = |kind: FileKind| kind.refuse_as(&replacement.place, "an executable");
     if kind == Some(FileKind::Empty) {
         return Err(refuse(FileKind::Empty).advise(NO_EXECUTABLE));

@@ -57,7 +57,7 @@ impl KernelFiles {
         let read = file.take(MAX_READ_BYTES).read_to_end(&mut text);
         read.map_err(|error| Error::io("reading the descriptor", &error)).context(place)?;
         let descriptor = KernelDescriptor::parse(&text).map_err(|error| {
-            let other = FileKind::of(&text).filter(|kind| !matches!(kind, FileKind::Text));
+            let other = FileKind::from_head(&text).filter(|kind| !matches!(kind, FileKind::Text));
             other.map_or(error, |kind| kind.refuse_as("it", "a descriptor of a kernel"))
         });
         let this = Self { path: path.to_path_buf(), descriptor: descriptor.context(place)? };
@@ -221,7 +221,7 @@ impl KernelReplay {
         }
         // A kernel without memory has no bytes to bind.
         let memory = executable.allocate(descriptor.allocation_bytes.max(1))?;
-        let mut arguments = LaunchArguments::of(function);
+        let mut arguments = LaunchArguments::for_function(function);
         arguments.workgroup_count = teams;
         arguments.workgroup_size = threads;
         arguments.dynamic_local_memory = descriptor.shared_memory_size;

@@ -38,7 +38,7 @@ use crate::CrashReports;
 
 pub use dispatch_files::{BindingFile, DispatchFile, DispatchFiles};
 
-/// Options of [`Kernels::of_replay`].
+/// Options of [`Kernels::from_replay`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KernelOptions {
@@ -181,7 +181,7 @@ struct Groups {
 impl Kernels {
     /// The kernels of a plan, without running it: no times, no indirect workgroup counts, and no directions
     /// of bindings.
-    pub fn of_plan(plan: &Plan, options: &KernelOptions) -> Result<Self> {
+    pub fn from_plan(plan: &Plan, options: &KernelOptions) -> Result<Self> {
         let mut groups = Groups::default();
         plan.distinct_dispatches(|dispatch, count| {
             let ranges = dispatch.bindings.iter().map(|it| (it.buffer_id, it.offset, it.length, it.access));
@@ -203,7 +203,7 @@ impl Kernels {
     }
 
     /// The kernels of a replay, which runs to measure times, and once more to see which bindings change.
-    pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
+    pub fn from_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut this = Self::timed(replay, options)?;
         let (dispatches, mut accessed) = (this.dispatches(), Vec::new());
         runs::inspect(&mut this.kernels, |inspector| {
@@ -217,7 +217,7 @@ impl Kernels {
 
     /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices
     /// are cut while the last replay sees which bindings change.
-    pub fn of_replay_with_slices(
+    pub fn from_replay_with_slices(
         replay: &Replay,
         options: &KernelOptions,
         slicing: &SliceOptions,

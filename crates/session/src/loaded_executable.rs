@@ -67,7 +67,8 @@ pub enum EntryPoint {
 /// let devices = DeviceOptions::default().open()?;
 /// let source = ExecutableSource::File(path.into());
 /// let executable = LoadedExecutable::load(&devices.devices()[0], &source, &LoadOptions::default())?;
-/// let mut arguments = LaunchArguments::of(executable.function(&EntryPoint::Name("affine".into()))?);
+/// let function = executable.function(&EntryPoint::Name("affine".into()))?;
+/// let mut arguments = LaunchArguments::for_function(function);
 /// arguments.constants = vec![3, 4];
 /// arguments.bindings = executable.bindings(&[ValueText::new("16xi32=5")?, ValueText::new("16xi32")?])?;
 /// // Each run dispatches it once and waits, with the same memory.
@@ -91,7 +92,7 @@ impl LoadedExecutable {
         let place = || source.place();
         let data = source.read()?;
         let data = data.bytes();
-        let kind = FileKind::of(data);
+        let kind = FileKind::from_head(data);
         let format = match &options.format {
             Some(format) => format.as_str(),
             None => {

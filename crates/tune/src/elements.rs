@@ -102,7 +102,7 @@ impl<'t> Comparison<'t> {
         tolerance: Option<&'t Tolerance>,
         max_first: usize,
     ) -> Self {
-        let bytes = ElementType::of(Numerical::OPAQUE, 8);
+        let bytes = ElementType::from_parts(Numerical::OPAQUE, 8);
         let known = element_type.filter(|it| matches!(it.bits(), 8 | 16 | 32 | 64 | 128));
         let element_type = known.unwrap_or(bytes);
         let kind = match element_type.numerical() {

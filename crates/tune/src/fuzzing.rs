@@ -115,7 +115,7 @@ pub fn exercise_redact(bytes: &[u8]) -> Result<u64> {
     if plan.files().any(|file| matches!(file.source.contents, FileContents::External { .. })) {
         return Ok(0);
     }
-    let elements = RedactDecision::Elements(ElementType::of(Numerical::INTEGER, 8));
+    let elements = RedactDecision::Elements(ElementType::from_parts(Numerical::INTEGER, 8));
     let rules = vec![RedactRule { selector: DataSelector::All, decision: elements }];
     let options = RedactOptions { names: RedactedNames::Hash, rules, ..RedactOptions::default() };
     let mut sink = Vec::new();

@@ -88,7 +88,7 @@ pub struct ObservedBinding {
 
 impl KernelLanguage {
     /// The language of a file, by its extension: `.c` or `.rs`.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "c" => Some(Self::C),
             "rs" => Some(Self::Rust),

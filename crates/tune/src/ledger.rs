@@ -1,7 +1,7 @@
 //! Ledgers: what each dispatch of a replay wrote, and what each host read saw.
 //!
 //! The format is in docs/formats.md. `LedgerWriter` observes a replay and writes an entry per dispatch and
-//! host read; a recorder's watcher makes the same entries (`DispatchDigests`), and `Ledger::of_capture` sorts
+//! host read; a recorder's watcher makes the same entries (`DispatchDigests`), and `Ledger::from_plan` sorts
 //! them into the order of a run. `Ledger` reads entries one by one, so that memory does not grow with the
 //! file. The digest of the capture in the header ties a ledger to its capture.
 

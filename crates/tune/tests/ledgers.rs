@@ -248,7 +248,7 @@ fn recorded_digests_are_those_of_a_replay() {
             let mut writer = LedgerWriter::new(Vec::new(), &recorded, options).unwrap();
             replay(&recorded).run(&mut [&mut writer]).unwrap();
             let made = Ledger::from_bytes(writer.finish().unwrap()).unwrap();
-            let Some(own) = Ledger::of_capture(&recorded).unwrap() else {
+            let Some(own) = Ledger::from_plan(&recorded).unwrap() else {
                 assert_eq!(made.entries().count(), 0, "{place}");
                 continue;
             };
@@ -268,9 +268,9 @@ fn compiled(bytes: Vec<u8>) -> Arc<Plan> {
 
 #[test]
 fn a_capture_with_digests_is_its_own_ledger() {
-    assert!(Ledger::of_capture(&compiled(recorded(LedgerRecording::Off))).unwrap().is_none());
+    assert!(Ledger::from_plan(&compiled(recorded(LedgerRecording::Off))).unwrap().is_none());
     let plan = compiled(recorded(LedgerRecording::Reads));
-    let ledger = Ledger::of_capture(&plan).unwrap().unwrap();
+    let ledger = Ledger::from_plan(&plan).unwrap().unwrap();
     assert!(!ledger.has_dispatches());
     let found = verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut []).unwrap();
     assert_eq!((found.outcome(), found.read_count, found.dispatch_count), (Outcome::Same, 3, 0));
@@ -330,7 +330,7 @@ fn bytes_that_nothing_wrote_are_the_same_in_every_run() {
     for ledger in [LedgerRecording::Reads, LedgerRecording::Dispatches] {
         let (plan, read) = reads_padding(ledger);
         assert_eq!(read, expected, "{ledger:?}");
-        let own = Ledger::of_capture(&plan).unwrap().unwrap();
+        let own = Ledger::from_plan(&plan).unwrap().unwrap();
         let found = verify_against(&on_discrete(&plan), &own, &VerifyOptions::default(), &mut []).unwrap();
         assert_eq!((found.outcome(), found.read_count), (Outcome::Same, 1), "{ledger:?}");
     }
@@ -384,7 +384,7 @@ fn malformed_digests_are_errors_and_wrong_ones_differ() {
     let capture = recorded(LedgerRecording::Reads);
     let verify = |bytes: Vec<u8>| {
         let plan = compiled(bytes);
-        let ledger = Ledger::of_capture(&plan)?.expect("it has digests");
+        let ledger = Ledger::from_plan(&plan)?.expect("it has digests");
         verify_against(&replay(&plan), &ledger, &VerifyOptions::default(), &mut [])
     };
     assert_eq!(verify(edited(&capture, |_| true)).unwrap().outcome(), Outcome::Same);
@@ -452,10 +452,10 @@ fn with_dispatches(capture: &[u8], mut edit: impl FnMut(&[u8]) -> Vec<Vec<u8>>) 
 fn malformed_digests_of_dispatches_are_errors() {
     let device = LocalSync::create(Plugins::default());
     let (capture, _) = recorded_dispatches(&plan("chain.chain.local-sync"), device, ReplayOrder::Serialized);
-    let whole = Ledger::of_capture(&compiled(capture.clone())).unwrap().unwrap();
+    let whole = Ledger::from_plan(&compiled(capture.clone())).unwrap().unwrap();
     assert!(whole.has_dispatches());
     let refused = |edit: &mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>| {
-        let Err(error) = Ledger::of_capture(&compiled(with_dispatches(&capture, edit))) else {
+        let Err(error) = Ledger::from_plan(&compiled(with_dispatches(&capture, edit))) else {
             panic!("it is accepted")
         };
         assert_eq!(error.code(), StatusCode::DataLoss, "{}", error.report());
@@ -485,7 +485,7 @@ fn a_ledger_ends_where_digests_are_missing() {
         if count == 5 { Vec::new() } else { vec![it.to_vec()] }
     });
     let recorded = compiled(bytes);
-    let ledger = Ledger::of_capture(&recorded).unwrap().unwrap();
+    let ledger = Ledger::from_plan(&recorded).unwrap().unwrap();
     let mut entries = ledger.entries();
     let dispatches = entries.by_ref().filter(|it| it.as_ref().unwrap().kind == EntryKind::Dispatch).count();
     assert_eq!((dispatches, entries.is_complete()), (4, false));
@@ -512,7 +512,7 @@ fn a_digest_without_a_read_is_an_error() {
     let (fields, payload) = last.unwrap();
     writer.append(&fields, &[payload]).unwrap();
     writer.close().unwrap();
-    let Err(error) = Ledger::of_capture(&compiled(copy.into_inner())) else { panic!("it is accepted") };
+    let Err(error) = Ledger::from_plan(&compiled(copy.into_inner())) else { panic!("it is accepted") };
     assert!(error.message().contains("does not follow one"), "{}", error.report());
 }
 

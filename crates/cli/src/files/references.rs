@@ -41,5 +41,5 @@ fn kind(path: &Path) -> Option<FileKind> {
     let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).and(File::open(path).ok())?;
     let mut head = [0; FileKind::HEAD_BYTES];
     let length = file.read_at(&mut head, 0).ok()?;
-    FileKind::of(&head[..length])
+    FileKind::from_head(&head[..length])
 }

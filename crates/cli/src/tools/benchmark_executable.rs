@@ -246,7 +246,7 @@ fn measure(
         let _scope = recorder.map(|recorder| recorder.scope("init")).transpose()?;
         LoadedExecutable::load(&devices.devices()[0], &options.source, &options.load)?
     };
-    let mut arguments = LaunchArguments::of(executable.function(&options.entry_point)?);
+    let mut arguments = LaunchArguments::for_function(executable.function(&options.entry_point)?);
     arguments.constants = options.constants;
     arguments.bindings = executable.bindings(&options.bindings)?;
     // After the first error nothing more is measured: what the bindings contain is unknown.

@@ -302,7 +302,8 @@ fn baseline(flags: &Flags, function: &str, library: Option<Vec<u8>>) -> Result<O
 
 /// The library into which a source was compiled.
 fn compiled(replacement: &Replacement) -> Option<Vec<u8>> {
-    let is_source = replacement.name.as_ref().is_some_and(|name| KernelLanguage::of(name.as_ref()).is_some());
+    let is_source =
+        replacement.name.as_ref().is_some_and(|name| KernelLanguage::from_path(name.as_ref()).is_some());
     match &replacement.code {
         Code::Bytes(bytes) if is_source => Some(bytes.to_vec()),
         _ => None,
@@ -318,7 +319,7 @@ fn comparer(
 ) -> Result<KernelComparer> {
     let flags = &invocation.flags;
     plan.check_not_empty()?;
-    let shapes = Kernels::of_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
+    let shapes = Kernels::from_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
     let expected = Expectations { judges_results: true, guards_buffers: true };
     let opened = devices::options_expecting(flags, expected)?;
     let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);

@@ -43,7 +43,7 @@ pub(super) fn one(flags: &Flags, function: &Flag<Option<String>>, plan: &Plan) -
     let function = flags.get(function);
     match dispatch(flags, function.as_ref())? {
         Some(record) => FunctionNames::of_record(plan, record),
-        None => FunctionNames::of_plan(plan)?.one(function.as_deref()).advise(
+        None => FunctionNames::from_plan(plan)?.one(function.as_deref()).advise(
             || "name one with --function, or a record of it with --dispatch; rehal kernels lists them",
         ),
     }
@@ -54,7 +54,7 @@ pub(super) fn pattern(flags: &Flags, function: &Flag<Option<String>>, plan: &Pla
     let function = flags.get(function);
     match (dispatch(flags, function.as_ref())?, function) {
         (Some(record), _) => FunctionNames::of_record(plan, record).map(Some),
-        (None, Some(wanted)) => FunctionNames::of_plan(plan)?.pattern(&wanted).map(Some),
+        (None, Some(wanted)) => FunctionNames::from_plan(plan)?.pattern(&wanted).map(Some),
         (None, None) => Ok(None),
     }
 }

@@ -62,7 +62,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     interrupts::handle();
     let file = MappedFile::open(&path).map_err(|error| error.advise(NAME_A_FILE))?;
-    match FileKind::of(file.bytes()) {
+    match FileKind::from_head(file.bytes()) {
         Some(FileKind::Capture) => of_capture(invocation, &path),
         Some(FileKind::Elf) => {
             let format = infer_format(file.bytes()).ok_or_else(other_architecture)?;

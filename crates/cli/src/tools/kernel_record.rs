@@ -137,7 +137,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let count = recording.record(&replay, &kernels)?;
     if count == 0 {
         // Fails if none matches, and names those that there are.
-        Kernels::of_plan(replay.plan(), &kernels)?;
+        Kernels::from_plan(replay.plan(), &kernels)?;
         let advice = "name a capture with dispatches; `rehal info` counts them";
         return Err(Error::not_found("no kernel to record").advise(advice));
     }

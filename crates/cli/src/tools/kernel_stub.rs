@@ -84,7 +84,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let output = OutputFile::from_flags(flags, "kernel.c")?;
     let (language, file) = match flags.get(&OUTPUT) {
-        Some(file) if file.as_os_str() != "-" => (KernelLanguage::of(&file), file),
+        Some(file) if file.as_os_str() != "-" => (KernelLanguage::from_path(&file), file),
         _ => (Some(KernelLanguage::C), "kernel.c".into()),
     };
     let Some(language) = language else {
@@ -101,7 +101,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     // Names are checked before anything runs.
     let function = function_flags::one(flags, &FUNCTION, &plan)?;
-    let planned = Kernels::of_plan(&plan, &KernelOptions::default())?;
+    let planned = Kernels::from_plan(&plan, &KernelOptions::default())?;
     let executable = flags.get(&EXECUTABLE);
     let observed = |kernels: &Kernels| {
         // Other errors have advice of their own.
@@ -115,7 +115,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         let _reports = CrashReports::install();
         let devices = devices::options(flags)?.open()?;
         let replay = Replay::new(plan.clone(), &devices, &replay_flags::files(flags))?;
-        kernel = observed(&Kernels::of_replay(&replay, &KernelOptions::default())?)?;
+        kernel = observed(&Kernels::from_replay(&replay, &KernelOptions::default())?)?;
         replayed = Some(replay);
     }
     let text = kernel.stub(language, &file, shown(&path))?;

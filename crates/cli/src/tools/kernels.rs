@@ -186,7 +186,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let recording = Recording::for_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;
     let (kernels, commands) = if no_run {
-        (Kernels::of_plan(&plan, &options)?, Commands::new())
+        (Kernels::from_plan(&plan, &options)?, Commands::new())
     } else {
         let _reports = CrashReports::install();
         let devices = devices::options(flags)?;
@@ -203,7 +203,7 @@ fn run(invocation: &Invocation) -> Result<()> {
                 let exported = Export { replay: &replay, options, slicing, place, header };
                 export::export(&exported, directory)?
             }
-            None => (Kernels::of_replay(&replay, &options)?, Commands::new()),
+            None => (Kernels::from_replay(&replay, &options)?, Commands::new()),
         };
         replayed = Some(replay);
         found
@@ -260,7 +260,7 @@ fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
 
 /// The kernels of a capture that is not replayed in each format, for the fuzzer.
 pub(super) fn reports(capture: &CaptureFile) -> Result<[String; 3]> {
-    let kernels = Kernels::of_plan(&*capture.plan()?, &KernelOptions::default())?;
+    let kernels = Kernels::from_plan(&*capture.plan()?, &KernelOptions::default())?;
     let commands = Commands::new();
     let list = List::new(&kernels, &commands, None);
     let [text, json] = report::formats(&list)?;

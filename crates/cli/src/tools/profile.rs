@@ -158,7 +158,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         _ => None,
     };
     let path = invocation.operand();
-    let is_command = |text: &str| text == "att" || Report::of(text).is_some();
+    let is_command = |text: &str| text == "att" || Report::from_name(text).is_some();
     if path.to_str().is_some_and(is_command) && !path.exists() {
         let command = path.display();
         return Err(Error::not_found(format!("'{command}' is a command, and no file has this name"))
@@ -185,7 +185,7 @@ fn report(command: &str) -> Result<Report> {
         )
         .advise("use the command on a machine with both; the other commands read any profile"));
     }
-    Report::of(command).ok_or_else(|| {
+    Report::from_name(command).ok_or_else(|| {
         let names: Vec<_> = Report::ALL.iter().map(|report| report.name()).collect();
         let known = format!("the commands are {}", names.join(", "));
         let error = Error::invalid_argument(format!("unknown command '{command}'"));

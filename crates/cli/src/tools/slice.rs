@@ -194,7 +194,7 @@ fn cut(flags: &Flags, plan: &Plan) -> Result<Cut> {
     if let Some(name) = flags.get(&SCOPE) {
         return Ok(Cut::Scope { name: name.into_bytes(), occurrence });
     }
-    let names = FunctionNames::of_plan(plan)?;
+    let names = FunctionNames::from_plan(plan)?;
     let pattern = match flags.get(&FUNCTION) {
         Some(wanted) => names.pattern(&wanted)?,
         None => names.one(None).advise(

@@ -413,7 +413,7 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
 /// Opens what a replay of `plan` is compared with, before any device is opened.
 fn expected(other: Other, plan: &Plan) -> Result<Expected> {
     Ok(match other {
-        Other::Recorded => Expected::Ledger(Ledger::of_capture(plan)?.ok_or_else(nothing_to_compare)?),
+        Other::Recorded => Expected::Ledger(Ledger::from_plan(plan)?.ok_or_else(nothing_to_compare)?),
         Other::Ledger(path) => Expected::Ledger(ledger_flags::open(&path, plan)?),
         Other::Replay(devices) => Expected::Replay(devices),
         Other::Memory => Expected::Memory,

@@ -136,7 +136,7 @@ impl Report {
     }
 
     /// The report with this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|report| report.name() == name)
     }
 

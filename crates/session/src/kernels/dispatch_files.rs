@@ -81,7 +81,7 @@ impl DispatchFiles {
         let bindings = bindings
             .map(|(ordinal, binding)| self.binding(binding).context(|| format!("binding {ordinal}")))
             .collect::<Result<_>>()?;
-        let extension = FileKind::of(code.data).map_or("bin", FileKind::extension);
+        let extension = FileKind::from_head(code.data).map_or("bin", FileKind::extension);
         let path = format!("{EXECUTABLES}/{}.{extension}", &digest[..DIGITS]);
         self.once(&path, |file| file.write_all(code.data))?;
         Ok(DispatchFile {

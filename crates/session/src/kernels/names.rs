@@ -18,7 +18,7 @@ pub struct FunctionNames {
 
 impl FunctionNames {
     /// The functions of a plan.
-    pub fn of_plan(plan: &Plan) -> Result<Self> {
+    pub fn from_plan(plan: &Plan) -> Result<Self> {
         let mut this = Self::default();
         let mut seen = HashSet::new();
         plan.distinct_dispatches(|dispatch, _| {

@@ -50,7 +50,7 @@ pub struct Launches {
 
 impl LaunchArguments {
     /// One workgroup of a function, without constants and bindings.
-    pub fn of(function: u32) -> Self {
+    pub fn for_function(function: u32) -> Self {
         Self {
             function,
             workgroup_count: [1; 3],

@@ -88,7 +88,7 @@ pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String
 pub fn type_of_value(value: &Value) -> Result<TensorType> {
     let of = |shape: &[u64], numerical, bits| TensorType {
         shape: shape.to_vec(),
-        element_type: ElementType::of(numerical, bits),
+        element_type: ElementType::from_parts(numerical, bits),
     };
     let row = |length| of(&[length], Numerical::INTEGER, 8);
     Ok(match value {

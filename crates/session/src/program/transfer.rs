@@ -102,7 +102,7 @@ mod tests {
             buffer
         };
         let view = |buffer| {
-            let element_type = ElementType::of(Numerical::SIGNED, 8);
+            let element_type = ElementType::from_parts(Numerical::SIGNED, 8);
             let view = BufferView::new(buffer, &[4], element_type, Encoding::DENSE_ROW_MAJOR);
             Value::from(Handle::reference(view.unwrap()))
         };

@@ -38,7 +38,8 @@ fn words(binding: &LaunchBinding) -> Vec<u32> {
 }
 
 fn affine(executable: &LoadedExecutable) -> LaunchArguments {
-    let mut arguments = LaunchArguments::of(executable.function(&EntryPoint::Name("affine".into())).unwrap());
+    let mut arguments =
+        LaunchArguments::for_function(executable.function(&EntryPoint::Name("affine".into())).unwrap());
     arguments.constants = vec![3, 4];
     arguments.bindings = executable.bindings(&values(&["16xi32=5", "16xi32"])).unwrap();
     arguments
@@ -93,7 +94,7 @@ fn bindings_are_ranges_and_arguments_can_change() {
     assert_eq!((written[31], written[32], written[33], written[48]), (0, 25, 4, 0));
 
     let executable = load("workgroups.embedded.elf");
-    let mut arguments = LaunchArguments::of(0);
+    let mut arguments = LaunchArguments::for_function(0);
     arguments.bindings = executable.bindings(&values(&["384xi32"])).unwrap();
     for (count, total) in [([2, 3, 4], 24), ([1, 1, 1], 1), ([0, 5, 5], 0)] {
         arguments.workgroup_count = count;
@@ -110,7 +111,7 @@ fn the_dispatch_has_its_size_constants_and_local_memory() {
     let executable = native();
     assert_eq!(executable.functions().len(), 4);
     let mut arguments =
-        LaunchArguments::of(executable.function(&EntryPoint::Name("surroundings".into())).unwrap());
+        LaunchArguments::for_function(executable.function(&EntryPoint::Name("surroundings".into())).unwrap());
     arguments.workgroup_size = [7, 5, 3];
     arguments.workgroup_count = [1, 1, 1];
     arguments.constants = vec![0; 3];
@@ -119,7 +120,7 @@ fn the_dispatch_has_its_size_constants_and_local_memory() {
     assert_eq!(words(&arguments.bindings[0])[..11], [7, 5, 3, 1, 1, 1, 3, 1, 48, 11, 12]);
 
     let mut arguments =
-        LaunchArguments::of(executable.function(&EntryPoint::Name("local_memory".into())).unwrap());
+        LaunchArguments::for_function(executable.function(&EntryPoint::Name("local_memory".into())).unwrap());
     arguments.bindings = executable.bindings(&values(&["2xi32"])).unwrap();
     let mut size = |dynamic| {
         arguments.dynamic_local_memory = dynamic;
@@ -185,7 +186,8 @@ fn wrong_arguments_are_refused() {
 #[test]
 fn a_failing_kernel_is_an_error_of_each_run() {
     let executable = native();
-    let mut arguments = LaunchArguments::of(executable.function(&EntryPoint::Name("fails".into())).unwrap());
+    let mut arguments =
+        LaunchArguments::for_function(executable.function(&EntryPoint::Name("fails".into())).unwrap());
     arguments.constants = vec![5, 1];
     arguments.workgroup_count = [4, 1, 1];
     let mut launches = executable.launches(&arguments, 1).unwrap();

@@ -46,7 +46,7 @@ fn stubs_are_accepted(language: KernelLanguage, wanted: impl Fn(&str) -> bool) -
     }
     for path in captures().iter().filter(|path| wanted(&path.to_string_lossy())) {
         let plan = plan(path);
-        let kernels = Kernels::of_plan(&plan, &KernelOptions::default()).unwrap();
+        let kernels = Kernels::from_plan(&plan, &KernelOptions::default()).unwrap();
         let named: BTreeSet<_> =
             plan.executables().flat_map(|it| it.function_infos()).map(|info| info.name).collect();
         let mut substitutions = Vec::new();
@@ -92,7 +92,7 @@ fn a_stub_without_a_body_fails_at_its_dispatch() {
     let path = capture("add4.add.local-sync");
     let plan = plan(&path);
     let name = "add_dispatch_0_elementwise_4_f32";
-    let kernels = Kernels::of_plan(&plan, &KernelOptions::default()).unwrap();
+    let kernels = Kernels::from_plan(&plan, &KernelOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     for language in [KernelLanguage::C, KernelLanguage::Rust] {
         let file = directory.path().join(format!("kernel.{}", language.extension()));
@@ -116,7 +116,7 @@ fn a_signature_that_is_not_the_captured_one_is_refused_before_anything_runs() {
     let path = capture("dynamic.rows.local-sync");
     let plan = plan(&path);
     let name = "rows_dispatch_0_elementwise_D_f32";
-    let kernels = Kernels::of_plan(&plan, &KernelOptions::default()).unwrap();
+    let kernels = Kernels::from_plan(&plan, &KernelOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kernel.c");
     let kernel = kernels.observed(&plan, name, None).unwrap();
@@ -148,7 +148,7 @@ fn a_signature_that_is_not_the_captured_one_is_refused_before_anything_runs() {
 #[test]
 fn names_that_do_not_exist_list_those_that_do() {
     let plan = plan(&capture("mlp.mlp.local-sync"));
-    let kernels = Kernels::of_plan(&plan, &KernelOptions::default()).unwrap();
+    let kernels = Kernels::from_plan(&plan, &KernelOptions::default()).unwrap();
     let error = kernels.observed(&plan, "mlp_dispatch_1_matmul", None).unwrap_err();
     assert_eq!(error.code(), StatusCode::NotFound);
     assert!(error.message().contains("it has: mlp_dispatch_0_matmul_8x48x32_f32, mlp_dispatch_1"), "{error}");

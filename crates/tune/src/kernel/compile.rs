@@ -68,7 +68,7 @@ const RUST_CODEGEN: [&str; 3] = ["-Copt-level=3", "-Ctarget-cpu=native", "-Cpani
 
 /// Compiles a source file to a shared library. Fails with the messages of the compiler if it does.
 pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLibrary> {
-    let Some(language) = KernelLanguage::of(source) else {
+    let Some(language) = KernelLanguage::from_path(source) else {
         let message = format!("'{}' is not the source of a kernel", source.display());
         return Err(Error::invalid_argument(message).advise("name a file with the extension .c or .rs"));
     };
@@ -183,7 +183,7 @@ pub fn substitute_sources(
     for substitution in substitutions {
         let replacement = &mut substitution.replacement;
         let Code::File(path) = &replacement.code else { continue };
-        if KernelLanguage::of(path).is_none() {
+        if KernelLanguage::from_path(path).is_none() {
             continue;
         }
         let source: PathBuf = path.clone();

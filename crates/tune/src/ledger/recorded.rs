@@ -28,7 +28,7 @@ impl Ledger {
     ///
     /// Dispatches are recorded in the order in which the program's devices completed them, which differs from
     /// that of a replay if its submissions ran concurrently; the ledger has the order of a replay of `plan`.
-    pub fn of_capture(plan: &Plan) -> Result<Option<Self>> {
+    pub fn from_plan(plan: &Plan) -> Result<Option<Self>> {
         let capture = Capture::open(plan.capture().as_slice(), OpenOptions { recover: true })?;
         let recorded = Recorded::from_capture(&capture)?;
         // A capture that was never closed may lack the digests of its last results.

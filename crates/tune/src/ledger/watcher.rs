@@ -7,7 +7,7 @@ use super::layout::EntryHeader;
 use crate::tolerance::ElementTypeRule;
 
 /// Makes the digests of dispatches that a [`Recorder`](rehal_replay::Recorder) adds to its capture: the
-/// entries that the ledger of a replay has, from which [`Ledger::of_capture`](crate::Ledger::of_capture)
+/// entries that the ledger of a replay has, from which [`Ledger::from_plan`](crate::Ledger::from_plan)
 /// makes one.
 #[derive(Default)]
 pub struct DispatchDigests {

@@ -27,7 +27,7 @@ impl Elements {
         let whole = element_type.whole_bytes().unwrap_or(1) as usize;
         let (numbers, size) = match numerical {
             Numerical::FLOAT_COMPLEX => {
-                (ElementType::of(Numerical::FLOAT_IEEE, element_type.bits() as u8 / 2), whole / 2)
+                (ElementType::from_parts(Numerical::FLOAT_IEEE, element_type.bits() as u8 / 2), whole / 2)
             }
             _ => (element_type, whole.min(8)),
         };

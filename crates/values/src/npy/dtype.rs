@@ -26,7 +26,7 @@ pub(super) fn parse(descr: &Literal<'_>) -> Result<Option<Dtype>> {
         [Literal::Text(name), Literal::Text(descr)] => {
             let dtype = parse_text(descr)?;
             // Some programs name the type of a field of opaque bytes: [('bfloat16', '<V2')].
-            let named = ElementType::of_numpy_name(name).filter(|named| {
+            let named = ElementType::from_numpy_name(name).filter(|named| {
                 dtype.element_type.numerical() == Numerical::OPAQUE
                     && named.bits() == dtype.element_type.bits()
             });
@@ -46,12 +46,12 @@ fn parse_text(descr: &str) -> Result<Dtype> {
     let unsupported =
         |what: &str| Err(Error::unimplemented(format!("arrays of type '{descr}' are not supported: {what}")));
     let in_order = |element_type| Ok(Dtype { element_type, swapped_bytes: 1 });
-    if let Some(element_type) = ElementType::of_numpy_name(descr) {
+    if let Some(element_type) = ElementType::from_numpy_name(descr) {
         return in_order(element_type);
     }
     match descr {
-        "<V2" => return in_order(ElementType::of(Numerical::FLOAT_BRAIN, 16)),
-        "<f1" => return in_order(ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
+        "<V2" => return in_order(ElementType::from_parts(Numerical::FLOAT_BRAIN, 16)),
+        "<f1" => return in_order(ElementType::from_parts(Numerical::FLOAT_8_E5M2, 8)),
         "int2" | "uint2" | "int4" | "uint4" => {
             return unsupported("a tensor packs elements of less than a byte, and an array does not");
         }
@@ -86,7 +86,7 @@ fn parse_text(descr: &str) -> Result<Dtype> {
         (false, _) | (_, Numerical::OPAQUE) => 1,
         (true, _) => usize::from(bytes),
     };
-    Ok(Dtype { element_type: ElementType::of(numerical, bytes * 8), swapped_bytes })
+    Ok(Dtype { element_type: ElementType::from_parts(numerical, bytes * 8), swapped_bytes })
 }
 
 /// The `descr` of a type. Fails for types that neither NumPy nor ml_dtypes have.

@@ -141,7 +141,7 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
 /// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The
 /// errors are of names that are not those of functions.
 fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
-    let names = FunctionNames::of_plan(plan)?;
+    let names = FunctionNames::from_plan(plan)?;
     let mut unresolved = Vec::new();
     for it in with {
         let Selector::Name(name) = &mut it.selector else { continue };

@@ -25,7 +25,7 @@ impl Candidate {
     /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
     pub(super) fn build(&self, function: &str) -> Result<Replacement> {
         check_file(&self.path, &metadata(&self.path)?)?;
-        if KernelLanguage::of(&self.path).is_none() {
+        if KernelLanguage::from_path(&self.path).is_none() {
             let shown = self.path.display().to_string();
             let bytes =
                 fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;

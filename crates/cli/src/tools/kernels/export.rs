@@ -41,7 +41,7 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
     let shown = || format!("--export={}", directory.display());
     let (temporary, path) = create(directory).context(shown)?;
     let mut exported = Exported { directory: path, entries: BTreeMap::new() };
-    let kernels = Kernels::of_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
+    let kernels = Kernels::from_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
     if kernels.kernels.is_empty() {
         let advice = "name a capture with dispatches; `rehal info` counts them";
         return Err(Error::not_found("no kernel to export").advise(advice)).context(shown);

@@ -91,7 +91,7 @@ fn kind_of(path: &Path) -> Option<FileKind> {
     let mut head = Vec::new();
     let file = File::open(path).ok()?;
     file.take(FileKind::HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-    FileKind::of(&head)
+    FileKind::from_head(&head)
 }
 
 fn profile(options: &Options) -> Result<()> {

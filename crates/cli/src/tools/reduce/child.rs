@@ -86,7 +86,7 @@ pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<Librari
     let mut libraries = Libraries::new();
     for Substitution { selector, replacement, .. } in flags.list(&replay_flags::SUBSTITUTION) {
         let Code::File(source) = replacement.code else { continue };
-        if KernelLanguage::of(&source).is_none() || libraries.iter().any(|(it, _)| *it == *source) {
+        if KernelLanguage::from_path(&source).is_none() || libraries.iter().any(|(it, _)| *it == *source) {
             continue;
         }
         let built = build_kernel(&source, &CompilerOptions::default());
@@ -189,7 +189,7 @@ fn verification(
             let (captured, _reports) = replay_flags::prepare(&captured, replay.plan().clone())?;
             return verify::side_by_side(&captured, replay, |sides| verify_lockstep(sides, &options));
         }
-        None => Ledger::of_capture(replay.plan())?.ok_or_else(|| {
+        None => Ledger::from_plan(replay.plan())?.ok_or_else(|| {
             Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
                 "name a ledger of the capture with --against=PATH (rehal run --replay_ledger=PATH writes one), or another executable \
                  with --replay_executable_substitution",
