@@ -1,7 +1,7 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
 //! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
 //! the C library, work on all processors, glob patterns, suggestions for misspelt names, text for terminals,
-//! and the digest of captures.
+//! words of messages, and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
 //! of the workspace uses it.
@@ -40,6 +40,7 @@ pub mod parallel;
 mod range;
 mod status;
 mod terminal;
+mod words;
 
 pub use advice::{Advice, Remedy};
 pub use cursor::Cursor;
@@ -55,3 +56,4 @@ pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;
 pub use terminal::{TextWriter, escaped, escaped_lines, is_shown};
+pub use words::{alternatives, plural};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use rehal_base::Result;
+use rehal_base::{Result, plural};
 
 use crate::TimeUnit;
 use crate::job::Job;
@@ -68,10 +68,6 @@ fn text(job: &Job<'_, '_>, summary: &Summary, unit: TimeUnit) -> String {
         let _ = writeln!(text, "***WARNING*** {warning}");
     }
     text
-}
-
-fn plural(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Four significant digits: no fewer than the interval needs, no more than a measurement has.

@@ -109,26 +109,3 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", escaped_lines(text));
 }
-
-/// A number of things, such as `2 dispatches`.
-pub(crate) fn plural(count: u64, noun: &str) -> String {
-    match (count, noun.ends_with("ch")) {
-        (1, _) => format!("1 {noun}"),
-        (_, true) => format!("{count} {noun}es"),
-        (_, false) => format!("{count} {noun}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nouns_follow_their_number() {
-        assert_eq!(
-            [0, 1, 2].map(|it| plural(it, "dispatch")),
-            ["0 dispatches", "1 dispatch", "2 dispatches"]
-        );
-        assert_eq!([1, 3].map(|it| plural(it, "byte")), ["1 byte", "3 bytes"]);
-    }
-}

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use rehal_base::{Align, Error, Result, nearest};
-use rehal_session::hal::alternatives;
+use rehal_base::{Align, Error, Result, alternatives, nearest};
 use rehal_session::{CrashReports, LocalRunner, Runner, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};

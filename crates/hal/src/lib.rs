@@ -110,7 +110,7 @@ pub use op::{
     Submission, Timepoint, WORKGROUP_COUNT_BYTES, WorkgroupCount,
 };
 pub use options::{CommonOptions, DeviceOptions, OptionSet, PerfMap};
-pub use parameter::{DeviceParameter, ParameterGroup, ParameterScope, ParameterValue, alternatives};
+pub use parameter::{DeviceParameter, ParameterGroup, ParameterScope, ParameterValue};
 pub use pending::{KeptSubmission, Note, PendingSubmissions};
 pub use promise::Promise;
 pub use queue::Queue;

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, alternatives};
 
 use crate::OptionSet;
 
@@ -175,15 +175,6 @@ fn text_of(value: &OsStr) -> Option<&str> {
     value.to_str().map(str::trim)
 }
 
-/// `a`, `a or b`, `a, b or c`.
-pub fn alternatives(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => (*one).into(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
-    }
-}
-
 /// The parameters of related drivers, under one title of the help.
 #[derive(Clone, Copy, Debug)]
 pub struct ParameterGroup {
@@ -226,13 +217,6 @@ mod tests {
         let mut options = OptionSet::default();
         let values: Vec<_> = values.iter().map(OsStr::new).collect();
         parameter.set(&mut options, &values).map(|()| options.get::<Seen>().0)
-    }
-
-    #[test]
-    fn alternatives_read_as_a_sentence() {
-        assert_eq!(alternatives(&["a"]), "a");
-        assert_eq!(alternatives(&["a", "b"]), "a or b");
-        assert_eq!(alternatives(&["a", "b", "c"]), "a, b or c");
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rehal_base::Error;
-use rehal_session::hal::alternatives;
+use rehal_base::{Error, alternatives};
 
 /// The type of a flag's value.
 #[derive(Clone, Copy)]

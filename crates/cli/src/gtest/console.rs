@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use rehal_base::TextWriter;
+use rehal_base::{TextWriter, plural};
 
 use super::options::Options;
 use super::run::{Iteration, Outcome, Suite};
@@ -176,9 +176,9 @@ fn failed_name<T>(suite: &Suite<T>, index: usize) -> String {
 }
 
 fn tests(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "test" } else { "tests" })
+    plural(count as u64, "test")
 }
 
 fn suites(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "test suite" } else { "test suites" })
+    plural(count as u64, "test suite")
 }

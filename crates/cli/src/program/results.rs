@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use rehal_base::{Context, Error, Range, Result};
+use rehal_base::{Context, Error, Range, Result, plural};
 use rehal_session::{Equality, Expected, Function, Value, format_value, type_of_value, with_value_memory};
 use rehal_values::npy;
 
@@ -23,11 +23,13 @@ impl<'o> Results<'o> {
     pub(crate) fn for_function(function: &Function, options: &'o ResultOptions) -> Result<Self> {
         let kinds = function.result_kinds();
         let check = |flag: &str, found: usize| {
-            let (wanted, plural) = (kinds.len(), if kinds.len() == 1 { "" } else { "s" });
-            if found == wanted {
+            if found == kinds.len() {
                 return Ok(());
             }
-            let error = Error::out_of_range(format!("expected {wanted} value{plural}, found {found}"));
+            let error = Error::out_of_range(format!(
+                "expected {}, found {found}",
+                plural(kinds.len() as u64, "value")
+            ));
             Err(error.context(flag).advise(format!("give {flag} once for each result of the function")))
         };
         if !options.outputs.is_empty() {

@@ -2,7 +2,7 @@
 
 mod with;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, plural};
 use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, SampleStatistics, State, TimeUnit};
 use rehal_session::{
@@ -392,7 +392,7 @@ impl Options {
                 "note: --replay_order=captured inserts {} of the host{place} between operations that may access the same bytes and that \
                  no semaphore orders: less work overlaps than in the program, unless its host waited there, too (rehal races \
                  --strict lists such operations)",
-                output::plural(count, "wait")
+                plural(count, "wait")
             ));
         }
         Ok(())

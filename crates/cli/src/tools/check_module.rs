@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode, plural};
 use rehal_session::{ModuleTest, ModuleTests};
 
 use crate::flags::{Flag, Group, with_devices};
@@ -89,11 +89,8 @@ fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
     }
     match outcome? {
         0 => Ok(()),
-        failed => Err(Error::new(
-            StatusCode::Unknown,
-            format!("{failed} {} failed", if failed == 1 { "test" } else { "tests" }),
-        )
-        .advise("the report lists them; --gtest_filter=NAME runs only one")),
+        failed => Err(Error::new(StatusCode::Unknown, format!("{} failed", plural(failed as u64, "test")))
+            .advise("the report lists them; --gtest_filter=NAME runs only one")),
     }
 }
 

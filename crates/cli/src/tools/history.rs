@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode, plural};
 use rehal_session::Interval;
 use serde::{Deserialize, Serialize};
 
@@ -131,7 +131,7 @@ impl Load {
 
     fn told(&self) -> String {
         let average = self.average.map_or_else(|| "unknown".into(), |it| format!("{:.2}", it[0]));
-        format!("{average} on {}", output::plural(self.processors, "processor"))
+        format!("{average} on {}", plural(self.processors, "processor"))
     }
 }
 
@@ -238,7 +238,7 @@ fn read(path: &Path, may_be_empty: bool) -> Result<Vec<Entry>> {
         (_, [first, rest @ ..]) => {
             let rest = match rest.len() as u64 {
                 0 => String::new(),
-                count => format!("; nor are {} after it", output::plural(count, "line")),
+                count => format!("; nor are {} after it", plural(count, "line")),
             };
             output::note(&format!("note: --against: skipped: {first}{rest}"));
         }
@@ -349,8 +349,8 @@ impl<'m> Compared<'m> {
             return text;
         }
         let is_slower = match self.slower.len() {
-            0 => format!("none of {} is", output::plural(compared as u64, "time")),
-            1 => format!("1 of {} is", output::plural(compared as u64, "time")),
+            0 => format!("none of {} is", plural(compared as u64, "time")),
+            1 => format!("1 of {} is", plural(compared as u64, "time")),
             count => format!("{count} of {compared} times are"),
         };
         let _ = write!(text, "; {is_slower} slower by more than {percent} % than at {}", self.commits());

@@ -7,7 +7,7 @@ mod print;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, plural};
 use rehal_session::{
     CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
@@ -235,13 +235,13 @@ fn measured(kernels: &Kernels) -> Vec<Measured> {
 /// Says how far the times can be trusted. `has_limit` says whether [`KernelOptions::max_time`] is one.
 fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
     let (count, wanted) = (kernels.sample_count, options.repetitions);
-    let replays = output::plural(count, "replay");
+    let replays = plural(count, "replay");
     let limit = match wanted {
         Some(wanted) if count >= wanted => "--repetitions",
         _ => "--max_time",
     };
     if let Some(wanted) = wanted.filter(|_| has_limit && count > 0) {
-        output::note(&format!("note: {count} of {} were timed", output::plural(wanted, "replay")));
+        output::note(&format!("note: {count} of {} were timed", plural(wanted, "replay")));
     }
     match kernels.is_order_stable {
         Some(false) => output::note(&format!(

@@ -5,7 +5,7 @@ mod print;
 
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, plural};
 use rehal_session::ProfileFile;
 
 use super::profile;
@@ -107,7 +107,7 @@ fn side(path: &Path) -> Result<Side> {
         }
         count => output::note(&format!(
             "warning: '{shown}' has {} without valid times, which are left out",
-            output::plural(count, "dispatch")
+            plural(count, "dispatch")
         )),
     }
     Ok(Side::new(shown.to_string(), times.functions))
@@ -115,7 +115,7 @@ fn side(path: &Path) -> Result<Side> {
 
 /// No dispatch of a profile has a time.
 fn without_times(path: &Path, count: u64, uncorrelated_count: u64) -> Error {
-    let (shown, dispatches) = (path.display(), output::plural(count, "dispatch"));
+    let (shown, dispatches) = (path.display(), plural(count, "dispatch"));
     if uncorrelated_count == 0 {
         let message = format!("'{shown}' has {dispatches}, none of which has a valid time");
         return Error::failed_precondition(message).advise("record the profile again");

@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, plural};
 use rehal_session::{
     CaptureBytes, CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan,
     RedactDecision, RedactOptions, RedactRule, RedactedNames, Redaction, Replay, ReplayOptions,
@@ -145,10 +145,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     if undecided != 0 {
         let list = report::Undecided::new(&redaction);
         show(&output, &invocation.render(&list, flags.get(&FORMAT), subject)?)?;
-        let message = format!(
-            "the type of {} is unknown: nothing is written",
-            output::plural(undecided as u64, "range")
-        );
+        let message =
+            format!("the type of {} is unknown: nothing is written", plural(undecided as u64, "range"));
         let error = Error::failed_precondition(message).advise(
             "state types by --element_type=RANGE:TYPE, or decide by --zero=RANGE or --keep=RANGE; the name of a \
              function, a pattern of names, or all in place of RANGE decides about several at once",

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use rehal_base::{Error, Numerical, Result};
+use rehal_base::{Error, Numerical, Result, plural};
 use rehal_values::{Floats, TensorType, format_tensor, general_lower, is_close};
 
 /// A tensor on the host.
@@ -55,7 +55,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut text = String::from("Expected all elements to be nonzero.");
-    let (found, all) = (zeros.len(), counted(count(tensor), "element"));
+    let (found, all) = (zeros.len(), plural(count(tensor) as u64, "element"));
     let _ = write!(text, "\n  0 at {found} of {all}: {}", list_indices(tensor.tensor_type, &zeros));
     show(&mut text, "operand", tensor)?;
     Ok(Some(text))
@@ -143,7 +143,7 @@ fn list_differences(
         listed.push_str("\n    ...");
     }
     if differing > 0 {
-        let _ = write!(text, "\n  {differing} of {} differ:{listed}", counted(total, "element"));
+        let _ = write!(text, "\n  {differing} of {} differ:{listed}", plural(total as u64, "element"));
     }
     Ok(())
 }
@@ -204,10 +204,6 @@ fn unravel(tensor_type: &TensorType, mut index: usize) -> String {
 fn list_indices(tensor_type: &TensorType, indices: &[usize]) -> String {
     let listed: Vec<_> = indices.iter().take(LISTED).map(|index| unravel(tensor_type, *index)).collect();
     listed.join(", ") + if indices.len() > LISTED { ", ..." } else { "" }
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Appends a tensor with its name, like the reference.

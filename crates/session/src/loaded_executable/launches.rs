@@ -1,4 +1,4 @@
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode, plural};
 use rehal_hal::{
     Buffer, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories,
     Device, Dispatch, DispatchFlags, Executable, ExecutionStage, FunctionInfo, QUEUE_AFFINITY_ANY, Semaphore,
@@ -78,10 +78,10 @@ impl LaunchArguments {
             [(function.constant_count, constants, "constant"), (function.binding_count, bindings, "binding")]
         {
             if usize::from(wanted) != given {
-                let plural = if wanted == 1 { "" } else { "s" };
                 return Err(Error::invalid_argument(format!(
-                    "function '{}' takes {wanted} {what}{plural}, found {given}",
-                    function.name.escape_debug()
+                    "function '{}' takes {}, found {given}",
+                    function.name.escape_debug(),
+                    plural(wanted.into(), what)
                 ))
                 .advise(format!("give each {what} of the function, in order")));
             }

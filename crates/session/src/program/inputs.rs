@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use rehal_base::{Context, Error, HostMemory, Range, Result};
+use rehal_base::{Context, Error, HostMemory, Range, Result, plural};
 use rehal_values::{Contents, Input, Scalar, ScalarType, Source, Start, Take, TensorType, npy};
 use rehal_vm::ValueKind;
 
@@ -141,8 +141,8 @@ impl<T> Reader<'_, '_, T> {
     }
 
     fn too_many(&self) -> Error {
-        let (wanted, plural) = (self.kinds.len(), if self.kinds.len() == 1 { "" } else { "s" });
-        Error::invalid_argument(format!("expected {wanted} value{plural}, found more"))
+        let wanted = plural(self.kinds.len() as u64, "value");
+        Error::invalid_argument(format!("expected {wanted}, found more"))
     }
 }
 

@@ -19,7 +19,7 @@ mod transfer;
 
 use std::sync::Arc;
 
-use rehal_base::{Context as _, Error, Result};
+use rehal_base::{Context as _, Error, Result, plural};
 use rehal_hal::{BufferView, Device, DeviceGroup, Fence};
 use rehal_modules::hal::{HalModule, Handle};
 use rehal_modules::io_parameters::IoParameters;
@@ -379,8 +379,8 @@ impl Function {
         match self.argument_kinds().len() {
             wanted if wanted == given => Ok(()),
             wanted => {
-                let plural = if wanted == 1 { "" } else { "s" };
-                Err(Error::invalid_argument(format!("expected {wanted} input{plural}, found {given}")))
+                let wanted = plural(wanted as u64, "input");
+                Err(Error::invalid_argument(format!("expected {wanted}, found {given}")))
             }
         }
     }

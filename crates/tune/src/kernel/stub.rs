@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, alternatives, plural};
 use rehal_hal::FunctionInfo;
 
 use super::{KernelLanguage, ObservedKernel, ObservedShape};
@@ -176,12 +176,12 @@ impl ObservedKernel {
     fn observed(&self) -> String {
         let count: u64 = self.shapes.iter().map(|shape| shape.count).sum();
         let ids = listed(&self.executable_ids);
-        let (dispatches, shapes) = (plural(count, "dispatch", "dispatches"), self.shapes.len() as u64);
+        let (dispatches, shapes) = (plural(count, "dispatch"), self.shapes.len() as u64);
         let of = if self.executable_ids.len() == 1 { "executable" } else { "executables" };
         let mut text = format!("// Observed: {dispatches} of {of} {ids} ({}), ", comment(&self.format));
         let is_by_time = shapes > 1 && self.shapes.iter().all(|it| it.time_ns.is_some());
         let order = if is_by_time { ", those that took longest first" } else { "" };
-        let _ = writeln!(text, "in {}{order}.", plural(shapes, "shape", "shapes"));
+        let _ = writeln!(text, "in {}{order}.", plural(shapes, "shape"));
         for (number, shape) in self.shapes.iter().take(MAX_SHAPES).enumerate() {
             let _ = writeln!(text, "// {}. {}", number + 1, shape.described());
         }
@@ -202,7 +202,7 @@ impl ObservedKernel {
 
 impl ObservedShape {
     fn described(&self) -> String {
-        let mut text = plural(self.count, "dispatch", "dispatches");
+        let mut text = plural(self.count, "dispatch");
         if let Some(time_ns) = self.time_ns {
             let _ =
                 write!(text, " of {:.1} us in one replay", time_ns as f64 / 1e3 / self.count.max(1) as f64);
@@ -374,10 +374,9 @@ const MAX_VALUES: usize = 8;
 
 fn listed<T: ToString>(values: &[T]) -> String {
     let shown: Vec<_> = values.iter().take(MAX_VALUES).map(T::to_string).collect();
-    match (shown.split_last(), values.len() > MAX_VALUES) {
-        (_, true) => format!("{} or others", shown.join(", ")),
-        (Some((last, [_, ..])), false) => format!("{} or {last}", shown[..shown.len() - 1].join(", ")),
-        _ => shown.join(""),
+    match values.len() > MAX_VALUES {
+        true => format!("{} or others", shown.join(", ")),
+        false => alternatives(&shown),
     }
 }
 
@@ -388,8 +387,4 @@ fn numbers(values: &[u32]) -> String {
     }
     let text: Vec<_> = values.iter().map(|it| format!("{it} ({it:#x})")).collect();
     text.join(", ")
-}
-
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

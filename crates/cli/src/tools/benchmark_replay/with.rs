@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, plural};
 use rehal_bench::Conditions;
 use rehal_session::{
     Code, FunctionNames, FunctionTiming, Interval, KernelTimes, PairOptions, Plan, Replay, ReplayComparison,
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE, scope_of_slice, times_dispatch};
 use crate::flags::{Access, Flag, Flags, Group, List};
 use crate::kernel_recording::Recording;
-use crate::output::{escaped, plural};
+use crate::output::escaped;
 use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;

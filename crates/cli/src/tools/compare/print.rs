@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use rehal_base::plural;
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
 use rehal_session::{
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use super::candidates::Candidate;
 use super::report::{CandidateReport, Outcome};
-use crate::output::{escaped, plural};
+use crate::output::escaped;
 use crate::report::{Report, Rows};
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;

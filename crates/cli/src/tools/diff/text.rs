@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use rehal_base::plural;
 use rehal_session::{
     ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ExecutableChange, FieldChange, FieldName,
     FieldValue, FunctionChange, OperationChange, ScopePath,
 };
 
 use super::DiffReport;
-use crate::output::{escaped, plural};
+use crate::output::escaped;
 
 /// Maximum number of different values to print of one field.
 const MAX_VALUES: usize = 3;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use rehal_base::plural;
 use rehal_session::{ChecksumState, ExecutableSurvey, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
 use super::contents::{Checksums, Contents, File, Info};
 use crate::advice;
-use crate::output::plural;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use rehal_base::plural;
 use rehal_session::{Interval, Kernel, KernelBinding, KernelTimes, Kernels};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
 use super::export::Commands;
-use crate::output::{escaped, plural};
+use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 

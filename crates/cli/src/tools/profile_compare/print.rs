@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use rehal_base::plural;
 use rehal_bench::stats::Interval;
 use serde::Serialize;
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
-use crate::output::{escaped, plural};
+use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rehal_base::plural;
 use rehal_session::{ReduceProgress, ReduceSize, ReduceStop, Reduction};
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ impl Progress {
         if !it.has_ended || it.check_count == self.check_count {
             return;
         }
-        let checks = counted(it.check_count - self.check_count, "check");
+        let checks = plural(it.check_count - self.check_count, "check");
         self.check_count = it.check_count;
         output::note(&format!("{:<15} {:>11}: {}", it.stage, checks, line(&it.size)));
     }
@@ -29,18 +30,13 @@ impl Progress {
 
 fn line(size: &ReduceSize) -> String {
     let parts = [
-        counted(size.scopes, "scope"),
-        counted(size.submissions, "submission"),
-        counted(size.commands, "command"),
-        counted(size.dispatches, "dispatch"),
+        plural(size.scopes, "scope"),
+        plural(size.submissions, "submission"),
+        plural(size.commands, "command"),
+        plural(size.dispatches, "dispatch"),
         bytes(size.bytes),
     ];
     parts.join(", ")
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let ending = if what.ends_with('h') { "es" } else { "s" };
-    format!("{count} {what}{}", if count == 1 { "" } else { ending })
 }
 
 fn bytes(count: u64) -> String {
@@ -153,8 +149,8 @@ impl Report for Reduced<'_> {
         };
         text.push_str(&format!(
             "{}{timeouts}, {} that could not be replayed, {}\n",
-            counted(it.check_count, "check"),
-            counted(it.rejected_count, "candidate"),
+            plural(it.check_count, "check"),
+            plural(it.rejected_count, "candidate"),
             time(run.elapsed)
         ));
         if it.is_slice {
@@ -163,7 +159,7 @@ impl Report for Reduced<'_> {
         text.push_str(&match it.stop {
             None => format!(
                 "minimal: no scope, submission, command, call of the host, object or range of {} can be left out by itself\n",
-                counted(it.byte_range as u64, "byte")
+                plural(it.byte_range as u64, "byte")
             ),
             Some(stop) => format!("not minimal: {}\n", reason(stop)),
         });

@@ -1,0 +1,39 @@
+//! Words of messages.
+
+/// A number of things, such as `2 dispatches`.
+pub fn plural(count: u64, noun: &str) -> String {
+    match (count, noun.ends_with("ch")) {
+        (1, _) => format!("1 {noun}"),
+        (_, true) => format!("{count} {noun}es"),
+        (_, false) => format!("{count} {noun}s"),
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn alternatives(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        Some((last, most @ [_, ..])) => format!("{} or {last}", most.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nouns_follow_their_number() {
+        let expected = ["0 dispatches", "1 dispatch", "2 dispatches"];
+        assert_eq!([0, 1, 2].map(|it| plural(it, "dispatch")), expected);
+        assert_eq!([1, 2].map(|it| plural(it, "kernel")), ["1 kernel", "2 kernels"]);
+    }
+
+    #[test]
+    fn alternatives_read_as_a_sentence() {
+        assert_eq!(alternatives(&[""; 0]), "");
+        assert_eq!(alternatives(&["a"]), "a");
+        assert_eq!(alternatives(&["a", "b"]), "a or b");
+        assert_eq!(alternatives(&["a", "b", "c"]), "a, b or c");
+    }
+}
