@@ -149,7 +149,7 @@ fn modules_run_and_are_recorded_and_replayed() {
         assert_eq!(host_reads(&capture, "discrete", directory).unwrap(), shared, "{name} replayed");
         // The last read is the last result.
         let last: serde_json::Value = serde_json::from_str(shared.lines().last().unwrap()).unwrap();
-        let bytes: String = expected.last().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = hex::encode(expected.last().unwrap());
         if call.3 == 1 {
             assert_eq!(last["bytes"].as_str().unwrap(), bytes, "{name}");
         }

@@ -93,7 +93,7 @@ impl Origin {
             schema,
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("REHAL_COMMIT"),
-            capture_digest: subject.capture.map(|capture| hex(&capture_digest(capture))),
+            capture_digest: subject.capture.map(|capture| hex::encode(capture_digest(capture))),
             device: subject.devices.map(names),
             cpu: &host.cpu,
             host: &host.name,
@@ -241,7 +241,10 @@ impl<'o> ErrorReports<'o> {
     }
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// A field of a line of CSV, in quotes if it has to be.
+pub(crate) fn csv_field(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
 }

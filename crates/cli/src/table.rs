@@ -291,8 +291,9 @@ fn shortened_name(cell: &str, width: usize) -> String {
 
 /// A word of a command line, in single quotes if a shell would change it.
 pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "_-./:+,@%".contains(it);
-    match !word.is_empty() && word.chars().all(is_plain) {
+    let is_plain = |it: char| it.is_alphanumeric() || "_-./:+,@%=".contains(it);
+    // An `=` in front is a path for zsh.
+    match !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
@@ -408,10 +409,12 @@ mod tests {
             functions(&[name], terminal(200)).lines().last().unwrap().split(' ').next_back(),
             Some("'main_graph$async_dispatch_0'")
         );
-        for word in ["a_1.b-c", "a$b", "a'b", "", "a b", "*x", "it's 'it'", "é"] {
+        for word in ["a_1.b-c", "a$b", "a'b", "", "a b", "*x", "it's 'it'", "é", "=a"] {
             assert_eq!(unquoted(&quoted(word)), word);
         }
         assert_eq!([quoted("a_1.b-c"), quoted("a'b"), quoted("")], ["a_1.b-c", r"'a'\''b'", "''"]);
+        assert_eq!([quoted("*"), quoted("=a")], ["'*'", "'=a'"]);
+        assert_eq!(quoted("--binding=64xi8=@bindings/0a.bin"), "--binding=64xi8=@bindings/0a.bin");
         for width in 8..40 {
             let short = shortened_name(&quoted("it's a 'rather' long name, isn't it"), width);
             assert!(short.chars().count() <= width && short.starts_with('\''), "{width}: {short}");

@@ -4,7 +4,7 @@
 use ash::vk;
 use rehal_hal::{DeviceDescription, DeviceSection};
 
-use crate::physical::{Physical, hex};
+use crate::physical::Physical;
 
 /// The description of a device.
 pub(crate) fn describe(physical: &Physical) -> DeviceDescription {
@@ -77,8 +77,8 @@ fn identity(physical: &Physical) -> Vec<String> {
     if !physical.driver_info.is_empty() {
         lines.push(format!("driver_info: {}", physical.driver_info));
     }
-    lines.push(format!("device_uuid: {}", hex(&physical.device_uuid)));
-    lines.push(format!("driver_uuid: {}", hex(&physical.driver_uuid)));
+    lines.push(format!("device_uuid: {}", hex::encode(physical.device_uuid)));
+    lines.push(format!("driver_uuid: {}", hex::encode(physical.driver_uuid)));
     lines
 }
 

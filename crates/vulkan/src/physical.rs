@@ -57,7 +57,7 @@ pub(crate) struct Uuids {
 impl Uuids {
     /// `GPU-` and the UUID of the device.
     pub(crate) fn identifier(self) -> String {
-        format!("GPU-{}", hex(&self.device))
+        format!("GPU-{}", hex::encode(self.device))
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn paths(devices: &[Uuids]) -> Vec<String> {
     let path = |(index, it): (usize, &Uuids)| {
         let mut path = it.identifier();
         if devices.iter().filter(|other| other.device == it.device).count() > 1 {
-            path = format!("{path}-{}", hex(&it.driver));
+            path = format!("{path}-{}", hex::encode(it.driver));
         }
         let earlier = devices.iter().take(index).filter(|other| *other == it).count();
         if earlier > 0 { format!("{path}-{earlier}") } else { path }
@@ -368,11 +368,6 @@ impl Physical {
 
 fn text(name: Result<&CStr, std::ffi::FromBytesUntilNulError>) -> String {
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// Bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
 use crate::progress::Progress;
-use crate::report::{Report, Subject, formats, hex};
+use crate::report::{Report, Subject, formats};
 use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, captures};
 
@@ -119,7 +119,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = |index: usize| invocation.files()[index].display().to_string();
     let format = flags.get(&FORMAT);
     let is_json = matches!(format, Format::Json);
-    let digests = is_json.then(|| [before, after].map(|capture| hex(&capture.digest())));
+    let digests = is_json.then(|| [before, after].map(|capture| hex::encode(capture.digest())));
     let max_differences = flags.get(&MAX_DIFFERENCES);
     let report = DiffReport { diff: &diff, paths: [path(0), path(1)], max_differences, digests };
     // Each capture has its digest beside its path.

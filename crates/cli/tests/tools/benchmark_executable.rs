@@ -102,7 +102,7 @@ fn bindings_are_read_and_work_is_recorded() {
     let reads = print(&["iree-run-replay", "--replay_host_reads=-", &slice]);
     let read: serde_json::Value = serde_json::from_str(reads.lines().next().unwrap()).unwrap();
     let expected: Vec<u8> = (0..16i32).flat_map(|x| (3 * x - 4).to_le_bytes()).collect();
-    let hex: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(expected);
     assert!(read.to_string().contains(&hex), "{read} lacks {hex}");
     let info = print(&["rehal", "info", &capture]);
     assert!(info.contains("init     entered 1 time") && info.contains("execute  entered 2 times"), "{info}");

@@ -186,8 +186,7 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
     fn print_topology(&mut self) -> Result<()> {
         for row in self.record.rows::<rows::Device<'_>>() {
             let row = row?;
-            let digits = |uuid: [u8; 16]| uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let uuid = (row.flags.get() & HAS_IDENTITY != 0).then(|| digits(row.physical_device_uuid));
+            let uuid = (row.flags.get() & HAS_IDENTITY != 0).then(|| hex::encode(row.physical_device_uuid));
             row!(
                 self,
                 "device",

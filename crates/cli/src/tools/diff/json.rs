@@ -10,7 +10,7 @@ use rehal_session::{
 use serde::{Serialize, Serializer};
 
 use super::DiffReport;
-use crate::report::{Rows, hex};
+use crate::report::Rows;
 
 impl Serialize for DiffReport<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -153,7 +153,7 @@ fn described(it: &DiffedExecutable) -> Described {
         record: it.record,
         format: text(&it.format),
         size_bytes: it.code_bytes,
-        blake3: hex(&it.digest),
+        blake3: hex::encode(it.digest),
         functions: names(it.functions.iter().map(Vec::as_slice)),
     }
 }
@@ -261,7 +261,9 @@ fn value(it: &FieldValue) -> Value<'_> {
         FieldValue::Object { kind, id, record } => {
             Value::Object { object: kind.name(), id: *id, record: *record }
         }
-        FieldValue::Data { length, digest } => Value::Data { size_bytes: *length, blake3: hex(digest) },
+        FieldValue::Data { length, digest } => {
+            Value::Data { size_bytes: *length, blake3: hex::encode(digest) }
+        }
         _ => Value::Other(it.to_string()),
     }
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rehal_session::{DispatchFile, Kernel};
 
+use crate::table::quoted;
+
 /// Constants and bindings that the reference's tool takes; it does not check for more.
 const MAX_EXECUTABLE_CONSTANTS: usize = 512;
 const MAX_CONSTANTS: usize = 64;
@@ -102,26 +104,9 @@ fn absolute(plugin: &str) -> String {
     format!("{prefix}{}", path.unwrap_or_else(|| Path::new(plugin).display().to_string()))
 }
 
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_=@,./:+".contains(it);
-    match word.chars().all(is_plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("--binding=64xi8=@bindings/0a.bin"), "--binding=64xi8=@bindings/0a.bin");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's $x"), "'it'\\''s $x'");
-        assert_eq!(quoted("*"), "'*'");
-    }
 
     #[test]
     fn plugins_are_found_from_any_directory() {

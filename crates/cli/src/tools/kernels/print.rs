@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::commands::Command;
 use super::export::Commands;
 use crate::output::escaped;
-use crate::report::Report;
+use crate::report::{Report, csv_field};
 use crate::table::{Column, Layout, Table};
 
 /// The kernels of a capture.
@@ -303,7 +303,7 @@ pub(super) fn csv(list: &List<'_>) -> String {
         let aliases =
             kernel.bindings.iter().zip(0..).filter_map(|(it, at)| Some(format!("{at}={}", it.alias_of?)));
         let fields = [
-            quoted(kernel.function),
+            csv_field(kernel.function),
             kernel.function_ordinal.to_string(),
             kernel.executable.to_string(),
             kernel.workgroup_count.map_or_else(String::new, dimensions),
@@ -345,13 +345,6 @@ fn share(kernels: &Kernels, kernel: &Kernel) -> Option<f64> {
 
 fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
-}
-
-fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    }
 }
 
 fn time(ns: f64) -> String {

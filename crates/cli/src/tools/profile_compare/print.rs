@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};
 use crate::output::escaped;
-use crate::report::Report;
+use crate::report::{Report, csv_field};
 use crate::table::{Column, Layout, Table};
 
 /// The comparison for people.
@@ -290,7 +290,7 @@ pub(super) fn csv(comparison: &Comparison) -> String {
         |interval: Option<Interval>| [number(interval.map(|it| it.low)), number(interval.map(|it| it.high))];
     for change in &comparison.changes {
         let mut fields = vec![
-            quoted(&change.name),
+            csv_field(&change.name),
             change.timed_by.name().into(),
             change.verdict().name().into(),
             change.total_ns().to_string(),
@@ -309,14 +309,6 @@ pub(super) fn csv(comparison: &Comparison) -> String {
         let _ = writeln!(text, "{}", fields.join(","));
     }
     text
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]
@@ -401,7 +393,8 @@ mod tests {
 
     #[test]
     fn names_are_quoted_and_escaped() {
-        assert_eq!(quoted("a \"b\", c"), "\"a \"\"b\"\", c\"");
-        assert_eq!((quoted("plain"), escaped("a\tb\u{1b}é").as_str()), ("plain".into(), "a\\tb\\u{1b}é"));
+        assert_eq!(csv_field("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        assert_eq!(csv_field("plain"), "plain");
+        assert_eq!(escaped("a\tb\u{1b}é"), "a\\tb\\u{1b}é");
     }
 }

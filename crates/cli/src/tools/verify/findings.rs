@@ -6,8 +6,6 @@ use rehal_session::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::report::hex;
-
 /// What a verification found, also as a part of the report of `rehal compare`.
 #[derive(Serialize)]
 pub(in crate::tools) struct Findings<'a> {
@@ -118,7 +116,7 @@ fn writes<S: Serializer>(writes: &[OutOfBoundsWrite], serializer: S) -> Result<S
         binding: it.binding,
         bound_offset: it.bound.offset,
         bound_length: it.bound.length,
-        bytes: hex(&it.bytes),
+        bytes: hex::encode(&it.bytes),
     }))
 }
 

@@ -6,7 +6,6 @@ use rehal_session::{
 };
 
 use crate::output::escaped;
-use crate::report::hex;
 
 /// A sentence, and a paragraph per difference.
 pub(super) fn text(outcome: &Verification) -> String {
@@ -158,7 +157,7 @@ fn out_of_bounds_write(it: &OutOfBoundsWrite) -> String {
         it.binding,
         it.bound.offset,
         it.bound.end(),
-        hex(&it.bytes)
+        hex::encode(&it.bytes)
     )
 }
 
