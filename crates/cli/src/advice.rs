@@ -87,11 +87,12 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
     text.into()
 }
 
-/// How programs are compiled for the drivers of this build.
+/// How programs are compiled for the drivers that work on this machine.
 fn compile_program() -> String {
     let mut targets: Vec<_> = drivers()
         .drivers()
         .iter()
+        .filter(|driver| driver.availability().is_ok())
         .filter_map(|driver| Some(format!("={}", driver.backend().compiler_target()?.device)))
         .collect();
     targets.dedup();

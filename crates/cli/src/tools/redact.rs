@@ -3,14 +3,13 @@
 mod report;
 
 use std::io::{Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, plural};
+use rehal_base::{Context, Error, MappedFile, Result, plural};
 use rehal_session::{
-    CaptureBytes, CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan,
-    RedactDecision, RedactOptions, RedactRule, RedactedNames, Redaction, Replay, ReplayOptions,
-    TemporaryFile, WorkgroupCounts, check_redacted, redact, workgroup_count_functions,
+    CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan, RedactDecision,
+    RedactOptions, RedactRule, RedactedNames, Redaction, Replay, ReplayOptions, TemporaryFile,
+    WorkgroupCounts, check_redacted, redact, workgroup_count_functions,
 };
 
 use self::report::Counts;
@@ -157,10 +156,12 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Ok(());
     }
     let mut file = file.file();
-    // It has no path of its own, so that nothing is left behind if a kernel ends the process.
-    let place = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let copy = file.try_clone().map_err(|error| Error::io("reading a temporary file", &error))?;
+    // It has no path of its own, so that nothing is left behind if a kernel ends the process. Its name in
+    // errors is that of the file that it becomes.
+    let redacted = MappedFile::from_file(copy, output.path())?;
     let originals = Original { flags, plan: &plan, options: &options };
-    let replayed = check(&originals, &redaction, place.as_ref(), capture.is_recovered())?;
+    let replayed = check(&originals, &redaction, redacted, capture.is_recovered())?;
     file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
     output.write(|sink| {
         std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
@@ -237,16 +238,14 @@ impl Original<'_> {
 fn check(
     original: &Original<'_>,
     redaction: &Redaction,
-    path: &std::path::Path,
+    redacted: MappedFile,
     recovered: bool,
 ) -> Result<Option<Replay>> {
-    // Its path means nothing to the user.
     let place = || "the redacted capture, which is not written".to_owned();
     let mut options = CaptureOptions::default();
     options.recover = recovered;
-    let bytes = CaptureBytes::map(path)?;
     let plan: Arc<Plan> =
-        CaptureFile::from_bytes(bytes, &options).and_then(|capture| capture.plan()).context(place)?;
+        CaptureFile::from_bytes(redacted, &options).and_then(|capture| capture.plan()).context(place)?;
     check_redacted(original.plan, &plan).context(place)?;
     if original.flags.get(&NO_RUN) {
         return Ok(None);
