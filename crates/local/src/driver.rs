@@ -8,7 +8,7 @@ use rehal_hal::{
 
 use crate::executable::Plugins;
 use crate::executable::format::{self, COMPILER_TARGET, FORMATS};
-use crate::parameters::TASK_PARAMETERS;
+use crate::parameters::{SYNC_PARAMETERS, TASK_PARAMETERS};
 use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
 
 /// The name of the driver, and of its one device.
@@ -170,7 +170,7 @@ impl DriverBackend for LocalSyncDriver {
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {
-        &[]
+        &SYNC_PARAMETERS
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {

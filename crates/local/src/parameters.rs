@@ -1,4 +1,4 @@
-//! The parameters of `local-task`, with the names, values and defaults of the pinned release.
+//! The parameters of `local-task` and `local-sync`, with names, values and defaults of the pinned release.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +16,29 @@ pub const PARAMETERS: ParameterGroup = ParameterGroup { title: "CPU threads", pa
 
 const MAX_COUNT: i128 = i32::MAX as i128;
 const TASK: ParameterScope = ParameterScope::Device(LOCAL_TASK);
+
+/// The stack of kernels.
+const STACK_SIZE: DeviceParameter = DeviceParameter {
+    keys: &["task_worker_stack_size"],
+    scope: ParameterScope::Devices,
+    value: ParameterValue::Integer {
+        min: 0,
+        max: MAX_COUNT,
+        set: |options, bytes| {
+            options.update(|it: &mut LocalSyncOptions| it.stack_bytes = bytes as usize);
+            set(options, |it| {
+                it.workers = None;
+                it.worker.stack_bytes = bytes as usize;
+            });
+        },
+    },
+    default: "131072",
+    help: "Size of the stack of kernels in bytes, also on local-sync, and the least of each worker. Less than \
+           2 MiB has no effect.",
+};
+
+/// The parameters of `local-sync`.
+pub(crate) const SYNC_PARAMETERS: [DeviceParameter; 1] = [STACK_SIZE];
 
 /// How the device starts its workers, what it does with them, and how they are selected.
 ///
@@ -46,24 +69,7 @@ pub(crate) const TASK_PARAMETERS: [DeviceParameter; 13] = [
         default: "0",
         help: "Microseconds that an idle worker spins before it sleeps.",
     },
-    DeviceParameter {
-        keys: &["task_worker_stack_size"],
-        scope: ParameterScope::Devices,
-        value: ParameterValue::Integer {
-            min: 0,
-            max: MAX_COUNT,
-            set: |options, bytes| {
-                options.update(|it: &mut LocalSyncOptions| it.stack_bytes = bytes as usize);
-                set(options, |it| {
-                    it.workers = None;
-                    it.worker.stack_bytes = bytes as usize;
-                });
-            },
-        },
-        default: "131072",
-        help: "Size of the stack of kernels in bytes, also on local-sync, and the least of each worker. Less than \
-               2 MiB has no effect.",
-    },
+    STACK_SIZE,
     DeviceParameter {
         keys: &["task_worker_local_memory"],
         scope: TASK,
@@ -262,7 +268,7 @@ mod tests {
     use rehal_hal::Driver;
 
     use super::*;
-    use crate::{LocalTaskDriver, Topology};
+    use crate::{LocalSyncDriver, LocalTaskDriver, Topology};
 
     fn configured(options: LocalTaskOptions, params: &[(&str, &str)]) -> Result<LocalTaskOptions> {
         Ok(Driver::new(LocalTaskDriver).configure(OptionSet::default().with(options), params)?.get())
@@ -297,6 +303,13 @@ mod tests {
         assert_eq!((set.worker_local_memory, set.abort_on_failure), (Some(8192), true));
         let latency = configured(set, &[("task_topology_favor", "latency")]).unwrap().selection;
         assert_eq!((latency.performance, latency.distribution), (Performance::High, Distribution::Compact));
+    }
+
+    #[test]
+    fn both_devices_have_the_size_of_the_stack() {
+        let given = [("task_worker_stack_size", "4194304")];
+        let options = Driver::new(LocalSyncDriver).configure(OptionSet::default(), &given).unwrap();
+        assert_eq!(options.get::<LocalSyncOptions>().stack_bytes, 4 << 20);
     }
 
     #[test]

@@ -39,7 +39,7 @@ const FORMS: [&str; 24] = [
 /// Forms that only ours accepts: indices of a CPU driver's devices.
 const WIDER: [&str; 2] = ["local-sync://0", "local-sync:0"];
 
-/// Forms that only the reference accepts, ignoring the parameters: its CPU drivers have none either.
+/// Forms that only the reference accepts, ignoring the parameters, of which its CPU drivers have none.
 const STRICTER: [&str; 2] = ["local-sync://?key=value", "local-sync://?=value"];
 
 pub fn add(trials: &mut Vec<Trial>) {

@@ -163,7 +163,11 @@ fn an_invalid_device() {
                 "local-sync://7",
                 "driver 'local-sync' has no device '7'\n  at: --device=local-sync://7\n  try: its devices: local-sync://",
             ),
-            ("local-sync://?x=1", "takes no parameters: 'x=1'"),
+            (
+                "local-sync://?x=1",
+                "driver 'local-sync' has no parameter 'x'\n  at: --device=local-sync://?x=1\n  try: its parameters: \
+                 task_worker_stack_size",
+            ),
             ("a,b", "invalid device URI 'a,b': ',' in the name of the driver"),
         ] {
             let stderr = fail(&[tool, &[&format!("--device={device}"), &path]].concat());

@@ -179,7 +179,7 @@ fn unknown_devices_are_errors() {
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
         ("cuda", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
         ("local-sync://7", StatusCode::NotFound, "local-sync"),
-        ("local-sync://?x=1", StatusCode::InvalidArgument, "takes no parameters"),
+        ("local-sync://?x=1", StatusCode::InvalidArgument, "has no parameter 'x'"),
     ] {
         let error = DeviceSpec::find(uri).err().unwrap();
         assert_eq!(error.code(), code, "{}", error.report());

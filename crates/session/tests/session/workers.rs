@@ -101,7 +101,7 @@ fn parameters_without_workers_are_errors_of_their_device() {
             "local-task://?task_topology_cpu_ids=one",
             "unexpected value 'one' (expected numbers of logical CPUs, such as 0,2 or 0-3)",
         ),
-        ("local-sync://?task_topology_cpu_ids=0", "takes no parameters"),
+        ("local-sync://?task_topology_cpu_ids=0", "its parameters: task_worker_stack_size"),
     ] {
         let error = DeviceSpec::find(uri).err().unwrap();
         assert_eq!(error.code(), StatusCode::InvalidArgument, "{uri}");
