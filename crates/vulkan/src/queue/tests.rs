@@ -91,6 +91,17 @@ impl Fixture {
         self.device.queue(QUEUE_AFFINITY_ANY).signal(&signals).dispatch(&dispatch).unwrap();
     }
 
+    /// Holds up the first lane until the device is lost: what is submitted to it executes until then.
+    fn block_until_lost(&self) -> thread::JoinHandle<()> {
+        let (blocker, core) = (self.core.block_queue(), self.core.clone());
+        thread::spawn(move || {
+            while core.gpu().loss().is_none() {
+                thread::yield_now();
+            }
+            drop(blocker);
+        })
+    }
+
     fn fill(&self, signal: &Semaphore) -> Result<(), Error> {
         self.fill_on(QUEUE_AFFINITY_ANY, signal)
     }
@@ -113,8 +124,10 @@ fn work_in_flight_is_named_until_it_is_complete() {
     let fixture = Fixture::new(VulkanOptions::default());
     assert_eq!(last(), None, "fills have no kernel");
     let done = fixture.semaphore();
+    let blocker = fixture.core.block_queue();
     fixture.spin(&[&done]);
     assert_eq!(last().as_deref(), Some("dispatch of 'spin'"));
+    drop(blocker);
     done.wait(1, LONG).unwrap();
     fixture.core.settle();
     drop(fixture);
@@ -126,10 +139,12 @@ fn a_failed_submission_waits_for_what_executes() {
     let fixture = Fixture::new(VulkanOptions::default());
     let (first, second) = (fixture.semaphore(), fixture.semaphore());
     let on_host = Semaphore::new(Timeline::new(0));
+    let releaser = fixture.block_until_lost();
     fixture.spin(&[&first, &on_host]);
     assert_eq!(fixture.core.completed(), Frontier::at(0, 1), "the kernel executes");
     fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
     assert_lost_by_memory(&fixture.fill(&second).unwrap_err());
+    releaser.join().unwrap();
     // The kernel's commands and memory are released now.
     assert_eq!(fixture.core.completed(), Frontier::at(0, 2));
     // What was complete has not failed.
@@ -147,9 +162,11 @@ fn a_failed_transfer_waits_for_what_executes_on_the_other_lane() {
     fixture.fill_on(TRANSFER_QUEUE, &copied).unwrap();
     copied.wait(1, LONG).unwrap();
     assert_eq!(fixture.core.completed().on(1), 1, "it executes on the second lane");
+    let releaser = fixture.block_until_lost();
     fixture.spin(&[&first]);
     fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
     assert_lost_by_memory(&fixture.fill_on(TRANSFER_QUEUE, &second).unwrap_err());
+    releaser.join().unwrap();
     assert_eq!((fixture.core.completed().on(0), fixture.core.completed().on(1)), (2, 1));
     for semaphore in [&first, &copied, &second] {
         assert_lost_by_memory(&semaphore.wait(2, LONG).unwrap_err());
@@ -160,10 +177,12 @@ fn a_failed_transfer_waits_for_what_executes_on_the_other_lane() {
 fn a_thread_that_waits_for_collected_work_gets_its_failure() {
     let fixture = Fixture::new(VulkanOptions::default());
     let semaphores = [(); 3].map(|()| fixture.semaphore());
+    let releaser = fixture.block_until_lost();
     // The third is collected, while two batches are in flight.
     semaphores.iter().for_each(|it| fixture.spin(&[it]));
     fixture.core.faults.inject(Call::Submit, OUT_OF_MEMORY);
     assert_lost_by_memory(&semaphores[2].wait(1, LONG).unwrap_err());
+    releaser.join().unwrap();
     assert_eq!(fixture.core.completed(), Frontier::at(0, 3));
     assert!(fixture.core.wait(&Frontier::at(0, 4), None), "what is never submitted is not waited for");
 }
@@ -172,13 +191,7 @@ fn a_thread_that_waits_for_collected_work_gets_its_failure() {
 #[test]
 fn work_that_needs_what_another_lane_has_rejected_fails() {
     let fixture = Fixture::with_transfer_lane();
-    let (blocker, core) = (fixture.core.block_queue(), fixture.core.clone());
-    let releaser = thread::spawn(move || {
-        while core.gpu().loss().is_none() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        drop(blocker);
-    });
+    let releaser = fixture.block_until_lost();
     let semaphores = [(); 3].map(|()| fixture.semaphore());
     fixture.fill_on(TRANSFER_QUEUE, &semaphores[0]).unwrap();
     fixture.fill_on(TRANSFER_QUEUE, &semaphores[1]).unwrap();
@@ -332,7 +345,7 @@ fn what_is_kept_fails_with_the_device_and_completes_when_it_is_released() {
         assert!(fixture.core.has_backlog());
         let releaser = thread::spawn(move || {
             while core.gpu().loss().is_none() && !core.state.lock().is_closed {
-                thread::sleep(Duration::from_millis(1));
+                thread::yield_now();
             }
             drop(blocker);
         });
@@ -357,8 +370,11 @@ fn the_watchdog_outlives_what_is_kept_when_the_device_is_released() {
     drop(state);
     let core = fixture.core.clone();
     let watchdog = thread::spawn(move || core.guard(Duration::from_secs(60)));
-    thread::sleep(Duration::from_millis(100));
-    assert!(!watchdog.is_finished());
+    // It waits, so that it has looked.
+    while !fixture.core.closed.notify_one() {
+        assert!(!watchdog.is_finished());
+        thread::yield_now();
+    }
     fixture.core.state.lock().is_issuing = false;
     watchdog.join().unwrap();
 }
@@ -414,24 +430,18 @@ fn a_calibrated_clock_is_never_exact() {
 #[test]
 fn a_timestamp_that_waits_for_work_is_not_a_sample() {
     let fixture = without_calibrated_clock(false);
-    let (busy, sample) = (fixture.semaphore(), |longest| sample_clock(&fixture.core, Some(longest)).unwrap());
-    fixture.spin(&[&busy]);
+    let sample = |longest| sample_clock(&fixture.core, Some(longest)).unwrap();
+    let blocker = fixture.core.block_queue();
     assert_eq!(sample(Duration::from_millis(1)), None);
     // Another is not issued behind it.
     let issued = || fixture.core.state.lock().entries.len();
     let before = issued();
     (0..10).for_each(|_| assert_eq!(sample(Duration::from_millis(1)), None));
     assert!(issued() <= before, "{} after {before}", issued());
-    // The device may be lost by a loop that does not end.
-    if busy.wait(1, LONG).is_ok() {
-        let retried = |_: u32| {
-            thread::sleep(Duration::from_millis(1));
-            sample(Duration::from_secs(60))
-        };
-        // The late one may follow the work only a moment later.
-        let found = (0..60_000).find_map(retried).unwrap();
-        assert!(found.device_tick > 0 && found.host_before_ns < found.host_after_ns, "{found:?}");
-    }
+    drop(blocker);
+    // The late one is complete, and the next may be taken.
+    let found = std::iter::repeat_with(|| sample(Duration::from_secs(60))).flatten().next().unwrap();
+    assert!(found.device_tick > 0 && found.host_before_ns < found.host_after_ns, "{found:?}");
 }
 
 #[test]
@@ -441,7 +451,10 @@ fn a_clock_that_another_thread_settles_is_waited_for() {
     let other = thread::spawn(move || {
         core.settling.lock().owner = Some(thread::current().id());
         sender.send(()).unwrap();
-        thread::sleep(Duration::from_millis(300));
+        while core.state.lock().tracks.submitted().on(0) < 2 {
+            thread::yield_now();
+        }
+        assert!(core.wait(&Frontier::at(0, 2), LONG));
         core.settle();
         core.settling.lock().owner = None;
         core.settle();
@@ -462,9 +475,8 @@ fn callbacks_of_a_lane_do_not_wait_for_another() {
     core.issue(Box::new(KeptSubmission::empty()), needs, None, Origin::Program).unwrap();
     core.demand();
     while core.state.lock().watched != Some(needs) {
-        thread::sleep(Duration::from_millis(1));
+        thread::yield_now();
     }
-    thread::sleep(Duration::from_millis(50));
     // Several times: it waits for both lanes then, and again for the first.
     for _ in 0..3 {
         let (filled, (sender, receiver)) = (fixture.semaphore(), mpsc::channel());
