@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
-use rehal_session::{FunctionCode, TemporaryDirectory, elf_code, infer_format};
+use rehal_session::{FunctionCode, Job, KeptOutput, TemporaryDirectory, elf_code, infer_format};
 
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group, Refusal};
 use crate::output::{self, escaped};
+use crate::tool::RUNNER;
 use crate::{Invocation, Operands, Tool, captures, interrupts};
 
 /// See the [module](self).
@@ -241,11 +242,14 @@ fn spirv(path: &Path) -> Result<String> {
 fn print_of(names: &[OsString], arguments: Vec<OsString>, install: &str) -> Result<String> {
     for name in names {
         let shown = name.to_string_lossy();
-        let ran = Command::new(name).args(&arguments).env("LC_ALL", "C").stdin(Stdio::null()).output();
-        match ran {
-            Ok(ran) if ran.status.success() => return Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
+        let mut job = Job::for_program(name);
+        job.arguments.clone_from(&arguments);
+        job.environment = vec![("LC_ALL".into(), Some("C".into()))];
+        job.kept = KeptOutput::First(usize::MAX);
+        match RUNNER.run(&job, &mut |_| ControlFlow::Continue(())) {
+            Ok(ran) if ran.is_success() => return Ok(String::from_utf8_lossy(&ran.stdout.bytes).into_owned()),
             Ok(ran) => {
-                let said = String::from_utf8_lossy(&ran.stderr).trim().to_string();
+                let said = String::from_utf8_lossy(&ran.stderr.bytes).trim().to_string();
                 return Err(Error::new(StatusCode::Aborted, format!("{shown} failed: {said}"))
                     .advise("name another disassembler: OBJDUMP=llvm-objdump"));
             }
