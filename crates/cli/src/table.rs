@@ -1,4 +1,5 @@
-//! The tables that reports print: columns, aligned, two spaces apart.
+//! The tables that reports print: columns, aligned, two spaces apart. And their sentences, which are wrapped
+//! on a terminal.
 //!
 //! In a pipe, cells are printed whole, up to 1000 characters. On a terminal, names leave out the prefix that
 //! all of them share. Cells that do not fit its width are shortened, or left out and named above the table. A
@@ -37,6 +38,47 @@ impl Layout {
         let size = rustix::termios::tcgetwinsize(stdout()).map_or(0, |size| size.ws_col.into());
         // Some terminals do not know their size.
         Self { width: Some(if size == 0 { usize::MAX } else { size }) }
+    }
+
+    /// Sentences, one a line, with lines broken at spaces if they do not fit. What follows a break is
+    /// indented as the text behind the label of the line, or by two more spaces than the line. In a pipe,
+    /// lines are whole.
+    pub(crate) fn wrap(self, text: &str) -> String {
+        let fits = |line: &str| self.width.is_none_or(|width| line.chars().count() <= width);
+        let mut wrapped = String::with_capacity(text.len());
+        for line in text.lines() {
+            let (mut rest, hang) = (line.to_owned(), hanging_indent(line));
+            while !fits(&rest) {
+                let width = self.width.unwrap_or(usize::MAX);
+                let begin = rest.len() - rest.trim_start().len();
+                let spaces =
+                    rest.char_indices().enumerate().filter(|(_, (at, it))| *it == ' ' && *at > begin);
+                let spaces: Vec<_> = spaces.map(|(column, (at, _))| (column, at)).collect();
+                // A word that is too long is left whole.
+                let behind = |at: usize| rest[..at].trim_end().chars().count() > hang;
+                let last = spaces.iter().rfind(|(column, at)| *column <= width && behind(*at));
+                let Some((_, at)) = last.or_else(|| spaces.iter().find(|(_, at)| behind(*at))) else { break };
+                wrapped.push_str(rest[..*at].trim_end());
+                wrapped.push('\n');
+                rest = " ".repeat(hang) + rest[*at..].trim_start();
+            }
+            wrapped.push_str(&rest);
+            wrapped.push('\n');
+        }
+        wrapped
+    }
+}
+
+/// The indent of what follows a break of a line.
+fn hanging_indent(line: &str) -> usize {
+    /// Labels are shorter.
+    const MAX_LABEL: usize = 12;
+    let text = line.trim_start();
+    let indent = line.len() - text.len();
+    let label = text.find("  ").filter(|end| *end < MAX_LABEL);
+    match label {
+        Some(end) => line.len() - text[end..].trim_start().len(),
+        None => indent + 2,
     }
 }
 
@@ -400,6 +442,20 @@ mod tests {
         assert!(narrow.contains("\ntoo narrow for: constants, record\n"), "{narrow}");
         let wider = functions(&NAMES, terminal(52));
         assert!(wider.contains("  1 2 …6 7 8      #0  '*1_matmul"), "{wider}");
+    }
+
+    #[test]
+    fn sentences_are_wrapped_on_a_terminal() {
+        let text =
+            "short\n  the first of them, and the others\nlabel   what it is about\n\nunbreakableword x\n";
+        assert_eq!(Layout::PIPE.wrap(text), text);
+        assert_eq!(
+            terminal(16).wrap(text),
+            "short\n  the first of\n    them, and\n    the others\nlabel   what it\n        is about\n\n\
+             unbreakableword\n  x\n"
+        );
+        assert_eq!(terminal(4).wrap("abc defgh i\n"), "abc\n  defgh\n  i\n");
+        assert_eq!(terminal(3).wrap("  abcdefgh\n"), "  abcdefgh\n");
     }
 
     #[test]

@@ -102,8 +102,8 @@ impl Report for DiffReport<'_> {
     const SCHEMA: &'static str = "rehal.diff/1";
     const IS_ON_A_LINE: bool = true;
 
-    fn text(&self, _: Layout) -> String {
-        text::show(self)
+    fn text(&self, layout: Layout) -> String {
+        layout.wrap(&text::show(self))
     }
 }
 

@@ -96,7 +96,7 @@ impl Report for FoundRaces<'_> {
     const SCHEMA: &'static str = "rehal.races/1";
     const IS_ON_A_LINE: bool = false;
 
-    fn text(&self, _: Layout) -> String {
+    fn text(&self, layout: Layout) -> String {
         let mut text = match self.count {
             0 => "no races\n".to_string(),
             1 => "1 race\n".to_string(),
@@ -123,7 +123,7 @@ impl Report for FoundRaces<'_> {
         if let Some(reason) = self.incomplete {
             text.push_str(&format!("there may be more: {reason}\n"));
         }
-        text
+        layout.wrap(&text)
     }
 }
 

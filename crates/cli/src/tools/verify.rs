@@ -511,11 +511,11 @@ impl Report for FoundReport<'_> {
     const SCHEMA: &'static str = "rehal.verify/1";
     const IS_ON_A_LINE: bool = true;
 
-    fn text(&self, _: Layout) -> String {
-        match self.found {
+    fn text(&self, layout: Layout) -> String {
+        layout.wrap(&match self.found {
             Found::Watched(outcome) | Found::Memory(outcome) => text::memory(outcome),
             Found::Compared(outcome) => text::text(outcome),
-        }
+        })
     }
 }
 

@@ -261,8 +261,10 @@ impl Report for Compared<'_> {
     fn text(&self, layout: Layout) -> String {
         match self.reports {
             [only] => match only.outcome {
-                Outcome::Right | Outcome::Wrong => only.text.clone(),
-                Outcome::Crashed | Outcome::TimedOut => format!("{}  {}\n", only.name, only.summary),
+                Outcome::Right | Outcome::Wrong => layout.wrap(&only.text),
+                Outcome::Crashed | Outcome::TimedOut => {
+                    layout.wrap(&format!("{}  {}\n", only.name, only.summary))
+                }
                 // What it failed with is on standard error.
                 Outcome::Failed => String::new(),
             },

@@ -174,6 +174,7 @@ impl Report for List<'_> {
             let _ = write!(text, " in {}, {}, {replays}", time(total as f64), described(times));
         }
         text.push('\n');
+        let mut text = layout.wrap(&text);
         if self.kernels.is_empty() {
             return text;
         }
@@ -186,11 +187,11 @@ impl Report for List<'_> {
         self.kernels.iter().for_each(|kernel| table.row(row(kernel)));
         text.push('\n');
         text.push_str(&table.text(layout));
-        text.push_str(
+        text.push_str(&layout.wrap(
             "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
              read: unless it also reads what it changes; written: at least; bytes/s: if each byte of the \
              accessed pages, or of all that is bound if these are unknown, is accessed once\n",
-        );
+        ));
         self.add_commands(&mut text);
         text
     }

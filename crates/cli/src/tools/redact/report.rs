@@ -208,9 +208,9 @@ impl Report for Redacted<'_> {
     const SCHEMA: &'static str = "rehal.redact/1";
     const IS_ON_A_LINE: bool = true;
 
-    fn text(&self, _: Layout) -> String {
+    fn text(&self, layout: Layout) -> String {
         let (it, counts) = self.of;
-        text(it, counts)
+        layout.wrap(&text(it, counts))
     }
 }
 

@@ -141,7 +141,8 @@ impl Report for Reduced<'_> {
 
     fn text(&self, layout: Layout) -> String {
         let (it, run) = self.of;
-        let mut text = sizes(&self.before, &self.after).text(layout);
+        let table = sizes(&self.before, &self.after).text(layout);
+        let mut text = String::new();
         text.push_str(&format!("looked for: {}\n", run.description));
         let timeouts = match run.timeout_count {
             0 => String::new(),
@@ -163,7 +164,7 @@ impl Report for Reduced<'_> {
             ),
             Some(stop) => format!("not minimal: {}\n", reason(stop)),
         });
-        text
+        table + &layout.wrap(&text)
     }
 }
 
