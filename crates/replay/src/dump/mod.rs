@@ -106,18 +106,6 @@ pub fn dump(
     Ok(capture.tear())
 }
 
-/// Like [`dump`], for a whole capture in memory, as text.
-pub fn dump_text(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
-    let options = Options { format: Format::Text, recover: false };
-    dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
-}
-
-/// Like [`dump`], for a whole capture in memory, as JSON lines.
-pub fn dump_jsonl(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
-    let options = Options { format: Format::Jsonl, recover: false };
-    dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
-}
-
 /// Iterates over the records, releasing the pages behind it.
 struct Walk<'a> {
     map: Option<&'a MappedFile>,

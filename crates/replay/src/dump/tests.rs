@@ -9,6 +9,8 @@ use super::*;
 const SAMPLE_TEXT: &[u8] = include_bytes!("testdata/sample.text");
 const SAMPLE_JSONL: &[u8] = include_bytes!("testdata/sample.jsonl");
 
+const TEXT: Options = Options { format: Format::Text, recover: false };
+
 fn dumped(input: Input<'_>, format: Format, recover: bool) -> Result<Vec<u8>, Error> {
     let mut output = Vec::new();
     dump(input, Options { format, recover }, &mut output, &mut |_| {})?;
@@ -61,7 +63,7 @@ fn a_damaged_capture_prints_nothing() {
     let last = bytes.len() - 97;
     bytes[last + 80] = 1;
     let mut output = Vec::new();
-    let error = dump_text(&bytes, &mut output).unwrap_err();
+    let error = dump(Input::from(&bytes[..]), TEXT, &mut output, &mut |_| {}).unwrap_err();
     assert!(
         matches!(error, Error::Format(error) if error.fault == Fault::Corrupt && error.field == "reserved0")
     );
@@ -99,7 +101,7 @@ fn long_capture(count: u64) -> Vec<u8> {
 fn a_closed_pipe_ends_a_dump_immediately() {
     let bytes = long_capture(10_000);
     let mut pipe = Closed(0);
-    let error = dump_text(&bytes, &mut pipe).unwrap_err();
+    let error = dump(Input::from(&bytes[..]), TEXT, &mut pipe, &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe));
     assert_eq!(pipe.0, 2, "no write after the failure");
 }
