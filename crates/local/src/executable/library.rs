@@ -10,7 +10,7 @@ use rehal_hal::{FunctionInfo, PerfMap};
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::cost::{Cost, Costs};
 use super::dylib::Dylib;
-use super::format::{self, Format};
+use super::format::Format;
 use super::imports::{self, ImportProvider, Imports};
 use super::running::Label;
 use super::{elf, image_cache, perf, processor, query};
@@ -121,18 +121,6 @@ impl Library {
         let address =
             |ordinal| unsafe { (*(*self.table).exports.ptrs.add(ordinal)).map_or(0, |it| it as usize) };
         (0..self.functions.len()).map(address).collect()
-    }
-
-    /// Loads an executable of the format detected by [`format::infer`].
-    ///
-    /// # Safety
-    /// As for [`Library::load`].
-    pub unsafe fn load_inferred(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
-        let Some(format) = format::infer(bytes) else {
-            return Err(Error::incompatible("the bytes are not an executable of a known format"));
-        };
-        // SAFETY: guaranteed by the caller.
-        unsafe { Self::load(format, bytes, options) }
     }
 
     /// # Safety
