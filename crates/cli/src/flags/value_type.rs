@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rehal_base::{Error, alternatives};
@@ -203,6 +204,13 @@ pub(crate) fn text(value: &OsStr) -> Result<String, Refusal> {
 
 pub(super) fn optional_text(value: &OsStr) -> Result<Option<String>, Refusal> {
     text_of(value).map(|text| (!text.is_empty()).then(|| text.to_string()))
+}
+
+pub(crate) fn optional_number<T: FromStr>(value: &OsStr) -> Result<Option<T>, Refusal> {
+    match text_of(value)? {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
+    }
 }
 
 pub(super) fn path(value: &OsStr) -> Result<PathBuf, Refusal> {

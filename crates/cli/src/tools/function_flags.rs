@@ -3,7 +3,7 @@
 use rehal_base::{Context, Error, Result};
 use rehal_session::{FunctionNames, Plan};
 
-use crate::flags::{Flag, Flags, Refusal};
+use crate::flags::{Flag, Flags, Refusal, optional_number};
 
 /// A flag that selects one function.
 pub(super) const fn one_flag(help: &'static str) -> Flag<Option<String>> {
@@ -13,6 +13,11 @@ pub(super) const fn one_flag(help: &'static str) -> Flag<Option<String>> {
 /// A flag that selects functions.
 pub(super) const fn pattern_flag(help: &'static str) -> Flag<Option<String>> {
     Flag::text("function", "GLOB", help)
+}
+
+/// A flag that selects the executable, if several have the function.
+pub(super) const fn executable_flag(help: &'static str) -> Flag<Option<u64>> {
+    Flag::parsed("executable", "ID", "", "the id of an executable", optional_number, help)
 }
 
 /// A flag that selects the dispatch of a record, or its function.

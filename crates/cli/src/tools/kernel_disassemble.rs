@@ -9,7 +9,7 @@ use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_session::{FunctionCode, Job, KeptOutput, TemporaryDirectory, elf_code, infer_format};
 
 use super::{function_flags, replay_flags};
-use crate::flags::{Flag, Group, Refusal};
+use crate::flags::{Flag, Group};
 use crate::output::{self, escaped};
 use crate::tool::RUNNER;
 use crate::{Invocation, Operands, Tool, captures, interrupts};
@@ -41,16 +41,7 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
      the only one that is dispatched, or that the executable has.",
 );
 
-const EXECUTABLE: Flag<Option<u64>> = Flag::parsed(
-    "executable",
-    "ID",
-    "",
-    "the id of an executable",
-    |value| match value.to_str() {
-        Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
-        None => Err(Refusal::Unexpected),
-    },
+const EXECUTABLE: Flag<Option<u64>> = function_flags::executable_flag(
     "The executable of the capture, if several have a function of this name. By default the first that a dispatch of it uses.",
 );
 

@@ -9,7 +9,7 @@ use rehal_session::{
     RecordingOptions, SnapshotDifference, type_in_name,
 };
 
-use crate::flags::{Flag, Group, Refusal, with_devices};
+use crate::flags::{Flag, Group, Refusal, optional_number, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
@@ -93,11 +93,7 @@ const DEVICE_ID: Flag<Option<usize>> = Flag::parsed(
     "N",
     "",
     "the index of a device",
-    |value| match value.to_str() {
-        Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
-        None => Err(Refusal::Unexpected),
-    },
+    optional_number,
     "Runs on the device of this index, in the order of --device; otherwise on the one of the recorded index, if there are as \
      many.",
 );

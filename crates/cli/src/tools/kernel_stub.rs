@@ -6,7 +6,7 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
 
 use super::{function_flags, replay_flags};
-use crate::flags::{Flag, Group, Refusal, with_devices};
+use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::{Invocation, Operands, Tool, captures, devices};
@@ -42,16 +42,7 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
      that no other name matches. By default the only one that is dispatched.",
 );
 
-const EXECUTABLE: Flag<Option<u64>> = Flag::parsed(
-    "executable",
-    "ID",
-    "",
-    "the id of an executable",
-    |value| match value.to_str() {
-        Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
-        None => Err(Refusal::Unexpected),
-    },
+const EXECUTABLE: Flag<Option<u64>> = function_flags::executable_flag(
     "The executable that has the function, if several have one of this name with other signatures.",
 );
 
