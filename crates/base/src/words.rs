@@ -18,6 +18,15 @@ pub fn alternatives(words: &[impl AsRef<str>]) -> String {
     }
 }
 
+/// A prefix of a text that is long enough to identify it.
+pub fn shortened(text: &str) -> String {
+    const CHARS: usize = 60;
+    match text.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +36,12 @@ mod tests {
         let expected = ["0 dispatches", "1 dispatch", "2 dispatches"];
         assert_eq!([0, 1, 2].map(|it| plural(it, "dispatch")), expected);
         assert_eq!([1, 2].map(|it| plural(it, "kernel")), ["1 kernel", "2 kernels"]);
+    }
+
+    #[test]
+    fn long_texts_are_shortened() {
+        assert_eq!(shortened(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(shortened(&"é".repeat(61)), format!("{}...", "é".repeat(60)));
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, shortened};
 
 use crate::text::{parse_elements, split_tensor, trim};
 use crate::{Contents, Scalar, ScalarType, TensorType};
@@ -163,15 +163,6 @@ fn trimmed(text: &OsStr) -> &[u8] {
 
 fn utf8(text: &[u8]) -> Result<&str> {
     str::from_utf8(text).map_err(|_| Error::invalid_argument("invalid UTF-8"))
-}
-
-/// A prefix of an input long enough to identify it.
-fn shortened(text: &str) -> String {
-    const CHARS: usize = 60;
-    match text.char_indices().nth(CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_string(),
-    }
 }
 
 #[cfg(test)]

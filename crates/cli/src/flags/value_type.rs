@@ -1,11 +1,11 @@
 //! The value types of flags: parsing, description and display.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rehal_base::{Error, alternatives};
+use rehal_base::{Error, alternatives, shortened};
 
 /// The type of a flag's value.
 #[derive(Clone, Copy)]
@@ -231,12 +231,7 @@ pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr
 
 /// A value as shown in an error: a prefix, if it is long.
 pub(super) fn shown(value: &OsStr) -> String {
-    const CHARS: usize = 60;
-    let text = OsString::from(value).to_string_lossy().into_owned();
-    match text.char_indices().nth(CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    shortened(&value.to_string_lossy())
 }
 
 /// A time with its unit, of 1 ms to 24 hours.
