@@ -2,6 +2,8 @@
 //! metrics.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use rehal_base::{Error, Result};
 
@@ -148,6 +150,33 @@ impl<'a> Model<'a> {
         command_buffer.operations.push(self.operations.len());
         self.operations.push(operation);
         Ok(())
+    }
+
+    /// The executables with the code of another one that is described before them, which is the value: the
+    /// same hash, and functions of the same names, hashes and signatures.
+    pub fn reloaded(&self) -> HashMap<u64, u64> {
+        let (mut first, mut reloaded) = (HashMap::new(), HashMap::new());
+        for executable in self.executables.values() {
+            let functions = executable.functions.iter().map(|index| {
+                let it = &self.functions.values()[*index];
+                (
+                    (it.function_ordinal.get(), it.name, it.flags.get(), it.function_hash),
+                    (it.constant_count, it.binding_count, it.parameter_count, it.workgroup_size),
+                )
+            });
+            let header = executable.header;
+            let code = (header.flags.get(), header.code_object_hash, functions.collect::<Vec<_>>());
+            let id = header.executable_id.get();
+            match first.entry(code) {
+                Entry::Vacant(free) => {
+                    free.insert(id);
+                }
+                Entry::Occupied(other) => {
+                    reloaded.insert(id, *other.get());
+                }
+            }
+        }
+        reloaded
     }
 
     /// The clock of a device, which exists from then on.

@@ -32,6 +32,7 @@ const MAX_TIME: Added = ("max_time", WITH.1);
 const PRECISION: Added = ("precision", WITH.1);
 const SEED: Added = ("seed", WITH.1);
 const FORMAT: Added = ("format", WITH.1);
+const MERGE_EXECUTABLES: Added = ("merge_executables", "the reference totals each loaded executable");
 const HISTORY: Added = ("history", "the reference keeps no history");
 const AGAINST: Added = ("against", HISTORY.1);
 const SUBSTITUTION: Added = ("executable_substitution", "the reference replaces executables in replays only");
@@ -117,7 +118,7 @@ const TOOLS: [(&str, &[Added]); 11] = [
     ("iree-dump-parameters", &[VERSION, GUIDE, EXTERNAL_PATHS]),
     ("iree-create-parameters", &[VERSION, GUIDE]),
     ("iree-convert-parameters", &[VERSION, GUIDE, EXTERNAL_PATHS]),
-    ("iree-profile", &[VERSION]),
+    ("iree-profile", &[VERSION, MERGE_EXECUTABLES]),
 ];
 
 /// Google Benchmark's defaults from its documentation: the usage message has none.

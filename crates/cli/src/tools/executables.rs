@@ -55,7 +55,7 @@ const INDEX: &str = "index.json";
 fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let flags = &invocation.flags;
-    let kind = FileKind::of(MappedFile::open(&path)?.bytes());
+    let kind = FileKind::from_head(MappedFile::open(&path)?.bytes());
     let (found, capture) = match kind {
         Some(FileKind::Capture) => {
             let options = captures::options(flags.get(&replay_flags::RECOVER));
@@ -198,7 +198,7 @@ fn file_name(id: u64, name: &str, code: &[u8]) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
     let plain = name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
     let name: String = plain.collect();
-    format!("{id}_{name}.{}", FileKind::of(code).map_or("bin", FileKind::extension))
+    format!("{id}_{name}.{}", FileKind::from_head(code).map_or("bin", FileKind::extension))
 }
 
 impl Report for List {

@@ -16,7 +16,7 @@ pub const PROFILE: Tool = Tool {
     verb: "profile",
     summary: "prints reports of device profiles",
     about: "Prints reports of a device profile (.ireeprof). Without a command, it prints the records (cat). \
-            All reports are byte for byte those of IREE 3.13.0's tool.\n\n\
+            All reports are byte for byte those of IREE 3.13.0's tool, unless --merge_executables is given.\n\n\
             summary     counts of everything, and the clocks and dispatch times of devices\n\
             statistics  totals per operation and function\n\
             explain     bottlenecks: the longest functions and dispatches, gaps, memory, hints\n\
@@ -119,6 +119,13 @@ fn words() -> Vec<&'static str> {
     Report::ALL.iter().map(|report| report.name()).collect()
 }
 
+const MERGE_EXECUTABLES: Flag<bool> = Flag::switch(
+    "merge_executables",
+    false,
+    "Totals the functions of executables with the same code as one: a benchmark loads them again in each iteration \
+     (explain, dispatch). They have the id of the first.",
+);
+
 const ROCM: Flag<Option<PathBuf>> =
     Flag::path("rocm_library_path", "ROCm libraries that decode the hardware traces of AMD devices.").effect(
         Effect::Missing {
@@ -129,7 +136,7 @@ const ROCM: Flag<Option<PathBuf>> =
 
 const REPORT: Group = Group {
     title: "Report",
-    flags: &[&FORMAT, &FILTER, &OUTPUT, &ID, &DISPATCH_EVENTS, &COUNTER_SAMPLES, &ROCM],
+    flags: &[&FORMAT, &FILTER, &OUTPUT, &ID, &DISPATCH_EVENTS, &COUNTER_SAMPLES, &MERGE_EXECUTABLES, &ROCM],
 };
 
 /// The profile, the report, and where it goes.
@@ -173,6 +180,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             id: flags.get(&ID),
             dispatch_events: flags.get(&DISPATCH_EVENTS),
             counter_samples: flags.get(&COUNTER_SAMPLES),
+            merge_executables: flags.get(&MERGE_EXECUTABLES),
         },
         output,
     })

@@ -294,6 +294,40 @@ fn profiling_flags_that_contradict_each_other_are_rejected() {
     assert!(fail(&["iree-run-replay", mode, &own, &capture]).contains("which is read"));
 }
 
+/// A benchmark loads its executables in each iteration.
+#[test]
+fn reloaded_executables_are_merged() {
+    let scratch = Scratch::new();
+    let (path, capture) = (scratch.path("run.ireeprof"), capture("mlp.mlp.local-sync"));
+    let flags = profiling("host-execution,executable-metadata", &path);
+    print(&[
+        "iree-benchmark-replay",
+        "--device=local-sync",
+        "--benchmark_min_time=3x",
+        &flags[0],
+        &flags[1],
+        &capture,
+    ]);
+    let path = path.to_str().unwrap();
+    let groups = |words: &[&str], kind: &str| -> Vec<(String, u64)> {
+        let text = print(&[&["iree-profile"], words, &["--format=jsonl", path]].concat());
+        let rows = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let rows = rows.filter(|row| row["type"] == kind);
+        let count = |row: &serde_json::Value| row["count"].as_u64().or(row["dispatches"].as_u64()).unwrap();
+        rows.map(|row| (row["key"].as_str().unwrap().to_owned(), count(&row))).collect()
+    };
+    for (report, kind) in [("dispatch", "host_dispatch_group"), ("explain", "explain_top_function")] {
+        let merged = groups(&[report, "--merge_executables"], kind);
+        assert_eq!(merged.len(), 5, "{merged:?}");
+        let counts: Vec<_> = merged.iter().map(|it| it.1).collect();
+        // Also those of the first replay, which warms up.
+        assert!(counts[0] >= 3 && counts.iter().all(|count| *count == counts[0]), "{merged:?}");
+        assert!(groups(&[report], kind).len() > 5);
+    }
+    let stderr = fail(&["iree-profile", "summary", "--merge_executables", path]);
+    assert!(stderr.contains("does not support the option merge_executables"), "{stderr}");
+}
+
 /// The rows of a type in the export of a profile.
 fn exported(path: &str, record_type: &str) -> Vec<serde_json::Value> {
     let text = print(&["iree-profile", "export", "--format=ireeperf-jsonl", path]);

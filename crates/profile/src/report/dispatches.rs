@@ -1,6 +1,7 @@
 //! Dispatches and queue events, totalled per function, command buffer and queue.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use rehal_base::{Error, Result};
 use zerocopy::little_endian::U32;
@@ -20,6 +21,7 @@ const LONGEST: usize = 8;
 /// Prints the report `executable`, `dispatch`, `command` or `queue`.
 pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
     let mut dispatches = Dispatches { model: super::model(bundle)?, ..Dispatches::default() };
+    dispatches.merge(options);
     for record in bundle.records() {
         dispatches.add(&record?, options, Some(&mut *out))?;
         out.check()?;
@@ -40,6 +42,8 @@ pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) ->
 #[derive(Default)]
 pub struct Dispatches<'a> {
     pub model: Model<'a>,
+    /// The executables whose functions are totalled as those of another.
+    merged: HashMap<u64, u64>,
     pub device_counts: Counts,
     pub host_counts: Counts,
     pub functions: Table<(u32, FunctionKey), Function<u64>>,
@@ -163,6 +167,19 @@ macro_rules! references {
 }
 
 impl<'a> Dispatches<'a> {
+    /// From now on, totals executables that are loaded again as one, if the options say so. The model must be
+    /// complete.
+    pub fn merge(&mut self, options: &ReportOptions) {
+        if options.merge_executables {
+            self.merged = self.model.reloaded();
+        }
+    }
+
+    /// The function that the dispatches of another are totalled as.
+    fn merged(&self, (executable, ordinal): FunctionKey) -> FunctionKey {
+        (self.merged.get(&executable).copied().unwrap_or(executable), ordinal)
+    }
+
     /// Adds the events of a record. With `dispatch_events`, each dispatch is printed to `out` instead of
     /// being totalled.
     pub fn add(
@@ -248,6 +265,7 @@ impl<'a> Dispatches<'a> {
             }
             return Ok(());
         }
+        let function = self.merged(function);
         self.functions.entry((queue.0, function), || Function::new(queue.0, function)).add(&timed)?;
         add_to_execution(&mut self.executions, &references, &timed)?;
         self.submissions.entry((queue, submission), || Span::new(0, submission, queue)).add(&timed)
@@ -276,7 +294,7 @@ impl<'a> Dispatches<'a> {
             }
             return Ok(());
         }
-        let (device, function) = (references.queue.0, references.function);
+        let (device, function) = (references.queue.0, self.merged(references.function));
         self.host_functions.entry((device, function), || Function::new(device, function)).add(&timed)?;
         add_to_execution(&mut self.host_executions, &references, &timed)
     }

@@ -88,6 +88,7 @@ impl<'a> Explain<'a> {
             summary.add(&record)?;
             dispatches.model.add(&record)?;
         }
+        dispatches.merge(options);
         let mut memory = Memory::default();
         let all = ReportOptions::default();
         let by_event = ReportOptions { report: Report::Dispatch, ..options.clone() };

@@ -87,6 +87,9 @@ pub struct ReportOptions {
     pub dispatch_events: bool,
     /// Print each sample besides totals.
     pub counter_samples: bool,
+    /// Total the functions of executables with the same code as one, such as those that a benchmark loads again
+    /// in each iteration.
+    pub merge_executables: bool,
 }
 
 impl Default for ReportOptions {
@@ -98,6 +101,7 @@ impl Default for ReportOptions {
             id: -1,
             dispatch_events: false,
             counter_samples: false,
+            merge_executables: false,
         }
     }
 }
@@ -189,6 +193,12 @@ impl ReportOptions {
             (self.id >= 0, report.filters(), false, "id"),
             (self.dispatch_events, report.projects_dispatches(), true, "dispatch_events"),
             (self.counter_samples, report == Report::Counter, true, "counter_samples"),
+            (
+                self.merge_executables,
+                matches!(report, Report::Explain | Report::Dispatch),
+                false,
+                "merge_executables",
+            ),
         ];
         for (is_set, is_supported, needs_jsonl, name) in options {
             if is_set && !is_supported {

@@ -76,7 +76,7 @@ impl ModuleExecutable {
 
     /// The extension of a file with its code.
     pub fn extension(&self, module: &ModuleFile) -> &'static str {
-        FileKind::of(self.code(module)).map_or("bin", FileKind::extension)
+        FileKind::from_head(self.code(module)).map_or("bin", FileKind::extension)
     }
 
     /// Its functions, which it is loaded to find: that runs its initializers and its query function, with the
