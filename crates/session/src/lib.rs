@@ -57,6 +57,7 @@ mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
+mod executable_code;
 mod kernel_replay;
 mod kernels;
 mod loaded_executable;
@@ -76,6 +77,7 @@ pub use devices::{
     DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, driver_of_files, driver_of_format, drivers, drivers_with,
     find_driver,
 };
+pub use executable_code::{ModuleExecutables, SpirvFunction, spirv_functions};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionNames, FunctionTiming, Kernel, KernelBinding,

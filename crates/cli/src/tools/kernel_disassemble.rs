@@ -1,12 +1,17 @@
-//! `rehal kernel disassemble`: prints the machine code of a function of a capture or an executable.
+//! `rehal kernel disassemble`: prints the machine code of a function of a capture, a module or an executable.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
-use rehal_session::{FunctionCode, Job, KeptOutput, TemporaryDirectory, elf_code, infer_format};
+use rehal_session::{
+    ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutables, TemporaryDirectory, elf_code, infer_format,
+    spirv_functions,
+};
 
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group};
@@ -19,15 +24,16 @@ pub const KERNEL_DISASSEMBLE: Tool = Tool {
     name: "rehal kernel disassemble",
     verb: "kernel disassemble",
     summary: "prints the machine code of a kernel",
-    about: "Prints addresses, bytes and instructions of a function of a capture or an executable, with lines of its source if the \
+    about: "Prints addresses, bytes and instructions of a function of a capture, a module or an executable, with lines of its source if the \
             executable has line tables, and, of a capture, the workgroup counts and constants with which it was dispatched. The \
             disassembler is that of the system: OBJDUMP in the environment, else objdump or llvm-objdump; spirv-dis for SPIR-V.\n\n\
             To find a function, the executable is loaded, which runs its initializers and its query function with your privileges, \
             but no kernel: disassemble only what you would also replay.",
-    operands: Operands::One { what: "capture or executable", form: "FILE --function=NAME" },
+    operands: Operands::One { what: "capture, module or executable", form: "FILE --function=NAME" },
     groups: &[&DISASSEMBLY],
     examples: &[
         ("Disassemble a kernel of a capture", "{tool} --function=main_dispatch_3 model.ireereplay"),
+        ("Disassemble a kernel of a module", "{tool} --function=main_dispatch_3 model.vmfb"),
         ("The only function of an executable", "{tool} kernel.so"),
     ],
     guide: include_str!("../guides/kernel_disassemble.md"),
@@ -42,7 +48,8 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
 );
 
 const EXECUTABLE: Flag<Option<u64>> = function_flags::executable_flag(
-    "The executable of the capture, if several have a function of this name. By default the first that a dispatch of it uses.",
+    "The executable of the capture, if several have a function of this name. By default the first that a dispatch of it uses. Of a \
+     module, the ordinal of the data that is the executable.",
 );
 
 const DISASSEMBLY: Group = Group {
@@ -54,26 +61,78 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     interrupts::handle();
     let file = MappedFile::open(&path).map_err(|error| error.advise(NAME_A_FILE))?;
+    let wanted = invocation.flags.get(&FUNCTION);
     match FileKind::from_head(file.bytes()) {
         Some(FileKind::Capture) => of_capture(invocation, &path),
-        Some(FileKind::Elf) => {
-            let format = infer_format(file.bytes()).ok_or_else(other_architecture)?;
-            let wanted = invocation.flags.get(&FUNCTION);
-            output::print(&of_executable(format, file.bytes(), &[], wanted.as_deref())?)
+        Some(FileKind::Module) => {
+            let functions = of_module(&path, invocation.flags.get(&EXECUTABLE))?;
+            output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
         }
-        Some(FileKind::SpirV) => output::print(&spirv(&path)?),
+        Some(kind) if kind.is_code() => {
+            let functions = functions(None, file.bytes(), &[])?;
+            output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
+        }
         _ => {
             let place = format!("'{}'", path.display());
             let error = FileKind::Capture.refuse_other(file.bytes(), &place).unwrap_or_else(|| {
-                Error::invalid_argument(format!("{place} is not a capture, an ELF image or a SPIR-V module"))
+                Error::invalid_argument(format!("{place} is not a capture, a module or an executable"))
             });
             Err(error.advise(NAME_A_FILE))
         }
     }
 }
 
-const NAME_A_FILE: &str = "name a capture, an ELF image or a SPIR-V module; of a module, record a capture with \
-                           --device_replay_output, or print its VM program with rehal dump-module";
+const NAME_A_FILE: &str =
+    "name a capture, a compiled module, an ELF image, an executable for Vulkan or a SPIR-V module";
+
+/// A function whose code can be printed.
+struct Function {
+    name: String,
+    code: Code,
+}
+
+enum Code {
+    /// The image, and where the function is in it.
+    Native(Rc<[u8]>, FunctionCode),
+    SpirV(Arc<[u32]>),
+}
+
+/// The functions of an executable, by ordinal.
+fn functions(format: Option<&str>, data: &[u8], constants: &[u32]) -> Result<Vec<Function>> {
+    if FileKind::of(data) != Some(FileKind::Elf) {
+        let functions = spirv_functions(format, data)?.into_iter();
+        return Ok(functions.map(|it| Function { name: it.name, code: Code::SpirV(it.words) }).collect());
+    }
+    let format = format.or_else(|| infer_format(data)).ok_or_else(other_architecture)?;
+    let ElfCode { image, functions } = elf_code(format, data, constants)?;
+    let image: Rc<[u8]> = image.into();
+    let function =
+        |it: FunctionCode| Function { name: it.name.clone(), code: Code::Native(image.clone(), it) };
+    Ok(functions.into_iter().map(function).collect())
+}
+
+/// The functions of the executables of a module, or of one of them. Those that are not for this machine are
+/// left out, unless there are no others.
+fn of_module(path: &Path, wanted: Option<u64>) -> Result<Vec<Function>> {
+    let module = ModuleExecutables::open(path)?;
+    let (mut all, mut failed) = (Vec::new(), None);
+    for (ordinal, data) in module.all() {
+        if wanted.is_some_and(|wanted| wanted != ordinal as u64) {
+            continue;
+        }
+        match functions(None, data, &[]) {
+            Ok(functions) => all.extend(functions),
+            Err(error) => failed = failed.or(Some(error.context(format!("executable {ordinal}")))),
+        }
+    }
+    match (all.is_empty(), failed) {
+        (true, Some(error)) => Err(error),
+        (true, None) => Err(Error::not_found("the module has no such machine code or SPIR-V").advise(
+            "its VM program is printed by rehal dump-module, and so are the ordinals of its data (--executable)",
+        )),
+        _ => Ok(all),
+    }
+}
 
 fn other_architecture() -> Error {
     Error::unimplemented("the executable is for another architecture")
@@ -128,21 +187,20 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
     let executable =
         executable.ok_or_else(|| Error::not_found(format!("executable {id} is not in the capture")))?;
     let format = String::from_utf8_lossy(executable.format);
-    if !format.contains("elf") {
-        let message = format!("executable {id} has format '{}', which is not an ELF image", escaped(&format));
-        return Err(Error::unimplemented(message).advise(
-            "VM programs are printed by rehal dump-module, and SPIR-V is disassembled from a file: with \
-             --iree-hal-dump-executable-binaries-to=DIR, iree-compile writes both",
-        ));
+    if FileKind::of(executable.data).is_none_or(|kind| !kind.is_code()) {
+        let message =
+            format!("executable {id} has format '{}', which is not machine code or SPIR-V", escaped(&format));
+        return Err(Error::unimplemented(message).advise("VM programs are printed by rehal dump-module"));
     }
+    let functions = functions(Some(&format), executable.data, &words(executable.constants))?;
     // Captures of version 1.0 have no names.
-    let name = if function.starts_with('#') { None } else { Some(function.as_str()) };
-    let constants = words(executable.constants);
-    let text = match name {
-        Some(name) => of_executable(&format, executable.data, &constants, Some(name))?,
-        None => at_ordinal(&format, executable.data, &constants, ordinal)?,
+    let function = match function.starts_with('#') {
+        false => one(&functions, Some(&function))?,
+        true => functions
+            .get(ordinal as usize)
+            .ok_or_else(|| Error::not_found(format!("the executable has no function {ordinal}")))?,
     };
-    output::print(&format!("; executable {id}\n{listed}{text}"))
+    output::print(&format!("; executable {id}\n{listed}{}", function.disassembled()?))
 }
 
 /// Numbers of 32 bits, little-endian.
@@ -150,19 +208,10 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks().0.iter().map(|it| u32::from_le_bytes(*it)).collect()
 }
 
-fn at_ordinal(format: &str, data: &[u8], constants: &[u32], ordinal: u32) -> Result<String> {
-    let code = elf_code(format, data, constants)?;
-    let function = code.functions.get(ordinal as usize);
-    let function =
-        function.ok_or_else(|| Error::not_found(format!("the executable has no function {ordinal}")))?;
-    objdump(&code.image, function)
-}
-
-/// The function of an executable that is meant: by its name, a part, or a pattern.
-fn of_executable(format: &str, data: &[u8], constants: &[u32], wanted: Option<&str>) -> Result<String> {
-    let code = elf_code(format, data, constants)?;
-    let is = |test: &dyn Fn(&str) -> bool| -> Vec<&FunctionCode> {
-        code.functions.iter().filter(|it| test(&it.name)).collect()
+/// The function that is meant: by its name, a part, or a pattern.
+fn one<'f>(functions: &'f [Function], wanted: Option<&str>) -> Result<&'f Function> {
+    let is = |test: &dyn Fn(&str) -> bool| -> Vec<&Function> {
+        functions.iter().filter(|it| test(&it.name)).collect()
     };
     let found = match wanted {
         None => is(&|_| true),
@@ -175,9 +224,9 @@ fn of_executable(format: &str, data: &[u8], constants: &[u32], wanted: Option<&s
         }
     };
     match found[..] {
-        [function] => objdump(&code.image, function),
+        [function] => Ok(function),
         _ => {
-            let names: Vec<_> = code.functions.iter().map(|it| format!("'{}'", escaped(&it.name))).collect();
+            let names: Vec<_> = functions.iter().map(|it| format!("'{}'", escaped(&it.name))).collect();
             let message = match wanted {
                 Some(wanted) => format!("{} functions match '{}'", found.len(), escaped(wanted)),
                 None => format!("the executable has {} functions", found.len()),
@@ -187,13 +236,27 @@ fn of_executable(format: &str, data: &[u8], constants: &[u32], wanted: Option<&s
     }
 }
 
-/// The instructions of a function, by the system's disassembler.
-fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
+impl Function {
+    fn disassembled(&self) -> Result<String> {
+        match &self.code {
+            Code::Native(image, code) => objdump(image, code),
+            Code::SpirV(words) => spirv(&self.name, words),
+        }
+    }
+}
+
+/// Calls a function with a temporary file that has these bytes.
+fn with_file<T>(bytes: &[u8], run: impl FnOnce(OsString) -> Result<T>) -> Result<T> {
     let directory = TemporaryDirectory::in_temp("rehal-disassemble-")?;
-    let file = directory.path().join("executable.elf");
-    let written = std::fs::write(&file, image)
+    let file = directory.path().join("executable");
+    let written = std::fs::write(&file, bytes)
         .map_err(|error| Error::io(format!("writing '{}'", file.display()), &error));
     directory.explain(written)?;
+    run(file.into())
+}
+
+/// The instructions of a function, by the system's disassembler.
+fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
     let arguments = [
         "--disassemble".to_string(),
         "--line-numbers".into(),
@@ -205,7 +268,9 @@ fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
     let arguments = arguments.iter().map(OsString::from);
     let given = std::env::var_os("OBJDUMP").filter(|it| !it.is_empty());
     let names = given.map_or_else(|| vec!["objdump".into(), "llvm-objdump".into()], |name| vec![name]);
-    let text = print_of(&names, arguments.chain([file.into()]).collect(), "install binutils or LLVM")?;
+    let text = with_file(image, |file| {
+        print_of(&names, arguments.chain([file]).collect(), "install binutils or LLVM")
+    })?;
     // Before it are the name of the file and of the section.
     let code = text.lines().skip_while(|line| !line.starts_with("Disassembly of")).skip(1);
     let mut printed = format!(
@@ -223,10 +288,13 @@ fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
     Ok(printed)
 }
 
-fn spirv(path: &Path) -> Result<String> {
-    let arguments =
-        vec!["--no-color".into(), std::path::absolute(path).unwrap_or_else(|_| path.into()).into()];
-    print_of(&["spirv-dis".into()], arguments, "install SPIRV-Tools")
+/// The instructions of a SPIR-V module, of which a function is an entry point.
+fn spirv(name: &str, words: &[u32]) -> Result<String> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = with_file(&bytes, |file| {
+        print_of(&["spirv-dis".into()], vec!["--no-color".into(), file], "install SPIRV-Tools")
+    })?;
+    Ok(format!("; function {}, in a SPIR-V module of {} bytes\n{text}", escaped(name), bytes.len()))
 }
 
 /// What the first of these programs that exists prints.

@@ -64,8 +64,43 @@ fn other_files_and_architectures_are_refused() {
     let refused = |path: &str| fail(&[&TOOL[..], &[&fixture(path)]].concat());
     let other = refused("modules/add4_swapped.aarch64.elf");
     assert!(other.contains("arm_64") && other.contains("x86_64"), "{other}");
-    assert!(refused("modules/add4.vmfb").contains("is a compiled module (.vmfb), not a capture"));
-    assert!(refused("captures/add4.vmvx.local-sync.ireereplay").contains("which is not an ELF image"));
+    assert!(
+        refused("profiles/mlp.vulkan.ireeprof").contains("is a device profile (.ireeprof), not a capture")
+    );
+    let of_vm = refused("captures/add4.vmvx.local-sync.ireereplay");
+    assert!(of_vm.contains("which is not machine code or SPIR-V"), "{of_vm}");
+    assert!(refused("modules/add4.vmvx.vmfb").contains("the module has no such machine code or SPIR-V"));
     let unknown = fail(&[&TOOL[..], &["--function=none", &fixture("cts/chain.so")]].concat());
     assert!(unknown.contains("0 functions match 'none'"), "{unknown}");
+}
+
+#[test]
+fn executables_of_modules_are_found() {
+    let text = disassembled(&["--function=add_dispatch_0", &fixture("modules/add4.vmfb")]);
+    assert!(text.starts_with("; function add_dispatch_0_elementwise_4_f32, "), "{text}");
+    assert!(instructions(&text).iter().any(|it| it.contains("addps")), "{text}");
+    // The same code as that of the capture.
+    let of_capture = disassembled(&["--function=add_dispatch_0", &capture("add4.add.local-sync")]);
+    assert!(of_capture.ends_with(&text), "{of_capture}");
+    let several = fail(&[&TOOL[..], &[&fixture("modules/mlp.vmfb")]].concat());
+    assert!(several.contains("the executable has 5 functions"), "{several}");
+    let none = fail(&[&TOOL[..], &["--executable=99", &fixture("modules/add4.vmfb")]].concat());
+    assert!(none.contains("the module has no such machine code"), "{none}");
+}
+
+/// Machines for tests have SPIRV-Tools, which `cargo xtask setup` installs.
+#[test]
+fn functions_in_spirv_are_disassembled() {
+    let name = "add_dispatch_0_elementwise_4_f32";
+    for path in ["vulkan/captures/add4.add.ireereplay", "vulkan/modules/add4.vmfb"] {
+        let text = disassembled(&["--function=add", &fixture(path)]);
+        let head = format!("; function {name}, in a SPIR-V module of ");
+        assert!(text.lines().any(|it| it.starts_with(&head)), "{path}: {text}");
+        let entry = text.lines().find(|it| it.trim_start().starts_with("OpEntryPoint GLCompute")).unwrap();
+        assert!(entry.contains(&format!("\"{name}\"")) && text.contains(" OpFAdd "), "{path}: {text}");
+    }
+    for path in ["vulkan/executables/add4_swapped.0.vk1", "vulkan/executables/add4_swapped.0.spv"] {
+        let text = disassembled(&[&fixture(path)]);
+        assert!(text.contains("OpEntryPoint GLCompute"), "{path}: {text}");
+    }
 }
