@@ -26,6 +26,7 @@ mod pairs;
 mod report;
 mod side;
 
+pub(crate) use align::{Aligner, NONE};
 use compare::Walk;
 use side::Side;
 

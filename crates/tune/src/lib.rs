@@ -3,7 +3,8 @@
 //!
 //! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
 //! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other,
-//!   dispatch by dispatch; both return a [`Verification`], which names the first difference.
+//!   dispatch by dispatch, [`verify_captures`] those of two captures of one program; each returns a
+//!   [`Verification`], which names the first difference.
 //! - An [`ObservedKernel`] is written as a source file without a body; [`build_kernel`] compiles such a file
 //!   to a library that replaces the function in a replay, and [`build_substitutes`] those that substitutions
 //!   name.
@@ -79,5 +80,6 @@ pub use runner::{
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
     Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, TypeSource,
-    Verification, VerifyOptions, VerifySides, verify_against, verify_elements, verify_lockstep, watch_memory,
+    Unmatched, Verification, VerifyOptions, VerifySides, verify_against, verify_captures, verify_elements,
+    verify_lockstep, watch_memory,
 };

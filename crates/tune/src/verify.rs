@@ -5,7 +5,8 @@
 //!   everything after each dispatch, so that a false alarm costs time only. `verify_elements` compares in
 //!   lockstep if a ledger has only digests of what differs.
 //! - `lockstep.rs` runs two replays of one plan on two threads. The expected side sends what a dispatch wrote
-//!   and waits for the answer, so neither side is ahead by more than one dispatch.
+//!   and waits for the answer, so neither side is ahead by more than one dispatch. `matching.rs` pairs the
+//!   dispatches of two captures of one program, which are then compared in the same way.
 //! - `judge.rs` has the verdict on a range for both: elements if the expected bytes are known, else digests
 //!   of pieces. Bytes that only the verified side changed are compared with their contents before.
 //! - `watch.rs` is lockstep with itself: the sides fill new memory differently, by buffer and offset, so that
@@ -20,13 +21,14 @@
 mod against;
 mod judge;
 mod lockstep;
+mod matching;
 mod watch;
 
 pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
 
 pub use against::{verify_against, verify_elements};
-pub use lockstep::verify_lockstep;
 pub(crate) use lockstep::{NewMemory, run as run_lockstep};
+pub use lockstep::{verify_captures, verify_lockstep};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
@@ -66,7 +68,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// The two sides of [`verify_lockstep`], of which the first is expected.
+/// The two sides of [`verify_lockstep`] or [`verify_captures`], of which the first is expected.
 pub struct VerifySides<'r, 'o, 'd> {
     /// The replay that is trusted.
     pub expected: &'r rehal_replay::Replay,
@@ -119,6 +121,8 @@ pub struct Verification {
     pub unwritten_read_bytes: u64,
     /// The first host read with such bytes.
     pub first_unwritten_read: Option<Place>,
+    /// The dispatches and host reads of two captures that have no counterpart in the other one.
+    pub unmatched: Vec<Unmatched>,
     /// Why it cannot be told whether the rest is the same.
     pub inconclusive: Vec<String>,
     /// Number of reasons that are not in [`Verification::inconclusive`].
@@ -128,6 +132,18 @@ pub struct Verification {
     pub unused_tolerances: Vec<Tolerance>,
     /// The functions that something was tolerated of by an element type that is not stated, each once.
     pub inferred_types: Vec<InferredType>,
+}
+
+/// Dispatches of a function, or host reads, that only one of two captures has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Unmatched {
+    /// The name of the function; `None` for host reads.
+    pub function: Option<String>,
+    /// Whether they are those of the capture that is trusted.
+    pub is_expected: bool,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// From where an element type is known.

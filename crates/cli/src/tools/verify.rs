@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
-    CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES, RecordLocation, Replay,
-    ReplayOptions, Substitution, Tolerance, Verification, VerifyOptions, VerifySides, WorkgroupSchedule,
-    verify_against, verify_elements, verify_lockstep, watch_memory,
+    CaptureOptions, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
+    RecordLocation, Replay, ReplayOptions, Substitution, Tolerance, Unmatched, Verification, VerifyOptions,
+    VerifySides, WorkgroupSchedule, verify_against, verify_captures, verify_elements, verify_lockstep,
+    watch_memory,
 };
 
 use serde::Serialize;
@@ -35,7 +36,8 @@ pub const VERIFY: Tool = Tool {
     summary: "finds the first dispatch of a replay that differs",
     about: "Replays a capture, and compares what each dispatch writes and each host read sees: with a ledger of a trusted \
             replay (--against, as `rehal run --replay_ledger` writes it), or in lockstep with a second replay on another \
-            device (--other_device) or with other executables (--replay_executable_substitution). It names the first dispatch \
+            device (--other_device), with other executables (--replay_executable_substitution) or of another capture of the \
+            program (--against_capture). It names the first dispatch \
             that differs, with binding, bytes and elements. --watch_memory finds accesses outside of bindings and reads of \
             memory that was never written. Exit status 0 if everything is the same, 2 if something differs, 1 if that cannot be told.\n\n\
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
@@ -58,6 +60,11 @@ pub const VERIFY: Tool = Tool {
             "{tool} --device=local-sync --other_device=local-task model.ireereplay",
         ),
         (
+            "Compare a program that was compiled for a GPU with the same one compiled for the CPU",
+            "{tool} --device=vulkan --against_capture=cpu.ireereplay --other_device=local-task \\\n\
+             \x20 --tolerance='*:f32:rel=1e-4,abs=1e-5' gpu.ireereplay",
+        ),
+        (
             "Find accesses of a kernel outside of its bindings",
             "{tool} --watch_memory --replay_executable_substitution=matmul_0=kernel.so model.ireereplay",
         ),
@@ -76,9 +83,16 @@ const OTHER_DEVICE: List<String> = List::parsed(
     "URI",
     "a driver or a device URI",
     devices::check_uri,
-    "The device of a second replay, which is compared with that on --device after each dispatch. Repeat it once for each \
-     device of the capture, in the same order.",
+    "The device of a second replay, which is compared with that on --device after each dispatch; with --against_capture, the one \
+     that this capture runs on. Repeat it once for each device of the capture, in the same order.",
 );
+
+const AGAINST_CAPTURE: Flag<Option<PathBuf>> = Flag::path(
+    "against_capture",
+    "Compares with a replay of this capture of the same program, such as one for another target: dispatches with those of the \
+     same function, and host reads, in the order of both. --other_device is its device; by default that of --device.",
+)
+.files(read);
 
 const WATCH_MEMORY: Flag<bool> = Flag::switch(
     "watch_memory",
@@ -126,6 +140,7 @@ const SIDES: Group = Group {
     title: "Replays",
     flags: &[
         &AGAINST,
+        &AGAINST_CAPTURE,
         &OTHER_DEVICE,
         &WATCH_MEMORY,
         &replay_flags::SUBSTITUTION,
@@ -144,6 +159,8 @@ const INCONCLUSIVE: u8 = 1;
 enum Other {
     Ledger(PathBuf),
     Replay(DeviceOptions),
+    /// A replay of another capture.
+    Capture(PathBuf, DeviceOptions),
     /// What the recorder added to the capture.
     Recorded,
     /// The same replay with other contents of new memory.
@@ -154,7 +171,15 @@ enum Other {
 enum Expected {
     Ledger(Ledger),
     Replay(DeviceOptions),
+    Capture(Arc<Plan>, DeviceOptions),
     Memory,
+}
+
+impl Expected {
+    /// Whether this machine runs the captured kernels, in lockstep.
+    fn is_replay(&self) -> bool {
+        matches!(self, Self::Replay(_) | Self::Capture(..))
+    }
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -172,7 +197,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;
-    let expected = expected(other, &plan)?;
+    let expected = expected(other, &plan, &recover)?;
     let mut substitutions = flags.list(&replay_flags::SUBSTITUTION);
     replay_flags::compile_sources(&mut substitutions)?;
     let target = Target { flags, plan, devices, options, substitutions };
@@ -249,14 +274,14 @@ impl Target<'_> {
         if self.flags.get(&DEVICE_TIMEOUT).is_some() {
             return Ok(());
         }
-        let limit = match expected {
-            Expected::Replay(_) => {
+        let limit = match expected.is_replay() {
+            true => {
                 let captured = self.replay(&self.devices, Side::Captured)?;
                 let begun = Instant::now();
                 captured.run(&mut [&mut Steps::showing("timing", &captured)])?;
                 BASE.saturating_add(begun.elapsed().saturating_mul(1000))
             }
-            Expected::Ledger(_) | Expected::Memory => UNKNOWN,
+            false => UNKNOWN,
         };
         rehal_crash::end_after(limit)
     }
@@ -281,10 +306,10 @@ impl Target<'_> {
         if found.out_of_bounds_writes.is_empty() && found.differences.is_empty() {
             return Ok(None);
         }
-        match expected {
-            Expected::Replay(_) => found = found.memory_errors_beside(&watch(Side::WatchedCaptured)?),
+        match expected.is_replay() {
+            true => found = found.memory_errors_beside(&watch(Side::WatchedCaptured)?),
             // The captured kernels may do the same, and this machine may not run them.
-            Expected::Ledger(_) | Expected::Memory => found.differences.clear(),
+            false => found.differences.clear(),
         }
         let found = found.only_memory_errors();
         Ok(Some(found).filter(|it| it.outcome() == Outcome::Different))
@@ -294,8 +319,7 @@ impl Target<'_> {
     /// differs, they race.
     fn verify_in_any_order(&self, expected: &Expected) -> Result<Verification> {
         let outcome = self.verify(expected, WorkgroupSchedule::All)?;
-        let is_lockstep = matches!(expected, Expected::Replay(_));
-        if !is_lockstep || outcome.outcome() != Outcome::Same || !self.has_workgroups()? {
+        if !expected.is_replay() || outcome.outcome() != Outcome::Same || !self.has_workgroups()? {
             return Ok(outcome);
         }
         let mut reversed = self.verify(expected, WorkgroupSchedule::Reversed)?;
@@ -346,6 +370,12 @@ impl Target<'_> {
                 let actual = self.replay(other, verified)?;
                 side_by_side(&expected, &actual, |sides| verify_lockstep(sides, options))
             }
+            Expected::Capture(plan, other) => {
+                let files = replay_flags::files(self.flags);
+                let expected = Replay::new(plan.clone(), &other.open()?, &files)?;
+                let actual = self.replay(devices, verified)?;
+                side_by_side(&expected, &actual, |sides| verify_captures(sides, options))
+            }
             Expected::Memory => {
                 let expected = self.replay(devices, Side::Watched)?;
                 let actual = self.replay(devices, Side::Watched)?;
@@ -385,37 +415,54 @@ impl Target<'_> {
 fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
     let uris = flags.list(&OTHER_DEVICE);
     let has_substitution = !flags.list(&replay_flags::SUBSTITUTION).is_empty();
+    let capture = flags.get(&AGAINST_CAPTURE);
     if flags.get(&WATCH_MEMORY) {
-        return match (flags.get(&AGAINST), uris.is_empty()) {
-            (None, true) => Ok(Other::Memory),
-            _ => Err(Error::invalid_argument("--watch_memory compares a replay with itself")
-                .advise("leave out --against and --other_device, and verify again without --watch_memory")),
+        return match (flags.get(&AGAINST), &capture, uris.is_empty()) {
+            (None, None, true) => Ok(Other::Memory),
+            _ => Err(Error::invalid_argument("--watch_memory compares a replay with itself").advise(
+                "leave out --against, --against_capture and --other_device, and verify again without --watch_memory",
+            )),
         };
     }
+    let other_devices = || -> Result<DeviceOptions> {
+        let mut other = devices.clone();
+        if !uris.is_empty() {
+            other.devices = devices::find_all(flags, OTHER_DEVICE.name(), &uris)?;
+        }
+        Ok(other)
+    };
     match flags.get(&AGAINST) {
+        Some(_) if capture.is_some() => {
+            let error = Error::invalid_argument("--against and --against_capture are both given");
+            Err(error.advise(
+                "leave out one of them: a replay is compared with a ledger or with a replay of another capture",
+            ))
+        }
         Some(_) if !uris.is_empty() => {
             let error = Error::invalid_argument("--against and --other_device are both given");
             Err(error
                 .advise("leave out one of them: a replay is compared with a ledger or with another replay"))
         }
         Some(path) => Ok(Other::Ledger(path)),
-        None if uris.is_empty() && !has_substitution => Ok(Other::Recorded),
-        None => {
-            let mut other = devices.clone();
-            if !uris.is_empty() {
-                other.devices = devices::find_all(flags, OTHER_DEVICE.name(), &uris)?;
-            }
-            Ok(Other::Replay(other))
-        }
+        None => match capture {
+            Some(path) => Ok(Other::Capture(path, other_devices()?)),
+            None if uris.is_empty() && !has_substitution => Ok(Other::Recorded),
+            None => Ok(Other::Replay(other_devices()?)),
+        },
     }
 }
 
 /// Opens what a replay of `plan` is compared with, before any device is opened.
-fn expected(other: Other, plan: &Plan) -> Result<Expected> {
+fn expected(other: Other, plan: &Plan, recover: &CaptureOptions) -> Result<Expected> {
     Ok(match other {
         Other::Recorded => Expected::Ledger(Ledger::from_plan(plan)?.ok_or_else(nothing_to_compare)?),
         Other::Ledger(path) => Expected::Ledger(ledger_flags::open(&path, plan)?),
         Other::Replay(devices) => Expected::Replay(devices),
+        Other::Capture(path, devices) => {
+            let plan = replay_flags::compile(&captures::open(&path, recover)?)?;
+            plan.check_not_empty()?;
+            Expected::Capture(plan, devices)
+        }
         Other::Memory => Expected::Memory,
     })
 }
@@ -448,8 +495,8 @@ fn add_notes(outcome: &Verification) {
 fn nothing_to_compare() -> Error {
     Error::invalid_argument("nothing to compare with: the capture has no expected results").advise(
         "name a ledger with --against=PATH (rehal run --replay_ledger=PATH writes one), another device with \
-         --other_device, or another executable with --replay_executable_substitution; use --watch_memory; or record with \
-         --device_replay_ledger=dispatches",
+         --other_device, another executable with --replay_executable_substitution, or another capture with \
+         --against_capture; use --watch_memory; or record with --device_replay_ledger=dispatches",
     )
 }
 
@@ -496,6 +543,7 @@ pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
 struct FoundReport<'a> {
     #[serde(flatten)]
     findings: Findings<'a>,
+    unmatched: &'a [Unmatched],
     #[serde(skip)]
     found: &'a Found,
 }
@@ -503,7 +551,7 @@ struct FoundReport<'a> {
 impl<'a> FoundReport<'a> {
     fn new(found: &'a Found) -> Self {
         let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = found;
-        Self { findings: Findings::from_verification(outcome), found }
+        Self { findings: Findings::from_verification(outcome), unmatched: &outcome.unmatched, found }
     }
 }
 

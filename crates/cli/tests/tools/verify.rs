@@ -88,6 +88,77 @@ fn a_report_is_an_object() {
     assert_eq!(first["actual"]["finite_count"], 576);
 }
 
+/// Of other kernels, of another device, and of another driver's format.
+#[test]
+fn captures_of_one_program_are_the_same() {
+    for (path, other, expected) in [
+        ("add4.add.local-sync", "add4.vmvx.local-sync", "the same: 1 dispatch and 2 host reads\n"),
+        ("mlp.syslib.local-sync", "mlp.mlp.local-task", "the same: 5 dispatches and 4 host reads\n"),
+        (CHAIN, "chain.chain.local-task", "the same: 13 dispatches and 3 host reads\n"),
+        (
+            "transfers.fill.local-sync",
+            "transfers.fill.local-sync",
+            "the same: 0 dispatches and 2 host reads\n",
+        ),
+    ] {
+        let (path, against) = (capture(path), format!("--against_capture={}", capture(other)));
+        assert_eq!(print(&verify(&[&against, "--other_device=local-task"], &path)), expected, "{other}");
+    }
+}
+
+#[test]
+fn a_difference_from_another_capture_has_the_place_of_the_dispatch() {
+    let (scratch, path) = (Scratch::new(), capture(CHAIN));
+    let against = format!("--against_capture={}", capture("chain.chain.local-task"));
+    // One ULP in an element.
+    let ulp = kernels(&scratch, 4);
+    let ran = run(&verify(&[&against, &ulp, "--element_type=f32"], &path));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for part in [
+        "different: 1 differs of 1 dispatch and 0 host reads\n",
+        "\nrecord #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 (executable 4), 3x1x1 workgroups",
+        "f32: 1 element differs\n      [200] expected ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let tolerance = "--tolerance=*:f32:ulp=1";
+    let same = print(&verify(&[&against, &ulp, "--element_type=f32", tolerance], &path));
+    assert_eq!(same, "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n");
+}
+
+#[test]
+fn what_only_one_capture_has_is_listed() {
+    let path = capture("mlp.mlp.local-sync");
+    let against = format!("--against_capture={}", capture("bench.mlp.5.local-sync"));
+    let ran = run(&verify(&[&against, "--format=json"], &path));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["outcome"], &report["dispatch_count"]), (&"inconclusive".into(), &5.into()));
+    let unmatched = report["unmatched"].as_array().unwrap();
+    let matmul = unmatched.iter().find(|it| it["function"] == "mlp_dispatch_0_matmul_8x48x32_f32").unwrap();
+    assert_eq!((&matmul["is_expected"], &matmul["count"]), (&true.into(), &4.into()));
+    let text = run(&verify(&[&against], &path)).stdout;
+    let line = "\n  only in the other capture: 4 dispatches of mlp_dispatch_0_matmul_8x48x32_f32\n";
+    assert!(text.starts_with("inconclusive: 5 dispatches") && text.contains(line), "{text}");
+}
+
+#[test]
+fn another_program_is_an_error() {
+    let path = capture("mlp.mlp.local-sync");
+    let against = format!("--against_capture={}", capture("add4.add.local-sync"));
+    let stderr = fail(&verify(&[&against], &path));
+    assert!(
+        stderr.contains(
+            "the captures are of different programs: no function is dispatched in both; one dispatches \
+             add_dispatch_0_elementwise_4_f32, and the other mlp_dispatch_0_matmul_8x48x32_f32, "
+        ),
+        "{stderr}"
+    );
+    for other in ["--watch_memory", "--against=x.ledger"] {
+        fail(&verify(&[&against, other], &path));
+    }
+}
+
 #[test]
 fn memory_errors_have_status_2() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));

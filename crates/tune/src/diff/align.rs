@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 /// An index without a partner.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Maximum number of edits of one search, which then has a trace of 2 MiB.
 const MAX_EDITS: usize = 1024;
@@ -30,7 +30,7 @@ struct Count {
 }
 
 /// Two sequences of tokens, and the partners found so far.
-pub(super) struct Aligner<'t> {
+pub(crate) struct Aligner<'t> {
     before: &'t [u32],
     after: &'t [u32],
     /// The partner in `after` of each token of `before`, or [`NONE`]. Partners are equal tokens.
@@ -45,7 +45,7 @@ pub(super) struct Aligner<'t> {
 
 impl<'t> Aligner<'t> {
     /// Of tokens less than `token_count`.
-    pub(super) fn new(before: &'t [u32], after: &'t [u32], token_count: usize) -> Self {
+    pub(crate) fn new(before: &'t [u32], after: &'t [u32], token_count: usize) -> Self {
         Self {
             before,
             after,
@@ -58,7 +58,7 @@ impl<'t> Aligner<'t> {
     }
 
     /// Aligns two ranges. Partners within them increase.
-    pub(super) fn align(&mut self, before: Range<usize>, after: Range<usize>) {
+    pub(crate) fn align(&mut self, before: Range<usize>, after: Range<usize>) {
         self.divide(before, after, MAX_DEPTH);
     }
 

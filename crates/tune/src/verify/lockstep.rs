@@ -9,6 +9,7 @@ use rehal_replay::{
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
+use super::matching::{Matching, Site};
 use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
 use crate::bytes::{different_bytes, part};
@@ -25,6 +26,29 @@ use crate::new_memory::fill_new_memory;
 /// them writes where nothing was written before.
 pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
     run(sides, options, NewMemory::Filled(FILL))
+}
+
+/// The same with replays of two captures of one program, such as for two targets: dispatches are compared with
+/// those of the same function, and host reads, in the order of both replays. What has no counterpart, or
+/// another size there, is not compared, and the outcome says so. Bytes that neither side changed may differ:
+/// the programs may use memory again in different ways.
+///
+/// Fails if no function is dispatched in both captures.
+pub fn verify_captures(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) -> Result<Verification> {
+    let (matching, unmatched) = Matching::of_plans(sides.expected.plan(), sides.actual.plan())?;
+    let mut outcome = matched(sides, options, NewMemory::Filled(FILL), &matching)?;
+    if !unmatched.is_empty() {
+        let of = |is_expected| -> u64 {
+            unmatched.iter().filter(|it| it.is_expected == is_expected).map(|it| it.count).sum()
+        };
+        outcome.inconclusive.push(format!(
+            "results without a counterpart are not compared: {} of this capture, {} of the other one",
+            of(false),
+            of(true)
+        ));
+    }
+    outcome.unmatched = unmatched;
+    Ok(outcome)
 }
 
 /// What new memory contains on the two sides.
@@ -79,20 +103,41 @@ pub(crate) fn run(
     options: &VerifyOptions,
     new_memory: NewMemory,
 ) -> Result<Verification> {
-    let VerifySides { expected, actual, expected_observers, observers } = sides;
-    if !std::sync::Arc::ptr_eq(expected.plan(), actual.plan()) {
+    if !std::sync::Arc::ptr_eq(sides.expected.plan(), sides.actual.plan()) {
         return Err(Error::invalid_argument("the two replays are of different plans"));
     }
+    matched(sides, options, new_memory, &Matching::Same)
+}
+
+fn matched(
+    sides: VerifySides<'_, '_, '_>,
+    options: &VerifyOptions,
+    new_memory: NewMemory,
+    matching: &Matching,
+) -> Result<Verification> {
+    let VerifySides { expected, actual, expected_observers, observers } = sides;
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let lead = move || lead(expected, states, next_reply, new_memory, expected_observers);
+        let leader = Leader {
+            states,
+            replies: next_reply,
+            matching,
+            changes: ChangeTracker::default(),
+            is_stopped: false,
+        };
+        let lead = move || lead(expected, leader, new_memory, expected_observers);
         let leader = thread::Builder::new().name("rehal-expected".into()).spawn_scoped(scope, lead);
         let leader =
             leader.map_err(|error| Error::io("starting a thread for the expected replay", &error))?;
-        let judge = Judge::new(options);
-        let follower =
-            Follower { states: next_state, replies, judge, changes: ChangeTracker::default(), new_memory };
+        let follower = Follower {
+            states: next_state,
+            replies,
+            matching,
+            judge: Judge::new(options),
+            changes: ChangeTracker::default(),
+            new_memory,
+        };
         let followed = follow(actual, follower, observers);
         // A thread that panicked: its message has been printed.
         let led =
@@ -109,8 +154,8 @@ pub(crate) fn run(
 
 /// What the expected side sends after a dispatch or at a host read.
 enum State {
-    Dispatch { record: u32, occurrence: u64, changes: ChangeTracker },
-    Read { record: u32, bytes: Vec<u8> },
+    Dispatch { site: Site, changes: ChangeTracker },
+    Read { site: Site, bytes: Vec<u8> },
 }
 
 /// The answer: whether to go on, and the tracker of a dispatch.
@@ -131,12 +176,10 @@ fn is_left(error: &Error) -> bool {
 /// Runs the expected side.
 fn lead(
     replay: &Replay,
-    states: SyncSender<State>,
-    replies: Receiver<Reply>,
+    mut leader: Leader<'_>,
     new_memory: NewMemory,
     observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
-    let mut leader = Leader { states, replies, changes: ChangeTracker::default(), is_stopped: false };
     let mut filler = new_memory.filler(Poison::EXPECTED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
@@ -147,14 +190,20 @@ fn lead(
     replay.run(&mut all)
 }
 
-struct Leader {
+struct Leader<'m> {
     states: SyncSender<State>,
     replies: Receiver<Reply>,
+    matching: &'m Matching,
     changes: ChangeTracker,
     is_stopped: bool,
 }
 
-impl Leader {
+impl Leader<'_> {
+    /// Whether an operation is a dispatch that is compared.
+    fn compares(&self, operation: &Operation<'_>) -> bool {
+        operation.dispatch.is_some() && self.matching.has_expected(Site::of_operation(operation))
+    }
+
     fn exchange(&mut self, state: State) -> Result<()> {
         self.states.send(state).map_err(|_| left())?;
         let reply = self.replies.recv().map_err(|_| left())?;
@@ -174,7 +223,7 @@ fn flow(is_stopped: bool) -> ControlFlow<()> {
     }
 }
 
-impl Observer for Leader {
+impl Observer for Leader<'_> {
     fn wants_operations(&self) -> bool {
         true
     }
@@ -184,26 +233,26 @@ impl Observer for Leader {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() && !self.is_stopped {
+        if !self.is_stopped && self.compares(operation) {
             self.changes.begin(operation.bindings())?;
         }
         Ok(flow(self.is_stopped))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() {
+        if self.compares(operation) {
             self.changes.end()?;
             let changes = std::mem::take(&mut self.changes);
-            let (record, occurrence) = (operation.location.ordinal, operation.occurrence);
-            self.exchange(State::Dispatch { record, occurrence, changes })?;
+            self.exchange(State::Dispatch { site: Site::of_operation(operation), changes })?;
         }
         Ok(flow(self.is_stopped))
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        match self.is_stopped {
-            true => Ok(()),
-            false => self.exchange(State::Read { record: read.location.ordinal, bytes: read.to_vec() }),
+        let site = Site::of_read(read);
+        match !self.is_stopped && self.matching.has_expected(site) {
+            true => self.exchange(State::Read { site, bytes: read.to_vec() }),
+            false => Ok(()),
         }
     }
 }
@@ -232,12 +281,19 @@ fn follow(
 struct Follower<'o> {
     states: Receiver<State>,
     replies: SyncSender<Reply>,
+    matching: &'o Matching,
     judge: Judge<'o>,
     changes: ChangeTracker,
     new_memory: NewMemory,
 }
 
 impl Follower<'_> {
+    /// The site that a dispatch is compared with; `None` unless it is one.
+    fn expected_site(&self, operation: &Operation<'_>) -> Option<Site> {
+        operation.dispatch.as_ref()?;
+        self.matching.expected_of(Site::of_operation(operation))
+    }
+
     /// Bytes of a host read that were never written are not compared: programs map whole allocations. They
     /// are counted.
     fn skip_unwritten(&mut self, place: &Place, expected: &mut [u8], actual: &[u8]) {
@@ -263,31 +319,37 @@ impl Follower<'_> {
         self.replies.send(reply).map_err(|_| left())
     }
 
-    /// Both replays are of one plan, in the same order.
+    /// Both replays perform what is compared in the same order.
     fn out_of_step(record: u32) -> Error {
         Error::new(StatusCode::Internal, format!("the replays are out of step at record #{record}"))
     }
 
-    fn dispatch(&mut self, operation: &Operation<'_>) -> Result<()> {
+    fn dispatch(&mut self, operation: &Operation<'_>, site: Site) -> Result<()> {
         let place = Place::from_operation(operation);
         let mut changes = std::mem::take(&mut self.changes);
         changes.end()?;
         let expected = match self.states.recv().map_err(|_| left())? {
-            State::Dispatch { record, occurrence, changes: expected }
-                if (record, occurrence) == (place.record, place.occurrence)
-                    && expected.bindings().count() == changes.bindings().count() =>
-            {
-                expected
-            }
+            State::Dispatch { site: led, changes: expected } if led == site => expected,
             _ => return Err(Self::out_of_step(place.record)),
         };
-        let mut verdict = Verdict::Same;
-        for (expected, actual) in expected.bindings().zip(changes.bindings()) {
-            verdict = verdict.max(self.binding(&place, &expected, &actual)?);
+        match counterparts(&expected, &changes) {
+            Ok(pairs) => {
+                let mut verdict = Verdict::Same;
+                for (expected, actual) in pairs {
+                    verdict = verdict.max(self.binding(&place, &expected, &actual)?);
+                }
+                self.judge.count(&place, verdict);
+            }
+            Err(_) if matches!(self.matching, Matching::Same) => {
+                return Err(Self::out_of_step(place.record));
+            }
+            Err(why) => {
+                let function = place.function().unwrap_or_default();
+                self.judge.inconclusive(format!("record #{}: {function} {why}", place.record));
+            }
         }
         changes.release();
         self.changes = changes;
-        self.judge.count(&place, verdict);
         self.reply(Some(expected))
     }
 
@@ -298,9 +360,6 @@ impl Follower<'_> {
         expected: &TrackedBinding<'_>,
         actual: &TrackedBinding<'_>,
     ) -> Result<Verdict> {
-        if expected.range.length != actual.range.length {
-            return Err(Self::out_of_step(place.record));
-        }
         let only_actual = without(actual.changes, expected.changes.iter().copied());
         let mut compared: Vec<Range> = expected.changes.iter().chain(&only_actual).copied().collect();
         compared.sort_by_key(|range| range.offset);
@@ -344,6 +403,40 @@ impl Follower<'_> {
             }
         }
         Ok(verdict)
+    }
+}
+
+/// The bindings of a dispatch of both sides that are compared, or why they cannot be. The bindings that a
+/// dispatch may write are known on both sides, or on one: of one that only this side may write, nothing can
+/// have changed.
+fn counterparts<'t>(
+    expected: &'t ChangeTracker,
+    actual: &'t ChangeTracker,
+) -> Result<Vec<(TrackedBinding<'t>, TrackedBinding<'t>)>, String> {
+    let mut pairs = Vec::new();
+    for own in actual.bindings() {
+        let ordinals = std::iter::once(&own.binding).chain(own.aliases);
+        match ordinals.copied().find_map(|it| expected.binding(it)) {
+            Some(other) if other.range.length == own.range.length => pairs.push((other, own)),
+            Some(other) => {
+                let (binding, own, other) = (own.binding, own.range.length, other.range.length);
+                return Err(format!(
+                    "has {own} bytes in binding {binding}, and {other} in the other capture"
+                ));
+            }
+            None if own.changes.is_empty() => {}
+            None => {
+                return Err(format!(
+                    "writes binding {}, and only reads it in the other capture",
+                    own.binding
+                ));
+            }
+        }
+    }
+    let is_compared = |it: &TrackedBinding<'_>| pairs.iter().any(|(other, _)| other.binding == it.binding);
+    match expected.bindings().find(|it| !it.changes.is_empty() && !is_compared(it)) {
+        None => Ok(pairs),
+        Some(it) => Err(format!("only reads binding {}, which it writes in the other capture", it.binding)),
     }
 }
 
@@ -424,29 +517,37 @@ impl Observer for Follower<'_> {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() && !self.judge.is_stopped {
+        if !self.judge.is_stopped && self.expected_site(operation).is_some() {
             self.changes.begin(operation.bindings())?;
         }
         Ok(flow(self.judge.is_stopped))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if operation.dispatch.is_some() {
-            self.dispatch(operation)?;
+        if let Some(site) = self.expected_site(operation) {
+            self.dispatch(operation, site)?;
         }
         Ok(flow(self.judge.is_stopped))
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        if self.judge.is_stopped {
-            return Ok(());
-        }
+        let site = self.matching.expected_of(Site::of_read(read));
+        let Some(site) = site.filter(|_| !self.judge.is_stopped) else { return Ok(()) };
         let place = Place::from_read(read);
         let actual = read.memory.bytes(read.memory.whole())?;
         let mut expected = match self.states.recv().map_err(|_| left())? {
-            State::Read { record, bytes } if record == place.record && bytes.len() == actual.len() => bytes,
+            State::Read { site: led, bytes } if led == site => bytes,
             _ => return Err(Self::out_of_step(place.record)),
         };
+        if expected.len() != actual.len() {
+            if matches!(self.matching, Matching::Same) {
+                return Err(Self::out_of_step(place.record));
+            }
+            let (own, other) = (actual.len(), expected.len());
+            let reads = format!("reads {own} bytes, and {other} in the other capture");
+            self.judge.inconclusive(format!("record #{}: the host {reads}", place.record));
+            return self.reply(None);
+        }
         self.skip_unwritten(&place, &mut expected, &actual);
         let evidence = Evidence {
             known: vec![Known { offset: 0, expected: &expected, actual: &actual }],

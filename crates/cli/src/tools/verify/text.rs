@@ -21,6 +21,16 @@ pub(super) fn text(outcome: &Verification) -> String {
         Outcome::Inconclusive => format!("inconclusive: {} compared\n", counts(outcome)),
     };
     add_reasons(&mut text, outcome);
+    for it in &outcome.unmatched {
+        let side = if it.is_expected { "only in the other capture" } else { "only in this capture" };
+        let what = match &it.function {
+            Some(name) => {
+                format!("{} of {}", counted(it.count, "dispatch", "dispatches"), escaped(name))
+            }
+            None => counted(it.count, "host read", "host reads"),
+        };
+        text.push_str(&format!("  {side}: {what}\n"));
+    }
     for it in inferred(outcome) {
         text.push_str(&format!("  {it}\n"));
     }
