@@ -10,6 +10,7 @@ use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, 
 use crate::{ExecutableRecord, Plan};
 
 /// The code of an executable of a capture, with its captured functions.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     /// The executable, or what replaces it; several if functions are replaced one by one.
     parts: Vec<Executable>,

@@ -4,10 +4,12 @@ mod objects;
 mod redzones;
 mod stepping;
 
+use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bumpalo::Bump;
+use parking_lot::Mutex;
 use rehal_base::{Error, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
@@ -67,6 +69,9 @@ pub struct ReplayOptions {
     /// What crash reports and errors of drivers call the executable of a capture that has one, such as the
     /// slice of a dispatch, in which ids are not those of its capture. By default `executable` with its id.
     pub executable_label: Option<String>,
+    /// Whether all runs use the executables that were prepared first, so that none loads code. Variables of a
+    /// library then keep their values from run to run.
+    pub keeps_executables: bool,
 }
 
 /// What the functions of each executable may write, as the options tell.
@@ -126,6 +131,8 @@ pub struct Replay {
     own_names: Vec<String>,
     workgroups: WorkgroupSchedule,
     executable_label: Option<String>,
+    /// If executables are kept: those that were prepared, by their index in the plan.
+    kept: Option<Mutex<HashMap<u32, Prepared>>>,
     file_remaps: Vec<FileRemap>,
     files: ReplayFiles,
 }
@@ -198,6 +205,7 @@ impl Replay {
             own_names,
             workgroups: options.workgroups,
             executable_label: options.executable_label.clone(),
+            kept: options.keeps_executables.then(Mutex::default),
             file_remaps,
             files,
         })
@@ -239,8 +247,18 @@ impl Replay {
 
     /// Prepares an executable of the plan, or its substitute.
     pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
+        let kept = self.kept.as_ref().map(Mutex::lock);
+        if let Some(prepared) = kept.as_ref().and_then(|it| it.get(&op.created)) {
+            return Ok(prepared.clone());
+        }
         let label = self.executable_label.as_deref();
-        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names, self.workgroups, label)
+        let (replacements, own_names) = (&self.replacements, &self.own_names);
+        let prepared =
+            prepare::prepare(&self.plan, op, device, replacements, own_names, self.workgroups, label)?;
+        if let Some(mut kept) = kept {
+            kept.insert(op.created, prepared.clone());
+        }
+        Ok(prepared)
     }
 
     /// The files of the capture.

@@ -131,6 +131,7 @@ enum Bytes {
 }
 
 /// The code of a replacement that has been prepared.
+#[derive(Clone)]
 pub(crate) struct ReplacementCode {
     bytes: Arc<Bytes>,
     pub format: String,

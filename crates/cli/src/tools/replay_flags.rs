@@ -175,14 +175,15 @@ pub(crate) fn prepare_each(
     Ok((orders.iter().map(prepare).collect::<Result<_>>()?, reports))
 }
 
-/// The same, of a replay as the options say, and one with more substitutions, on the same devices.
+/// The same, of a replay as the options say, and one with more substitutions, on the same devices. Both keep
+/// their executables: code that one side loads in each run would disturb what is timed next to it.
 pub(crate) fn prepare_with(
     options: &Options,
     plan: Arc<Plan>,
     with: &[Substitution],
 ) -> Result<([Replay; 2], CrashReports)> {
     let reports = CrashReports::install();
-    let mut replaying = options.replay.clone();
+    let mut replaying = ReplayOptions { keeps_executables: true, ..options.replay.clone() };
     compile_sources(&mut replaying.substitutions)?;
     let mut added = with.to_vec();
     compile_sources(&mut added)?;

@@ -350,6 +350,9 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     let of = |name: &str| functions.iter().find(|it| it["function"] == name).unwrap();
     assert_eq!((&of(MATMUL)["verdict"], &of(MATMUL)["dispatches"]), (&"slower".into(), &1.into()));
     assert!(of(MATMUL)["ratio"].as_f64().unwrap() > 10.0, "{report}");
+    for other in functions.iter().filter(|it| it["function"] != MATMUL) {
+        assert!(other["verdict"].is_null() && other["ratio"].is_f64(), "{other}");
+    }
 
     let text = run(&[&words[..], &["--replay_scope=init"]].concat());
     assert!(text.stdout.contains("\nscope init: "), "{text:?}");
@@ -365,6 +368,8 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     }
     let line = text.stdout.lines().find(|line| line.ends_with(MATMUL)).unwrap();
     assert!(line.contains(" slower "), "{line}");
+    let same = text.stdout.lines().filter(|line| line.contains(" the same code "));
+    assert_eq!(same.count(), 4, "{text:?}");
 }
 
 #[test]

@@ -497,3 +497,15 @@ fn every_run_prepares_the_replacement() {
         assert_eq!(observed.ran.iter().filter(|ran| **ran == prepared).count(), 1);
     }
 }
+
+#[test]
+fn kept_executables_are_prepared_once() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
+    let (capture, [left, _]) = capture();
+    let options = ReplayOptions { keeps_executables: true, ..substitute(&path, &[&format!("{left}={{}}")]) };
+    let runs = replay(&capture.finish(), &options, 2).unwrap();
+    let prepared = |it: &&Ran| matches!(it, Ran::Prepared { .. });
+    assert_eq!(runs.iter().map(|it| it.ran.iter().filter(prepared).count()).collect::<Vec<_>>(), [2, 0]);
+    assert!(runs.iter().all(|it| results(it) == [10, 2, 2]));
+}

@@ -1,10 +1,11 @@
 //! Replays of a capture with and without replacements, by turns.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rehal_base::Result;
-use rehal_replay::Replay;
+use rehal_replay::{ExecutableCode, Observer, Operation, Replay};
 use rehal_tune::{
     DispatchSpans, PairOptions, PairPart, PairSide, PairTimings, ShapeTiming, Timing, time_pairs,
 };
@@ -34,6 +35,9 @@ pub struct FunctionTiming {
     pub name: String,
     /// Number of its dispatches.
     pub dispatch_count: u64,
+    /// Whether both sides run the same code: their times then differ only by what the other functions leave
+    /// in caches and in predictors.
+    pub has_same_code: bool,
     /// The times. The intervals of all functions contain their ratios with 95 %.
     pub timing: ShapeTiming,
 }
@@ -60,8 +64,13 @@ pub fn compare_replays(
     };
     let PairTimings { whole, parts, .. } = time_pairs(&counts, options, measure)?;
     let times = (!counts.is_empty()).then_some(functions.times);
-    let named = functions.names.into_iter().zip(counts).zip(parts.shapes);
-    let timing = |((name, dispatch_count), timing)| FunctionTiming { name, dispatch_count, timing };
+    let named = functions.names.into_iter().zip(functions.have_same_code).zip(counts).zip(parts.shapes);
+    let timing = |(((name, has_same_code), dispatch_count), timing)| FunctionTiming {
+        name,
+        dispatch_count,
+        has_same_code,
+        timing,
+    };
     let mut functions: Vec<_> = named.map(timing).collect();
     functions.sort_by(|one, other| other.timing.captured_ns.total_cmp(&one.timing.captured_ns));
     Ok(ReplayComparison { whole, functions, times, margin: options.margin })
@@ -84,6 +93,7 @@ struct Functions {
     groups: Groups,
     names: Vec<String>,
     counts: Vec<u64>,
+    have_same_code: Vec<bool>,
     /// The function of each kernel of the groups.
     of_kernels: Vec<usize>,
     times: KernelTimes,
@@ -94,14 +104,16 @@ impl Functions {
     fn find(replays: [&Replay; 2]) -> Result<Self> {
         let mut groups = Groups::default();
         let mut times = KernelTimes::Device;
-        for (replay, is_first) in replays.into_iter().zip([true, false]) {
+        let mut codes = [Codes::default(), Codes::default()];
+        for ((replay, codes), is_first) in replays.into_iter().zip(&mut codes).zip([true, false]) {
             let spans = DispatchSpans::begin(replay.devices());
-            if runs::sample(replay, &mut groups, &spans, is_first)?.times() == KernelTimes::Host {
+            if runs::sample(replay, &mut groups, &spans, is_first, Some(codes))?.times() == KernelTimes::Host
+            {
                 times = KernelTimes::Host;
             }
             spans.end()?;
         }
-        let (mut names, mut counts) = (Vec::new(), Vec::new());
+        let (mut names, mut counts, mut have_same_code) = (Vec::new(), Vec::new(), Vec::new());
         let mut indices = HashMap::new();
         let mut of_kernels = Vec::with_capacity(groups.kernels.len());
         for kernel in &groups.kernels {
@@ -109,22 +121,60 @@ impl Functions {
             if index == names.len() {
                 names.push(kernel.name.clone());
                 counts.push(0);
+                have_same_code.push(true);
             }
             counts[index] += kernel.count;
+            let code = |side: usize| codes[side].of.get(&(kernel.executable_id, kernel.function));
+            have_same_code[index] &= code(0) == code(1);
             of_kernels.push(index);
         }
-        Ok(Self { groups, names, counts, of_kernels, times })
+        Ok(Self { groups, names, counts, have_same_code, of_kernels, times })
     }
 
     /// The time of all dispatches of each.
     fn times_ns(&mut self, replay: &Replay) -> Result<Vec<f64>> {
         let spans = DispatchSpans::begin(replay.devices());
-        let sample = runs::sample(replay, &mut self.groups, &spans, false)?;
+        let sample = runs::sample(replay, &mut self.groups, &spans, false, None)?;
         spans.end()?;
         let mut times_ns = vec![0.0; self.names.len()];
         for (function, time_ns) in self.of_kernels.iter().zip(sample.of_kernels(self.times)?) {
             times_ns[*function] += time_ns;
         }
         Ok(times_ns)
+    }
+}
+
+/// The code that runs for each function.
+#[derive(Default)]
+struct Codes {
+    /// By the captured executable and the ordinal in it.
+    of: HashMap<(u64, u32), Code>,
+    /// The digests of code, by where its bytes are mapped during the run.
+    digests: HashMap<*const [u8], [u8; 32]>,
+}
+
+/// A function of an executable.
+#[derive(PartialEq, Eq)]
+struct Code {
+    format: Box<[u8]>,
+    digest: [u8; 32],
+    function: u32,
+}
+
+impl Observer for Codes {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if let Some(it) = &operation.dispatch {
+            let ExecutableCode { format, data, .. } = it.code;
+            self.of.entry((it.executable.id, it.function)).or_insert_with(|| Code {
+                format: format.into(),
+                digest: *self.digests.entry(data).or_insert_with(|| blake3::hash(data).into()),
+                function: it.prepared_function,
+            });
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }

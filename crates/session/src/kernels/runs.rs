@@ -33,7 +33,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
     let (mut monitor, mut rounds) = (Monitor::begin(), Rounds::begin());
     // A device that cannot report spans is measured from the host.
     let spans = DispatchSpans::begin(replay.devices());
-    let first = sample(replay, groups, &spans, true)?;
+    let first = sample(replay, groups, &spans, true, None)?;
     let how = first.times();
     let is_listed = |kernel: &Kernel| {
         options.function.as_ref().is_none_or(|pattern| glob::matches(pattern, &kernel.name))
@@ -47,7 +47,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
             break;
         }
         monitor.sample();
-        let next = sample(replay, groups, &spans, false)?;
+        let next = sample(replay, groups, &spans, false, None)?;
         times.iter_mut().zip(next.of_kernels(how)?).for_each(|(times, time)| times.push(*time));
         sample_count += 1;
     }
@@ -90,15 +90,21 @@ impl Sample {
     }
 }
 
-/// Replays once.
+/// Replays once, with one more observer.
 pub(super) fn sample(
     replay: &Replay,
     groups: &mut Groups,
     spans: &DispatchSpans,
     is_first: bool,
+    observer: Option<&mut dyn Observer>,
 ) -> Result<Sample> {
     let mut timer = Timer { groups, is_first, begun: Instant::now(), dispatches: Vec::new() };
-    replay.run(&mut [&mut CrashReports::records(), &mut timer])?;
+    let mut reports = CrashReports::records();
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut reports, &mut timer];
+    if let Some(observer) = observer {
+        observers.push(observer);
+    }
+    replay.run(&mut observers)?;
     let Timer { dispatches, .. } = timer;
     let spans = spans.take();
     let (mut host_ns, mut device_ns) = (vec![0.0; groups.kernels.len()], vec![0.0; groups.kernels.len()]);

@@ -26,7 +26,7 @@ pub(super) const WITH: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
     "Measures replays with this replacement and without it, by turns, instead of a benchmark: the ratio of the scope of \
-     --replay_scope, by default execute if there is one, else of whole replays, which load one more executable; and of each \
+     --replay_scope, by default execute if there is one, else of whole replays, without the loading of executables; and of each \
      function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
      those of --replay_executable_substitution, whose replacements are on both sides; WHICH may also be a part of a name that no \
      other function has, or a pattern that only one matches. May be repeated. Exit status 0 if it is \
@@ -108,7 +108,7 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
         None if times_dispatch(invocation) => scope_of_slice(&plan)?,
         scope => scope,
     };
-    // A whole replay would load one more executable.
+    // What a program does before its calls is of no interest.
     let scope = scope.or_else(|| find_scope(&plan, CALLS).is_ok().then(|| CALLS.to_owned()));
     if let Some(name) = &scope {
         find_scope(&plan, name)
@@ -191,8 +191,9 @@ struct Compared<'a> {
 #[derive(Serialize)]
 struct Ratio {
     #[serde(serialize_with = "verdict")]
-    verdict: TimingVerdict,
+    verdict: Option<TimingVerdict>,
     ratio: f64,
+    /// `None` of a function whose code is the same on both sides.
     ratio_interval: Option<Interval>,
     captured_ns: f64,
     replaced_ns: f64,
@@ -216,8 +217,13 @@ struct Machine<'a> {
     warnings: &'a [String],
 }
 
-fn verdict<S: serde::Serializer>(verdict: &TimingVerdict, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(compare::verdict(*verdict))
+fn verdict<S: serde::Serializer>(verdict: &Option<TimingVerdict>, serializer: S) -> Result<S::Ok, S::Error> {
+    verdict.map(compare::verdict).serialize(serializer)
+}
+
+/// The verdict as text.
+fn told(verdict: Option<TimingVerdict>) -> &'static str {
+    verdict.map_or("the same code", compare::told)
 }
 
 impl<'a> Compared<'a> {
@@ -235,7 +241,7 @@ impl<'a> Compared<'a> {
             function: &it.name,
             dispatches: it.dispatch_count,
             ratio: Ratio {
-                verdict: it.timing.verdict(comparison.margin),
+                verdict: (!it.has_same_code).then(|| it.timing.verdict(comparison.margin)),
                 ratio: it.timing.ratio,
                 ratio_interval: it.timing.interval,
                 captured_ns: it.timing.captured_ns,
@@ -246,7 +252,7 @@ impl<'a> Compared<'a> {
             with: with.iter().map(described).collect(),
             scope,
             whole: Ratio {
-                verdict: whole.verdict(),
+                verdict: Some(whole.verdict()),
                 ratio: whole.ratio,
                 ratio_interval: whole.interval,
                 captured_ns,
@@ -314,7 +320,7 @@ impl Report for Compared<'_> {
         let _ = writeln!(
             text,
             "{what}: {}: {ratio:.4} of the captured time ({interval}), {} instead of {}",
-            compare::told(*verdict),
+            told(*verdict),
             time(*replaced_ns),
             time(*captured_ns)
         );
@@ -370,7 +376,7 @@ impl Compared<'_> {
                 time(ratio.replaced_ns),
                 time(ratio.captured_ns),
                 dispatches.to_string(),
-                compare::told(ratio.verdict).to_owned(),
+                told(ratio.verdict).to_owned(),
                 escaped(function),
             ]);
         }
