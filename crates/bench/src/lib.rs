@@ -53,6 +53,7 @@ mod machine;
 mod number;
 mod options;
 mod order;
+mod pulse;
 mod report;
 mod run;
 mod samples;
@@ -73,6 +74,7 @@ pub use json::JsonReporter;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
+pub use pulse::{Measuring, Pulse};
 pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics};
 pub use run::{Outcome, Runner};
 pub use state::State;

@@ -9,8 +9,10 @@ use std::thread::Builder;
 use rehal_base::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 
 /// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories
 /// and files. The process then ends by the signal. Called before the first is created; signals that are
@@ -38,11 +40,14 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
-/// Calls `pass` for each of these signals, instead of ending the process. Without a thread for it, they end
-/// the process.
+/// Calls `pass` for each of these signals that the child does not get as well, instead of ending the process:
+/// Ctrl-C on a terminal is sent by the kernel to all processes in the foreground. Without a thread for it, they
+/// end the process.
 pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
-    let Ok(mut signals) = Signals::new(handled()) else { return };
-    let started = Builder::new().name("rehal-signals".into()).spawn(move || signals.forever().for_each(pass));
+    let Ok(mut signals) = SignalsInfo::<WithOrigin>::new(handled()) else { return };
+    let is_of_child_alone = |it: &Origin| it.signal != SIGINT || it.cause != Cause::Kernel;
+    let pass = move || signals.forever().filter(is_of_child_alone).for_each(|it| pass(it.signal));
+    let started = Builder::new().name("rehal-signals".into()).spawn(pass);
     if started.is_err() {
         let always = Arc::new(AtomicBool::new(true));
         for signal in handled() {

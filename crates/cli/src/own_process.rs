@@ -55,8 +55,7 @@ fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
 /// otherwise a kernel that calls `_exit(0)` would have an exit status that says that all went well. This
 /// process passes signals on, and ends as the copy does.
 ///
-/// To be called before any thread is started. Ctrl-C on a terminal reaches the copy twice, from the terminal
-/// and by this process: it must not use [`interrupts::flag`], whose second signal ends the process.
+/// To be called before any thread is started.
 pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
     let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));

@@ -4,7 +4,14 @@
 //! of every tool.
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rehal_bench::{Measuring, Pulse};
+
+use crate::output::plural;
 
 /// Shorter operations show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -48,23 +55,63 @@ impl Progress {
 
     /// Reports `done` of `total`.
     pub(crate) fn set(&mut self, done: u64, total: u64) {
+        self.show(|what, elapsed| line(what, done, total, elapsed));
+    }
+
+    /// Reports how far a measurement is.
+    fn measured(&mut self, it: Measuring) {
+        const STEPS: f64 = 1000.0;
+        self.show(|what, elapsed| {
+            let mut line = line(what, (it.done * STEPS) as u64, STEPS as u64, elapsed);
+            line.push_str(&rate(it.sample_count, elapsed));
+            line
+        });
+    }
+
+    /// Reports work whose end is unknown.
+    pub(crate) fn count(&mut self, count: u64, noun: &str, more: impl FnOnce() -> String) {
+        self.show(|what, elapsed| {
+            format!("{what:<15} {:>11}{}{}", plural(count, noun), rate(count, elapsed), more())
+        });
+    }
+
+    /// Removes the line, so that another may be printed in its place.
+    pub(crate) fn clear(&mut self) {
+        if let Some(watched) = self.watched.as_mut().filter(|watched| watched.shown) {
+            watched.shown = false;
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Shows a line, unless the last one is too young.
+    fn show(&mut self, line: impl FnOnce(&str, Duration) -> String) {
         let Some(watched) = &mut self.watched else { return };
         let now = Instant::now();
         if now >= watched.next_at {
             watched.next_at = now + INTERVAL;
             watched.shown = true;
             // A bar that cannot be written is not an error.
-            let line = line(self.what, done, total, now - watched.since);
+            let line = line(self.what, now - watched.since);
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
     }
 }
 
+/// Shows how far a measurement is, which [`interrupts::flag`](crate::interrupts::flag) ends. The line is removed with the last clone.
+pub(crate) fn pulse(what: &'static str, interrupted: Arc<AtomicBool>) -> Pulse {
+    let progress = Mutex::new(Progress::new(what));
+    Pulse::new(move |it| {
+        progress.lock().unwrap_or_else(PoisonError::into_inner).measured(it);
+        match interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.watched.as_ref().is_some_and(|watched| watched.shown) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.clear();
     }
 }
 
@@ -80,6 +127,14 @@ fn line(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
     line
 }
 
+/// How many of something there are in a second.
+fn rate(count: u64, elapsed: Duration) -> String {
+    match elapsed.as_secs_f64() {
+        0.0 => String::new(),
+        seconds => format!(", {:.1}/s", count as f64 / seconds),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +148,12 @@ mod tests {
         assert!(line("reading", 0, 0, after).ends_with("]   0 %"));
         assert!(line("reading", u64::MAX, u64::MAX, after).ends_with("100 %, 0 s left"));
         assert!(line("reading", 7, 5, after).contains("100 %"), "more than all is all");
+    }
+
+    #[test]
+    fn a_rate_is_in_a_second() {
+        assert_eq!(rate(3, Duration::from_secs(2)), ", 1.5/s");
+        assert_eq!(rate(3, Duration::ZERO), "");
     }
 
     #[test]

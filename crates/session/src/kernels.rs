@@ -30,6 +30,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rehal_base::{Range, Result, glob};
+use rehal_bench::Pulse;
 use rehal_bench::stats::Interval;
 use rehal_local::watch_buffer;
 use rehal_replay::{AccessKind, Observer, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
@@ -49,6 +50,8 @@ pub struct KernelOptions {
     pub max_time: Duration,
     /// Number of timed replays, instead of until the order is stable. Default: none.
     pub repetitions: Option<u64>,
+    /// Called after each timed replay. If it ends the measurement, only times are known.
+    pub pulse: Pulse,
 }
 
 /// The distinct dispatches of a capture.
@@ -69,6 +72,8 @@ pub struct Kernels {
     /// such measurements, or their times are within 5 % of each other. `None` if it was not measured, or with
     /// fewer than 8 replays, unless there is one kernel.
     pub is_order_stable: Option<bool>,
+    /// Whether [`KernelOptions::pulse`] ended the measurement.
+    pub is_interrupted: bool,
     /// What may have distorted the times, as sentences.
     pub warnings: Vec<String>,
 }
@@ -205,6 +210,9 @@ impl Kernels {
     /// The kernels of a replay, which runs to measure times, and once more to see which bindings change.
     pub fn from_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
         let mut this = Self::timed(replay, options)?;
+        if this.is_interrupted {
+            return Ok(this);
+        }
         let (dispatches, mut accessed) = (this.dispatches(), Vec::new());
         runs::inspect(&mut this.kernels, |inspector| {
             let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records(), inspector];
@@ -259,7 +267,7 @@ impl Kernels {
         this.sample_count = measured.sample_count;
         let can_tell = this.kernels.len() == 1 || measured.sample_count >= ranking::MIN_SAMPLES as u64;
         this.is_order_stable = can_tell.then_some(measured.is_order_stable);
-        this.warnings = measured.warnings;
+        (this.is_interrupted, this.warnings) = (measured.is_interrupted, measured.warnings);
         this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
         Ok(this)
     }

@@ -31,7 +31,7 @@ use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// Also of `rehal benchmark --with`.
-pub(super) use print::{machine, told, verdict};
+pub(super) use print::{machine, stopped, told, verdict, why_stopped};
 
 /// See the [module](self).
 pub const COMPARE: Tool = Tool {

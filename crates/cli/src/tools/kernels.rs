@@ -5,9 +5,11 @@ mod export;
 mod print;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, plural};
+use rehal_bench::Pulse;
 use rehal_session::{
     CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
 };
@@ -17,7 +19,7 @@ use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Format as ReportFormat, Subject};
-use crate::{Invocation, Operands, Tool, captures, devices, output};
+use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, progress};
 use commands::Place;
 use export::{Commands, Export};
 use print::List;
@@ -191,6 +193,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         let _reports = CrashReports::install();
         let devices = devices::options(flags)?;
         let replay = Replay::new(plan, &devices.open()?, &replay_flags::files(flags))?;
+        // An export is complete or absent: a signal ends it.
+        let interrupted = if export.is_none() { interrupts::flag()? } else { Arc::default() };
+        options.pulse = progress::pulse("timing", interrupted);
         let found = match &export {
             Some(directory) => {
                 let place = flags.get(&EXPORT_COMMANDS).then(|| Place {
@@ -206,6 +211,8 @@ fn run(invocation: &Invocation) -> Result<()> {
             None => (Kernels::from_replay(&replay, &options)?, Commands::new()),
         };
         replayed = Some(replay);
+        // The report is printed in its place.
+        options.pulse = Pulse::default();
         found
     };
     let list = List::new(&kernels, &commands, export.as_deref());
@@ -237,9 +244,13 @@ fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
     let (count, wanted) = (kernels.sample_count, options.repetitions);
     let replays = plural(count, "replay");
     let limit = match wanted {
+        _ if kernels.is_interrupted => "an interrupt",
         Some(wanted) if count >= wanted => "--repetitions",
         _ => "--max_time",
     };
+    if kernels.is_interrupted {
+        output::note(&format!("note: interrupted after {replays}: what kernels access is unknown"));
+    }
     if let Some(wanted) = wanted.filter(|_| has_limit && count > 0) {
         output::note(&format!("note: {count} of {} were timed", plural(wanted, "replay")));
     }

@@ -1,12 +1,16 @@
 //! Signals that end a tool while it works: no temporary file, no part of a result and no process remains.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{Scratch, capture, command, fixture, write_kernel};
+use serde_json::Value;
+
+use crate::common::{Scratch, capture, command, fixture, ran, write_kernel};
+use crate::terminal::open_terminal;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
 const SIGNALS: [i32; 3] = [1, 2, 15];
@@ -256,4 +260,59 @@ fn no_process_remains_of_a_tool_that_is_killed() {
         tool.wait().unwrap();
         wait_for_the_end(&format!("{words:?}"), &processes);
     }
+}
+
+/// Reads a terminal until it shows a text.
+fn until_shown(terminal: &mut File, text: &str) {
+    let (mut shown, mut bytes) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&shown).contains(text) {
+        let count = terminal.read(&mut bytes).unwrap_or_else(|error| panic!("{text}: {error}: {shown:?}"));
+        shown.extend_from_slice(&bytes[..count]);
+    }
+}
+
+#[test]
+fn interrupted_times_of_kernels_are_printed() {
+    let add = capture("add4.add.local-sync");
+    let (terminal, side) = open_terminal();
+    let mut tool = command("rehal");
+    tool.args(["kernels", "--device=local-sync", "--format=json", "--repetitions=1000000000", &add]);
+    let child = tool.stdout(Stdio::piped()).stderr(side).spawn().unwrap();
+    drop(tool);
+    let mut terminal = File::from(terminal);
+    // A rate, once the first replays are timed.
+    until_shown(&mut terminal, "/s\u{1b}[K");
+    send(2, &child);
+    until_shown(&mut terminal, "note: interrupted after ");
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let kernel = &report["kernels"][0];
+    assert!(kernel["function"] == ADD && kernel["time_ns"].is_u64() && kernel["bytes_read"].is_null());
+}
+
+#[test]
+fn interrupted_comparisons_of_replays_are_printed() {
+    let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));
+    let (source, started) = (scratch.path("kernel.c"), scratch.path("started"));
+    write_kernel(&source, &add, ADD, &format!("static int begun; if (!begun++) creat({started:?}, 0600);"));
+    let text = fs::read_to_string(&source).unwrap();
+    fs::write(&source, format!("int creat(const char *, unsigned);\n{text}")).unwrap();
+    let mut tool = command("rehal");
+    tool.args([
+        "benchmark",
+        "--device=local-sync",
+        "--precision=0.00001%",
+        "--max_time=24h",
+        "--format=json",
+    ]);
+    tool.arg(format!("--with={ADD}={}", source.display())).arg(&add);
+    let mut child = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("benchmark", &mut child, || started.exists());
+    send(2, &child);
+    let ended = ran(child.wait_with_output().unwrap());
+    // One of the three verdicts.
+    assert!(matches!(ended.status, Some(0 | 3 | 4)), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["stopped"], "interrupted");
 }

@@ -22,13 +22,19 @@ fn rename(bytes: &[u8], names: &[&str]) -> Vec<u8> {
     names.iter().fold(bytes.to_vec(), |bytes, it| patched(&bytes, it.as_bytes(), name(it.len()).as_bytes()))
 }
 
-/// What a command wrote to standard output, its status, and what it wrote to standard error, which is a pipe.
-fn on_terminal(mut command: Command) -> (String, Option<i32>, String) {
+/// A terminal: the side that shows it, and that of programs.
+pub fn open_terminal() -> (OwnedFd, OwnedFd) {
     let terminal = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     rustix::pty::grantpt(&terminal).unwrap();
     rustix::pty::unlockpt(&terminal).unwrap();
     let path = rustix::pty::ptsname(&terminal, Vec::new()).unwrap();
-    let side: OwnedFd = rustix::fs::open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let side = rustix::fs::open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    (terminal, side)
+}
+
+/// What a command wrote to standard output, its status, and what it wrote to standard error, which is a pipe.
+fn on_terminal(mut command: Command) -> (String, Option<i32>, String) {
+    let (terminal, side) = open_terminal();
     let child = command.stdout(side).stderr(Stdio::piped()).env("TERM", "xterm").spawn().unwrap();
     // The command holds the other side, which reading waits for.
     drop(command);

@@ -1,7 +1,8 @@
 //! How often a capture is replayed until the order of its kernels is known.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use rehal_bench::Measuring;
 use rehal_bench::stats::{self, Interval};
 
 use super::KernelOptions;
@@ -21,17 +22,23 @@ pub(super) struct Rounds {
     begun: Instant,
     next_look: usize,
     pub is_stable: bool,
+    /// The pulse of the options ended it.
+    pub is_interrupted: bool,
 }
 
 impl Rounds {
     pub(super) fn begin() -> Self {
-        Self { begun: Instant::now(), next_look: MIN_SAMPLES, is_stable: false }
+        Self { begun: Instant::now(), next_look: MIN_SAMPLES, is_stable: false, is_interrupted: false }
     }
 
     /// Whether another replay is to be timed. `times` has those of each kernel that is listed.
     pub(super) fn continues(&mut self, times: &[&[f64]], options: &KernelOptions) -> bool {
         let count = times.first().map_or(0, |it| it.len());
-        let is_late = self.begun.elapsed() >= options.max_time;
+        let elapsed = self.begun.elapsed();
+        let max_time = Some(options.max_time).filter(|limit| *limit != Duration::MAX);
+        let measuring = Measuring::from_limits((count as u64, options.repetitions), (elapsed, max_time));
+        self.is_interrupted = options.pulse.beat(measuring).is_break();
+        let is_late = elapsed >= options.max_time || self.is_interrupted;
         let is_last = is_late || options.repetitions.is_some_and(|wanted| count as u64 >= wanted);
         if is_last || count >= self.next_look {
             self.is_stable = is_stable(times);
@@ -62,7 +69,9 @@ fn is_stable(times: &[&[f64]]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::ops::ControlFlow;
+
+    use rehal_bench::Pulse;
 
     use super::*;
 
@@ -105,6 +114,10 @@ mod tests {
         assert!(!continues(1, Duration::ZERO, None));
         assert!(continues(1, long, None) && continues(7, long, None) && !continues(8, long, None));
         assert!(continues(2, long, Some(3)) && !continues(3, long, Some(3)) && continues(8, long, Some(9)));
+        let pulse = Pulse::new(|_| ControlFlow::Break(()));
+        let options = KernelOptions { max_time: long, pulse, ..KernelOptions::default() };
+        let mut rounds = Rounds::begin();
+        assert!(!rounds.continues(&[&kernel[..1]], &options) && rounds.is_interrupted);
         assert!(
             !Rounds::begin().continues(&[], &KernelOptions { max_time: long, ..KernelOptions::default() })
         );

@@ -24,6 +24,7 @@ pub(super) struct Measured {
     pub times: KernelTimes,
     pub sample_count: u64,
     pub is_order_stable: bool,
+    pub is_interrupted: bool,
     pub warnings: Vec<String>,
 }
 
@@ -59,8 +60,9 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
         kernel.interval_ns = stats::median_interval(&times, 0.05);
         total_ns += time_ns;
     }
-    let (is_order_stable, warnings) = (rounds.is_stable, monitor.end().warnings);
-    Ok(Measured { total_ns, times: how, sample_count, is_order_stable, warnings })
+    let (is_order_stable, is_interrupted) = (rounds.is_stable, rounds.is_interrupted);
+    let warnings = monitor.end().warnings;
+    Ok(Measured { total_ns, times: how, sample_count, is_order_stable, is_interrupted, warnings })
 }
 
 /// The time of all dispatches of each kernel in a replay, in nanoseconds.

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use rehal_base::Result;
-use rehal_bench::Monitor;
+use rehal_bench::{Measuring, Monitor, Pulse};
 use rehal_hal::profile::resolution_ns;
 
 use super::sampling::{Pair, Sampler, ShapeBatch, Stopped};
@@ -30,11 +30,19 @@ pub struct PairOptions {
     pub max_time: Duration,
     /// Seed of the order of the sides.
     pub seed: u64,
+    /// Called after each pair; it may end the sampling.
+    pub pulse: Pulse,
 }
 
 impl Default for PairOptions {
     fn default() -> Self {
-        Self { precision: 0.01, margin: 0.05, max_time: Duration::from_secs(60), seed: 0 }
+        Self {
+            precision: 0.01,
+            margin: 0.05,
+            max_time: Duration::from_secs(60),
+            seed: 0,
+            pulse: Pulse::default(),
+        }
     }
 }
 
@@ -90,12 +98,13 @@ pub fn time_pairs(
     let outside = 0.05 / parts.len().max(1) as f64;
     let mut all_parts = Sampler::new(&parts, limits, resolution_ns()).with_shapes_outside(outside);
     let batch_time = options.max_time / WANTED_BATCHES;
-    let mut batch_count = 0;
+    let (mut batch_count, mut pair_count, mut is_interrupted) = (0, 0, false);
     let stopped = loop {
         let batch_begun = Instant::now();
         let mut batch = ShapeBatch::default();
         let mut part_batches = vec![ShapeBatch::default(); parts.len()];
         while batch.pairs.len() < MAX_PAIRS
+            && !is_interrupted
             && (batch.pairs.is_empty()
                 || batch_begun.elapsed() < batch_time && begun.elapsed() < options.max_time)
         {
@@ -104,6 +113,9 @@ pub fn time_pairs(
                 let timed = pair(PairPart::Parts, &mut random, &switches, &mut measure)?;
                 part_batches.iter_mut().zip(timed).for_each(|(batch, pair)| batch.pairs.push(pair));
             }
+            pair_count += 1;
+            let time = (begun.elapsed(), Some(options.max_time));
+            is_interrupted = options.pulse.beat(Measuring::from_limits((pair_count, None), time)).is_break();
         }
         monitor.sample();
         if !parts.is_empty() {
@@ -114,6 +126,9 @@ pub fn time_pairs(
         let stopped = whole.add(&[batch], false);
         if let Some(stopped) = stopped.filter(|_| parts.is_empty() || batch_count >= WANTED_BATCHES) {
             break stopped;
+        }
+        if is_interrupted {
+            break Stopped::Interrupted;
         }
         if begun.elapsed() >= options.max_time {
             break Stopped::OutOfTime;
@@ -195,6 +210,20 @@ mod tests {
         let parts =
             all.iter().filter(|it| it.parts.shapes.iter().any(|it| is_different(it.interval))).count();
         assert!(wholes <= 5 && parts <= 9, "{wholes} {parts}");
+    }
+
+    #[test]
+    fn a_pulse_ends_it() {
+        let pulse = Pulse::new(|it| match it.sample_count {
+            30.. => std::ops::ControlFlow::Break(()),
+            _ => std::ops::ControlFlow::Continue(()),
+        });
+        let options = PairOptions { max_time: Duration::from_secs(3600), pulse, ..PairOptions::default() };
+        let mut random = fastrand::Rng::with_seed(1);
+        // Too noisy for an end.
+        let PairTimings { whole, .. } =
+            time_pairs(&[], &options, |_, _| Ok(vec![1e6 * (1.0 + random.f64())])).unwrap();
+        assert_eq!((whole.stopped, whole.batch_count, whole.pair_count), (Stopped::Interrupted, 2, 30));
     }
 
     #[test]

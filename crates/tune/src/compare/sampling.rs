@@ -42,6 +42,8 @@ pub enum Stopped {
     FarSlower,
     /// The time is up.
     OutOfTime,
+    /// [`PairOptions::pulse`](super::PairOptions::pulse) ended it.
+    Interrupted,
 }
 
 /// How long a replacement takes, compared with the captured kernel.

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use rehal_base::{Context, Error, Result, plural};
-use rehal_bench::Conditions;
+use rehal_bench::{Conditions, Pulse};
 use rehal_session::{
     Code, FunctionNames, FunctionTiming, Interval, KernelTimes, PairOptions, Plan, Replay, ReplayComparison,
-    Selector, Stopped, Substitution, Timing, TimingVerdict, compare_replays, find_scope,
+    Selector, Substitution, Timing, TimingVerdict, compare_replays, find_scope,
 };
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
 use crate::tools::{compare, history, replay_flags, report_format};
-use crate::{Invocation, advice, captures, profiling};
+use crate::{Invocation, advice, captures, interrupts, profiling, progress};
 
 pub(super) const WITH: List<Substitution> = List::parsed(
     "with",
@@ -129,8 +129,11 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     pairs.margin = flags.get(&FAIL_IF_SLOWER);
     pairs.max_time = flags.get(&compare::MAX_TIME);
     pairs.seed = flags.get(&compare::SEED);
-    let comparison = compare_replays(&captured, &replaced, scope.as_deref(), &pairs)
-        .context(|| captures::place(&capture))?;
+    pairs.pulse = progress::pulse("comparing", interrupts::flag()?);
+    let comparison = compare_replays(&captured, &replaced, scope.as_deref(), &pairs);
+    // The report is printed in its place.
+    pairs.pulse = Pulse::default();
+    let comparison = comparison.context(|| captures::place(&capture))?;
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(captured.devices()) };
     let compared = Compared::new(&comparison, &with, scope.as_deref(), pairs.precision);
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
@@ -190,10 +193,10 @@ struct Compared<'a> {
 /// How long the replaced side takes, compared with the captured one.
 #[derive(Serialize)]
 struct Ratio {
+    /// `None` of a function whose code is the same on both sides.
     #[serde(serialize_with = "verdict")]
     verdict: Option<TimingVerdict>,
     ratio: f64,
-    /// `None` of a function whose code is the same on both sides.
     ratio_interval: Option<Interval>,
     captured_ns: f64,
     replaced_ns: f64,
@@ -262,11 +265,7 @@ impl<'a> Compared<'a> {
             pair_count: whole.pair_count,
             preempted_pair_count: whole.preempted_count,
             batch_count: whole.batch_count,
-            stopped: match whole.stopped {
-                Stopped::Precise => "precision",
-                Stopped::FarSlower => "far_slower",
-                Stopped::OutOfTime => "max_time",
-            },
+            stopped: compare::stopped(whole.stopped),
             elapsed_ns: whole.elapsed.as_nanos() as u64,
             is_checked: false,
             timed_by: comparison.times.map(|it| match it {
@@ -324,11 +323,7 @@ impl Report for Compared<'_> {
             time(*replaced_ns),
             time(*captured_ns)
         );
-        let stopped = match self.timing.stopped {
-            Stopped::Precise => format!("stopped at a precision of {} %", self.precision * 100.0),
-            Stopped::FarSlower => "stopped because it takes many times as long".into(),
-            Stopped::OutOfTime => "stopped because the time was up".into(),
-        };
+        let stopped = compare::why_stopped(self.timing.stopped, self.precision);
         let _ = writeln!(
             text,
             "  {} in {}; {stopped} after {:.1} s",

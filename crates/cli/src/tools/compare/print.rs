@@ -107,11 +107,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
             time(total(|it| it.captured_ns))
         ),
     );
-    let stopped = match timing.stopped {
-        Stopped::Precise => format!("stopped at a precision of {} %", options.precision * 100.0),
-        Stopped::FarSlower => "stopped because it takes many times as long".into(),
-        Stopped::OutOfTime => "stopped because the time was up".into(),
-    };
+    let stopped = why_stopped(timing.stopped, options.precision);
     let measured = if timing.is_device_time { "" } else { "; times include the submission" };
     line(
         text,
@@ -388,11 +384,7 @@ fn timing(it: &Timing) -> TimingRow<'_> {
         statistic: if it.is_averaged { "mean" } else { "shortest" },
         clock_error: it.clock_error,
         timed_by: if it.is_device_time { "device" } else { "host" },
-        stopped: match it.stopped {
-            Stopped::Precise => "precision",
-            Stopped::FarSlower => "far_slower",
-            Stopped::OutOfTime => "max_time",
-        },
+        stopped: stopped(it.stopped),
         elapsed_ns: it.elapsed.as_nanos() as u64,
         shapes: Rows { of: &it.shapes, row: shape },
         machine: Machine {
@@ -445,5 +437,25 @@ pub(in crate::tools) fn told(verdict: TimingVerdict) -> &'static str {
         TimingVerdict::Slower => "slower",
         TimingVerdict::NotSlower => "not slower",
         TimingVerdict::CannotTell => "cannot tell",
+    }
+}
+
+/// What ended the sampling.
+pub(in crate::tools) fn stopped(stopped: Stopped) -> &'static str {
+    match stopped {
+        Stopped::Precise => "precision",
+        Stopped::FarSlower => "far_slower",
+        Stopped::OutOfTime => "max_time",
+        Stopped::Interrupted => "interrupted",
+    }
+}
+
+/// The same in the text.
+pub(in crate::tools) fn why_stopped(stopped: Stopped, precision: f64) -> String {
+    match stopped {
+        Stopped::Precise => format!("stopped at a precision of {} %", precision * 100.0),
+        Stopped::FarSlower => "stopped because it takes many times as long".into(),
+        Stopped::OutOfTime => "stopped because the time was up".into(),
+        Stopped::Interrupted => "interrupted".into(),
     }
 }

@@ -134,7 +134,7 @@ impl Checks {
             timeout,
             first: OnceLock::new(),
             interrupted,
-            progress: Mutex::new(report::Progress::default()),
+            progress: Mutex::new(report::Progress::begin()),
             printed: OnceLock::new(),
             measured: OnceLock::new(),
             timeout_count: Default::default(),
@@ -320,6 +320,7 @@ impl Checks {
 
 impl ReduceHost for Checks {
     fn is_interesting(&self, capture: &Path) -> Result<bool> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).check();
         if let Subject::Command(command) = &self.subject {
             return self.is_command_interesting(command, capture);
         }

@@ -6,24 +6,44 @@ use rehal_base::plural;
 use rehal_session::{ReduceProgress, ReduceSize, ReduceStop, Reduction};
 use serde::Serialize;
 
-use crate::output;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
+use crate::{output, progress};
 
-/// Prints a line for each stage that made checks.
-#[derive(Default)]
+/// Prints a line for each stage that made checks, and on a terminal how fast checks are.
 pub(super) struct Progress {
     /// The checks before the stage.
     check_count: u64,
+    /// All checks.
+    checked: u64,
+    /// The smallest capture so far.
+    size: Option<ReduceSize>,
+    live: progress::Progress,
 }
 
 impl Progress {
+    pub(super) fn begin() -> Self {
+        Self { check_count: 0, checked: 0, size: None, live: progress::Progress::new("reducing") }
+    }
+
+    /// A check begins.
+    pub(super) fn check(&mut self) {
+        self.checked += 1;
+        let size = self.size;
+        self.live.count(self.checked, "check", || match size {
+            Some(size) => format!(": {}, {}", counted(size.dispatches, "dispatch"), bytes(size.bytes)),
+            None => String::new(),
+        });
+    }
+
     pub(super) fn tell(&mut self, it: &ReduceProgress) {
+        self.size = Some(it.size);
         if !it.has_ended || it.check_count == self.check_count {
             return;
         }
         let checks = plural(it.check_count - self.check_count, "check");
         self.check_count = it.check_count;
+        self.live.clear();
         output::note(&format!("{:<15} {:>11}: {}", it.stage, checks, line(&it.size)));
     }
 }
