@@ -32,7 +32,7 @@ mod write;
 
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_hal::{BufferParams, CreateOp, Device, HostOp, WatchedBuffer};
 
 use self::runs::{DispatchRun, ScopeRun};
@@ -140,6 +140,9 @@ impl SlicedRead {
     }
 }
 
+/// Ranges of buffers, which are named by their captured ids.
+pub type BufferRanges = Vec<(u64, Range)>;
+
 /// Receives the slices of [`Replay::slices`].
 pub trait SliceSet {
     /// Where a capture is written.
@@ -193,22 +196,22 @@ impl Replay {
         run.finish().map_err(|error| self.plan().in_file(error))
     }
 
-    /// How many of the bytes that are bound to each of these dispatches it accesses, in pages of 4 KiB, each
-    /// counted once: `None` if the device cannot tell, or if the dispatch does not write the same bytes by
-    /// itself. They are named by record and occurrence. Replays once, up to the last of them, which other
-    /// observers also see.
-    pub fn accessed_bytes(
+    /// What each of these dispatches accesses of the bytes that are bound to it, in pages of 4 KiB: ranges of
+    /// buffers, which are named by their captured ids, in order and without overlap. `None` if the device cannot
+    /// tell, or if the dispatch does not write the same bytes by itself. Dispatches are named by record and
+    /// occurrence. Replays once, up to the last of them, which other observers also see.
+    pub fn accessed_pages(
         &self,
         dispatches: &[(u32, u64)],
         watch: WatchBuffer,
         observers: &mut [&mut dyn Observer],
-    ) -> Result<Vec<Option<u64>>> {
+    ) -> Result<Vec<Option<BufferRanges>>> {
         let outcome = self.find_dispatches(dispatches);
         let founds = outcome.map_err(|error| self.plan().in_file(error))?;
         let shared = Shared::new(self, &SliceOptions { watch: Some(watch), ..SliceOptions::default() });
         let mut accessed = vec![None; founds.len()];
         let mut run = DispatchRun::new(&shared, &founds, |index, collected, _| {
-            accessed[index] = shared.accessed_bytes(&founds[index], &collected);
+            accessed[index] = shared.accessed_pages(&founds[index], &collected);
             Ok(())
         });
         self.run(&mut with(observers, &mut run))?;

@@ -33,7 +33,9 @@ use rehal_base::{Range, Result, glob};
 use rehal_bench::Pulse;
 use rehal_bench::stats::Interval;
 use rehal_local::watch_buffer;
-use rehal_replay::{AccessKind, Observer, Plan, RecordLocation, Replay, SliceOptions, SliceSet};
+use rehal_replay::{
+    AccessKind, Observer, Plan, RecordLocation, Replay, SliceOptions, SliceSet, distinct_bytes,
+};
 
 use crate::CrashReports;
 
@@ -121,6 +123,30 @@ pub struct Kernel {
     pub interval_ns: Option<Interval>,
     /// What the first dispatch accesses, if it was run.
     traffic: Option<Traffic>,
+    /// The same, by binding.
+    touched: Vec<Touched>,
+    /// Whether it is cheap to see which pages it accesses.
+    is_watched: bool,
+}
+
+/// Bytes that a kernel binds at most if its accesses are watched: a signal for each page takes some
+/// microseconds.
+const MAX_WATCHED_BYTES: u64 = 64 << 20;
+/// The same, of all kernels.
+const MAX_ALL_WATCHED_BYTES: u64 = 512 << 20;
+/// The time at most that one dispatch of each kernel takes, in nanoseconds, if their accesses are watched.
+const MAX_WATCHED_NS: u64 = 2_000_000_000;
+
+/// What the first dispatch of a kernel accesses of a binding.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    /// What is bound: a buffer, by its captured id, and the range of it.
+    buffer_id: u64,
+    range: Range,
+    /// The changed elements, in order: of the binding. `None` if they are too many.
+    changed: Option<Vec<Range>>,
+    /// The pages that it accesses, in order: of the binding. `None` if they are unknown.
+    accessed: Option<Vec<Range>>,
 }
 
 /// The most that a core reads and writes beyond its first-level cache: a line of 64 bytes in each cycle, at 5
@@ -213,13 +239,10 @@ impl Kernels {
         if this.is_interrupted {
             return Ok(this);
         }
-        let (dispatches, mut accessed) = (this.dispatches(), Vec::new());
         runs::inspect(&mut this.kernels, |inspector| {
-            let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records(), inspector];
-            accessed = replay.accessed_bytes(&dispatches, watch_buffer, observers)?;
-            Ok(())
+            replay.run(&mut [&mut CrashReports::records(), inspector])
         })?;
-        this.set_accessed(accessed);
+        this.watch(replay)?;
         Ok(this)
     }
 
@@ -236,10 +259,7 @@ impl Kernels {
         runs::inspect(&mut this.kernels, |inspector| {
             replay.slices(&dispatches, slicing, slices, &mut [&mut CrashReports::records(), inspector])
         })?;
-        if !dispatches.is_empty() {
-            let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records()];
-            this.set_accessed(replay.accessed_bytes(&dispatches, watch_buffer, observers)?);
-        }
+        this.watch(replay)?;
         Ok(this)
     }
 
@@ -248,12 +268,38 @@ impl Kernels {
         self.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect()
     }
 
-    /// Sets what the first dispatch of each accesses.
-    fn set_accessed(&mut self, accessed: Vec<Option<u64>>) {
-        for (kernel, bytes) in self.kernels.iter_mut().zip(accessed) {
-            if let Some(traffic) = &mut kernel.traffic {
-                traffic.accessed = bytes;
+    /// Replays once more to see what the first dispatch of each kernel accesses, if that is cheap.
+    fn watch(&mut self, replay: &Replay) -> Result<()> {
+        self.choose_watched();
+        let watched = || self.kernels.iter().filter(|it| it.is_watched);
+        let dispatches: Vec<_> = watched().map(|it| (it.location.ordinal, it.occurrence)).collect();
+        if dispatches.is_empty() {
+            return Ok(());
+        }
+        let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records()];
+        let accessed = replay.accessed_pages(&dispatches, watch_buffer, observers)?;
+        for (kernel, accessed) in self.kernels.iter_mut().filter(|it| it.is_watched).zip(accessed) {
+            if let Some(accessed) = accessed {
+                kernel.set_accessed(&accessed);
             }
+        }
+        Ok(())
+    }
+
+    /// Chooses the kernels of which it is cheap to see what they access, the costliest first: each page that is
+    /// bound may cost a signal, and a dispatch is performed once more.
+    fn choose_watched(&mut self) {
+        let (mut bytes, mut time_ns) = (0, 0);
+        for kernel in &mut self.kernels {
+            let bound: u64 = kernel.bindings.iter().map(|it| it.length).sum();
+            let each_ns = kernel.time_ns.unwrap_or(0) / kernel.count.max(1);
+            let fits = bound <= MAX_WATCHED_BYTES
+                && bound <= MAX_ALL_WATCHED_BYTES.saturating_sub(bytes)
+                && each_ns <= MAX_WATCHED_NS.saturating_sub(time_ns);
+            if fits {
+                (bytes, time_ns) = (bytes + bound, time_ns + each_ns);
+            }
+            kernel.is_watched = fits;
         }
     }
 
@@ -298,7 +344,9 @@ impl Kernel {
         let Some(traffic) = self.traffic else { return Err("unknown directions") };
         let bytes = match traffic.accessed {
             Some(bytes) => bytes,
-            None if self.bindings.iter().any(|it| it.alias_of.is_some()) => return Err("bindings overlap"),
+            None if self.bindings.iter().any(|it| it.alias_of.is_some()) => {
+                return Err(if self.is_watched { "bindings overlap" } else { "not watched" });
+            }
             None => traffic.bound,
         };
         match self.time_ns {
@@ -310,6 +358,34 @@ impl Kernel {
                     false => Err("accesses less"),
                 }
             }
+        }
+    }
+
+    /// What its first dispatch changes of a binding: elements if the name of the function says of which type,
+    /// else bytes, in order. `None` if it was not run, or if there are too many ranges.
+    pub fn changed_ranges(&self, binding: usize) -> Option<&[Range]> {
+        self.touched.get(binding)?.changed.as_deref()
+    }
+
+    /// What its first dispatch accesses of a binding, in pages of 4 KiB of the buffer, in order; `None` if that
+    /// is unknown.
+    pub fn accessed_ranges(&self, binding: usize) -> Option<&[Range]> {
+        self.touched.get(binding)?.accessed.as_deref()
+    }
+
+    /// Sets what it accesses, by buffer.
+    fn set_accessed(&mut self, accessed: &[(u64, Range)]) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.accessed = Some(distinct_bytes(accessed.iter().copied()));
+        }
+        for touched in &mut self.touched {
+            let parts = accessed.iter().filter(|(buffer_id, _)| *buffer_id == touched.buffer_id);
+            let bound = touched.range;
+            let within = |(_, page): &(u64, Range)| {
+                let (start, end) = (page.offset.max(bound.offset), page.end().min(bound.end()));
+                (start < end).then(|| Range { offset: start - bound.offset, length: end - start })
+            };
+            touched.accessed = Some(parts.filter_map(within).collect());
         }
     }
 
@@ -366,6 +442,8 @@ impl Groups {
             time_ns: None,
             interval_ns: None,
             traffic: None,
+            touched: Vec::new(),
+            is_watched: false,
         });
         self.indices.insert(key, self.kernels.len() - 1);
         (self.kernels.len() - 1, true)
@@ -406,6 +484,8 @@ mod tests {
             time_ns: Some(time_ns),
             interval_ns: None,
             traffic: Some(Traffic { read: bound, written: 0, bound, accessed: None }),
+            touched: Vec::new(),
+            is_watched: false,
         }
     }
 
@@ -422,5 +502,37 @@ mod tests {
         let mut little = kernel(1, 1 << 50, 1);
         little.traffic = little.traffic.map(|it| Traffic { accessed: Some(320), ..it });
         assert_eq!((little.bytes_accessed(), little.max_bytes_per_second()), (Some(320), Ok(320e9)));
+    }
+
+    #[test]
+    fn only_cheap_kernels_are_watched() {
+        let watched = |kernels: &[(u64, u64)]| {
+            let of = |(bound, time_ns): &(u64, u64)| {
+                let binding =
+                    KernelBinding { length: *bound, alias_of: None, is_written: None, changed: None };
+                Kernel { bindings: vec![binding], ..kernel(1, *bound, *time_ns) }
+            };
+            let mut all = Kernels { kernels: kernels.iter().map(of).collect(), ..Kernels::default() };
+            all.choose_watched();
+            all.kernels.iter().map(|it| it.is_watched).collect::<Vec<_>>()
+        };
+        assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1), (MAX_WATCHED_BYTES + 1, 1)]), [true, false]);
+        assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1); 9]), [&[true; 8][..], &[false]].concat());
+        assert_eq!(watched(&[(1, MAX_WATCHED_NS), (1, 1), (1, 0)]), [true, false, true]);
+        // Each dispatch counts.
+        assert_eq!(watched(&[(1, MAX_WATCHED_NS + 1)]), [false]);
+    }
+
+    #[test]
+    fn pages_are_ranges_of_bindings() {
+        let mut it = kernel(1, 1, 1);
+        let range = |offset, length| Range { offset, length };
+        let bound = |buffer_id, range| Touched { buffer_id, range, ..Touched::default() };
+        it.touched = vec![bound(1, range(100, 8192)), bound(2, range(0, 10)), bound(1, range(0, 50))];
+        it.set_accessed(&[(1, range(0, 4096)), (1, range(8192, 100))]);
+        let accessed = |binding| it.accessed_ranges(binding).unwrap().to_vec();
+        assert_eq!(accessed(0), [range(0, 3996), range(8092, 100)]);
+        assert_eq!((accessed(1), accessed(2)), (vec![], vec![range(0, 50)]));
+        assert_eq!(it.bytes_accessed(), Some(4196));
     }
 }

@@ -73,7 +73,7 @@ pub struct ObservedShape {
 }
 
 /// A binding of an [`ObservedShape`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ObservedBinding {
     /// Number of bytes.
@@ -84,6 +84,10 @@ pub struct ObservedBinding {
     pub is_written: Option<bool>,
     /// From the first to the last byte of it that a dispatch changed.
     pub changed: Option<Range>,
+    /// The elements or bytes that it changed, in order, if they are known.
+    pub changed_ranges: Option<Vec<Range>>,
+    /// The pages of it that a dispatch accessed, in order, if they are known.
+    pub accessed_ranges: Option<Vec<Range>>,
 }
 
 impl KernelLanguage {

@@ -19,7 +19,8 @@ pub const KERNEL_STUB: Tool = Tool {
     about: "Writes a C or Rust file with everything that a kernel needs to replace a function of a capture except its body: \
             bindings, constants, the loop over a workgroup's share of the result, and the library around it, without any \
             other file. A comment says what was observed: workgroup counts, constants, lengths, overlaps, times.\n\n\
-            The capture is replayed twice to see what is written and how long it takes; --no_run leaves that out. Until it has a \
+            The capture is replayed three times to see how long it takes, what it writes and what it accesses; --no_run leaves \
+            that out. Until it has a \
             body, a dispatch of the kernel fails.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME -o KERNEL.c" },
     groups: with_devices![&STUB, &KERNEL_RECORDING],
@@ -106,7 +107,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         let _reports = CrashReports::install();
         let devices = devices::options(flags)?.open()?;
         let replay = Replay::new(plan.clone(), &devices, &replay_flags::files(flags))?;
-        kernel = observed(&Kernels::from_replay(&replay, &KernelOptions::default())?)?;
+        let mut options = KernelOptions::default();
+        // No other kernel is watched.
+        options.function = Some(function.clone()).filter(|it| !it.contains(['*', '?']));
+        kernel = observed(&Kernels::from_replay(&replay, &options)?)?;
         replayed = Some(replay);
     }
     let text = kernel.stub(language, &file, shown(&path))?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rehal_base::{Range, Result};
 
+use super::BufferRanges;
 use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
 use super::issue::Fill;
@@ -60,11 +61,11 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// How many bytes of what is bound to a dispatch it accesses, in whole pages; `None` if that is unknown,
-    /// also because it cannot be performed by itself.
-    pub(super) fn accessed_bytes(&self, found: &Found, collected: &Collector<'_>) -> Option<u64> {
+    /// What a dispatch accesses of what is bound to it, in whole pages, by captured buffer; `None` if that is
+    /// unknown, also because it cannot be performed by itself.
+    pub(super) fn accessed_pages(&self, found: &Found, collected: &Collector<'_>) -> Option<BufferRanges> {
         let pages = self.touched(found, collected).ok()??;
-        let mut bytes = 0;
+        let mut all = Vec::new();
         for (buffer, bound) in collected.touched() {
             let mut accessed = Ranges::default();
             for page in pages.get(&buffer)? {
@@ -72,9 +73,10 @@ impl Shared<'_> {
                     accessed.add(part);
                 }
             }
-            bytes += accessed.iter().map(|it| it.length).sum::<u64>();
+            let id = self.plan.buffer_ids[buffer as usize];
+            all.extend(accessed.iter().map(|it| (id, it)));
         }
-        Some(bytes)
+        Some(all)
     }
 
     /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or

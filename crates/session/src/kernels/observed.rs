@@ -86,13 +86,15 @@ fn shape(kernel: &Kernel) -> ObservedShape {
     shape.dynamic_local_memory = kernel.dynamic_local_memory;
     shape.constants.clone_from(&kernel.constants);
     shape.time_ns = kernel.time_ns;
-    let binding = |it: &super::KernelBinding| {
+    let binding = |(index, it): (usize, &super::KernelBinding)| {
         let mut binding = ObservedBinding::default();
         (binding.length, binding.alias_of, binding.is_written) = (it.length, it.alias_of, it.is_written);
         binding.changed = it.changed;
+        binding.changed_ranges = kernel.changed_ranges(index).map(<[_]>::to_vec);
+        binding.accessed_ranges = kernel.accessed_ranges(index).map(<[_]>::to_vec);
         binding
     };
-    shape.bindings = kernel.bindings.iter().map(binding).collect();
+    shape.bindings = kernel.bindings.iter().enumerate().map(binding).collect();
     shape
 }
 

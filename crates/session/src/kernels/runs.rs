@@ -16,7 +16,7 @@ use rehal_tune::{DispatchSpans, type_in_name};
 use crate::CrashReports;
 
 use super::ranking::Rounds;
-use super::{Groups, Kernel, KernelOptions, KernelTimes, Key, Seen, Traffic, bindings};
+use super::{Groups, Kernel, KernelOptions, KernelTimes, Key, Seen, Touched, Traffic, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
@@ -225,6 +225,7 @@ impl Observer for Inspector<'_> {
         };
         self.changes.end()?;
         let kernel = &mut self.kernels[kernel];
+        kernel.touched = Vec::with_capacity(operation.bindings().len());
         let element_bytes = type_in_name(&kernel.name).and_then(ElementType::whole_bytes);
         let mut read = Vec::new();
         let (mut written, mut only_written) = (0, 0);
@@ -248,6 +249,12 @@ impl Observer for Inspector<'_> {
                     changed.add(range.offset, (&tracked.before(*range), after), unit, counts);
                 }
             }
+            kernel.touched.push(Touched {
+                buffer_id: it.buffer_id,
+                range: it.range(),
+                changed: changed.elements.take(),
+                accessed: None,
+            });
             let Some(binding) = kernel.bindings.get_mut(index) else { break };
             let is_changed = changed.range.is_some();
             let sharing = bindings.iter().filter(|other| shares(it, other)).count();
@@ -279,13 +286,24 @@ impl Observer for Inspector<'_> {
     }
 }
 
+/// Ranges of changed elements that are kept.
+const MAX_RANGES: usize = 4096;
+
 /// What a dispatch changes of a binding.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Changed {
     /// From the first to the last element.
     range: Option<Range>,
+    /// The elements, joined; `None` if they are too many ranges.
+    elements: Option<Vec<Range>>,
     /// Number of bytes of changed elements that count.
     bytes: u64,
+}
+
+impl Default for Changed {
+    fn default() -> Self {
+        Self { range: None, elements: Some(Vec::new()), bytes: 0 }
+    }
 }
 
 impl Changed {
@@ -299,6 +317,14 @@ impl Changed {
             let start = self.range.map_or(offset, |it| it.offset);
             self.range = Some(Range { offset: start, length: end - start });
             self.bytes += if counts(offset) { new.len() as u64 } else { 0 };
+            let length = new.len() as u64;
+            let Some(elements) = &mut self.elements else { continue };
+            let count = elements.len();
+            match elements.last_mut() {
+                Some(last) if last.end() == offset => last.length += length,
+                _ if count < MAX_RANGES => elements.push(Range { offset, length }),
+                _ => self.elements = None,
+            }
         }
     }
 }
@@ -330,10 +356,15 @@ mod tests {
         for index in [5, 6, 22] {
             after[4 * index..][..4].copy_from_slice(&2.0_f32.to_le_bytes());
         }
-        let changed = |offset, length, bytes| Changed { range: Some(Range { offset, length }), bytes };
-        assert_eq!(of(&after, 4, |_| true), changed(20, 72, 12));
-        assert_eq!(of(&after, 4, |offset| offset != 24), changed(20, 72, 8));
+        let changed = |offset, length, bytes, elements: &[(u64, u64)]| Changed {
+            range: Some(Range { offset, length }),
+            elements: Some(elements.iter().map(|&(offset, length)| Range { offset, length }).collect()),
+            bytes,
+        };
+        let elements = [(20, 8), (88, 4)];
+        assert_eq!(of(&after, 4, |_| true), changed(20, 72, 12, &elements));
+        assert_eq!(of(&after, 4, |offset| offset != 24), changed(20, 72, 8, &elements));
         // 2.0 is 00 00 00 40.
-        assert_eq!(of(&after, 1, |_| true), changed(23, 69, 3));
+        assert_eq!(of(&after, 1, |_| true), changed(23, 69, 3, &[(23, 1), (27, 1), (91, 1)]));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use rehal_base::{Error, Result, alternatives, plural};
+use rehal_base::{Error, Range, Result, alternatives, plural};
 use rehal_hal::FunctionInfo;
 
-use super::{KernelLanguage, ObservedKernel, ObservedShape};
+use super::{KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape};
 use crate::type_in_name;
 
 /// The observed shapes that a comment lists.
@@ -222,12 +222,73 @@ impl ObservedShape {
         }
         for (index, binding) in self.bindings.iter().enumerate() {
             let _ = write!(text, "{}{}", if index == 0 { "; bytes " } else { ", " }, binding.length);
-            if let Some(other) = binding.alias_of {
-                let _ = write!(text, " (overlaps {other})");
+            let said = binding.described();
+            if !said.is_empty() {
+                let _ = write!(text, " ({})", said.join("; "));
             }
         }
         text
     }
+}
+
+impl ObservedBinding {
+    /// What is known besides its length.
+    fn described(&self) -> Vec<String> {
+        let is_whole = |ranges: &[Range]| ranges.iter().map(|it| it.length).sum::<u64>() == self.length;
+        let mut said = Vec::new();
+        said.extend(self.alias_of.map(|other| format!("overlaps {other}")));
+        match self.accessed_ranges.as_deref() {
+            Some([]) if self.length != 0 => said.push("not accessed".into()),
+            // Pages say nothing of the binding then.
+            Some(ranges) if !is_whole(ranges) => said.push(format!("accesses pages {}", pattern(ranges))),
+            _ => {}
+        }
+        match self.changed_ranges.as_deref() {
+            Some(ranges) if !ranges.is_empty() && !is_whole(ranges) => {
+                said.push(format!("changes {}", pattern(ranges)));
+            }
+            _ => {}
+        }
+        said
+    }
+}
+
+/// Ranges of bytes in words: those of one length at one distance by their stride. What was written over the
+/// same bytes is not known to be changed, so that small gaps between many ranges do not count.
+fn pattern(ranges: &[Range]) -> String {
+    /// Ranges that are listed.
+    const MAX_LISTED: usize = 4;
+    /// Bytes of a small gap.
+    const GAP_BYTES: u64 = 64;
+    let one = |it: &Range| format!("{}..{}", it.offset, it.end());
+    if let [first, second, _, ..] = ranges {
+        let stride = second.offset - first.offset;
+        let is_regular = ranges.iter().all(|it| it.length == first.length)
+            && ranges.windows(2).all(|pair| pair[1].offset - pair[0].offset == stride);
+        if is_regular {
+            let (count, length, start) = (ranges.len(), first.length, first.offset);
+            return format!("{count} x {length} bytes, every {stride} from {start}");
+        }
+    }
+    if ranges.len() > MAX_LISTED {
+        let mut joined: Vec<Range> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.offset < last.end() + GAP_BYTES => {
+                    last.length = range.end() - last.offset
+                }
+                _ => joined.push(*range),
+            }
+        }
+        if joined.len() < ranges.len() {
+            return format!("{}, with gaps of less than {GAP_BYTES} bytes", pattern(&joined));
+        }
+    }
+    let mut text = ranges.iter().take(MAX_LISTED).map(one).collect::<Vec<_>>().join(", ");
+    if let (Some(last), true) = (ranges.last(), ranges.len() > MAX_LISTED) {
+        let _ = write!(text, ", ... ({} ranges up to {})", ranges.len(), last.end());
+    }
+    text
 }
 
 /// What a kernel computes, as far as it can be guessed: elements of the last binding that it changes.
@@ -387,4 +448,40 @@ fn numbers(values: &[u32]) -> String {
     }
     let text: Vec<_> = values.iter().map(|it| format!("{it} ({it:#x})")).collect();
     text.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_strides() {
+        let of = |ranges: &[(u64, u64)]| {
+            pattern(&ranges.iter().map(|&(offset, length)| Range { offset, length }).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[(8, 4)]), "8..12");
+        assert_eq!(of(&[(8, 4), (16, 4)]), "8..12, 16..20");
+        assert_eq!(of(&[(8, 4), (16, 4), (24, 4)]), "3 x 4 bytes, every 8 from 8");
+        assert_eq!(of(&[(8, 4), (16, 4), (25, 4)]), "8..12, 16..20, 25..29");
+        let near = [(0, 1), (2, 1), (4, 1), (7, 1), (9, 2)];
+        assert_eq!(of(&near), "0..11, with gaps of less than 64 bytes");
+        let apart = near.map(|(offset, length)| (offset * 100, length));
+        assert_eq!(of(&apart), "0..1, 200..201, 400..401, 700..701, ... (5 ranges up to 902)");
+    }
+
+    #[test]
+    fn what_pages_do_not_tell_is_left_out() {
+        let range = |offset, length| Range { offset, length };
+        let mut binding = ObservedBinding { length: 8192, alias_of: Some(1), ..ObservedBinding::default() };
+        assert_eq!(binding.described(), ["overlaps 1"]);
+        binding.accessed_ranges = Some(vec![range(0, 8192)]);
+        binding.changed_ranges = Some(Vec::new());
+        assert_eq!(binding.described(), ["overlaps 1"]);
+        binding.accessed_ranges = Some(vec![range(0, 4096)]);
+        binding.changed_ranges = Some(vec![range(0, 4), range(64, 4), range(128, 4)]);
+        let said = ["overlaps 1", "accesses pages 0..4096", "changes 3 x 4 bytes, every 64 from 0"];
+        assert_eq!(binding.described(), said);
+        binding.accessed_ranges = Some(Vec::new());
+        assert_eq!(binding.described()[1], "not accessed");
+    }
 }

@@ -190,7 +190,8 @@ impl Report for List<'_> {
         text.push_str(&layout.wrap(
             "\nbindings: bytes of each, r unchanged, w changed, ? unknown, =N overlaps binding N; \
              read: unless it also reads what it changes; written: at least; bytes/s: if each byte of the \
-             accessed pages, or of all that is bound if these are unknown, is accessed once\n",
+             accessed pages, or of all that is bound if these are unknown, is accessed once; not watched: that would \
+             take long\n",
         ));
         self.add_commands(&mut text);
         text
