@@ -1,32 +1,9 @@
-//! The code of executables, for disassemblers: of modules, and SPIR-V in executables for Vulkan.
+//! SPIR-V in executables for Vulkan, for disassemblers.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Error, FileKind, MappedFile, Result};
-use rehal_vm::ModuleFile;
+use rehal_base::{Error, Result};
 use rehal_vulkan::executable::format::{Image, infer};
-
-/// The executables of a compiled module, for every target that it was compiled for.
-pub struct ModuleExecutables {
-    file: ModuleFile,
-}
-
-impl ModuleExecutables {
-    /// Opens a module. None of its code is checked.
-    pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { file: ModuleFile::map(Arc::new(MappedFile::open(path)?))? })
-    }
-
-    /// The segments of the module's data that contain machine code or SPIR-V, by ordinal. Modules state the
-    /// format of an executable only in the code that creates it, so that they are known by their first bytes.
-    pub fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        let bytes = self.file.bytes();
-        let data = move |(ordinal, range)| Some((ordinal, bytes.get(range)?));
-        let segments = self.file.rodata_segments().map(|it| it.range).enumerate();
-        segments.filter_map(data).filter(|(_, data)| FileKind::of(data).is_some_and(FileKind::is_code))
-    }
-}
 
 /// A function in SPIR-V.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,8 +34,10 @@ use rehal_bench::Pulse;
 use rehal_bench::stats::Interval;
 use rehal_local::watch_buffer;
 use rehal_replay::{
-    AccessKind, Observer, Plan, RecordLocation, Replay, SliceOptions, SliceSet, distinct_bytes,
+    AccessKind, Observer, Plan, PlannedBinding, RecordLocation, Replay, SliceOptions, SliceSet,
+    distinct_bytes,
 };
+use serde::Serialize;
 
 use crate::CrashReports;
 
@@ -399,6 +401,39 @@ impl Kernel {
             .map(|count| count.into_iter().fold(1, |product: u64, it| product.saturating_mul(u64::from(it))));
         cores.min(workgroups.unwrap_or(u64::MAX)).max(1)
     }
+}
+
+/// What all dispatches of a function cost, as far as a capture says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FunctionCost {
+    /// Its name; its ordinal, such as `#0`, if nothing names it.
+    pub name: String,
+    /// Number of dispatches of all functions of this name.
+    pub dispatches: u64,
+    /// The bytes that are bound to them: each once for a dispatch.
+    pub bound_bytes: u64,
+}
+
+/// What the functions of a plan cost, without running it, in the order in which they are first dispatched.
+pub fn function_costs(plan: &Plan) -> Result<Vec<FunctionCost>> {
+    let (mut costs, mut indices) = (Vec::<FunctionCost>::new(), HashMap::new());
+    plan.distinct_dispatches(|it, count| {
+        let name = match it.name {
+            [] => format!("#{}", it.function),
+            name => String::from_utf8_lossy(name).into_owned(),
+        };
+        let index = *indices.entry(name.clone()).or_insert(costs.len());
+        if index == costs.len() {
+            costs.push(FunctionCost { name, dispatches: 0, bound_bytes: 0 });
+        }
+        let range = |it: &PlannedBinding| (it.buffer_id, Range { offset: it.offset, length: it.length });
+        let bytes = distinct_bytes(it.bindings.iter().map(range));
+        costs[index].dispatches += count;
+        costs[index].bound_bytes = costs[index].bound_bytes.saturating_add(bytes.saturating_mul(count));
+        Ok(())
+    })?;
+    Ok(costs)
 }
 
 /// The length of each binding, the first that overlaps it, and whether a kernel may write it.

@@ -77,12 +77,12 @@ pub use devices::{
     DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, driver_of_files, driver_of_format, drivers, drivers_with,
     find_driver,
 };
-pub use executable_code::{ModuleExecutables, SpirvFunction, spirv_functions};
+pub use executable_code::{SpirvFunction, spirv_functions};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
-    BindingFile, DispatchFile, DispatchFiles, FunctionNames, FunctionTiming, Kernel, KernelBinding,
-    KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels, RecordedKernel, ReplayComparison,
-    check_kernel_records, compare_replays,
+    BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
+    KernelBinding, KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels, RecordedKernel,
+    ReplayComparison, check_kernel_records, compare_replays, function_costs,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_session::{
-    ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutables, TemporaryDirectory, elf_code, infer_format,
-    spirv_functions,
+    ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule,
+    TemporaryDirectory, elf_code, infer_format, spirv_functions,
 };
 
 use super::{function_flags, replay_flags};
@@ -49,7 +49,7 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
 
 const EXECUTABLE: Flag<Option<u64>> = function_flags::executable_flag(
     "The executable of the capture, if several have a function of this name. By default the first that a dispatch of it uses. Of a \
-     module, the ordinal of the data that is the executable.",
+     module, its number, which rehal executables prints.",
 );
 
 const DISASSEMBLY: Group = Group {
@@ -99,7 +99,7 @@ enum Code {
 
 /// The functions of an executable, by ordinal.
 fn functions(format: Option<&str>, data: &[u8], constants: &[u32]) -> Result<Vec<Function>> {
-    if FileKind::of(data) != Some(FileKind::Elf) {
+    if FileKind::from_head(data) != Some(FileKind::Elf) {
         let functions = spirv_functions(format, data)?.into_iter();
         return Ok(functions.map(|it| Function { name: it.name, code: Code::SpirV(it.words) }).collect());
     }
@@ -114,21 +114,23 @@ fn functions(format: Option<&str>, data: &[u8], constants: &[u32]) -> Result<Vec
 /// The functions of the executables of a module, or of one of them. Those that are not for this machine are
 /// left out, unless there are no others.
 fn of_module(path: &Path, wanted: Option<u64>) -> Result<Vec<Function>> {
-    let module = ModuleExecutables::open(path)?;
+    let module = ProgramModule::read(&ModuleSource::File(path.into()), ModuleMode::Mmap)?;
     let (mut all, mut failed) = (Vec::new(), None);
-    for (ordinal, data) in module.all() {
-        if wanted.is_some_and(|wanted| wanted != ordinal as u64) {
+    for executable in ModuleExecutable::list(module.file())? {
+        let (number, code) = (executable.number, executable.code(module.file()));
+        let is_code = FileKind::from_head(code).is_some_and(FileKind::is_code);
+        if !is_code || wanted.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        match functions(None, data, &[]) {
+        match functions(Some(&executable.format).filter(|it| !it.is_empty()).map(String::as_str), code, &[]) {
             Ok(functions) => all.extend(functions),
-            Err(error) => failed = failed.or(Some(error.context(format!("executable {ordinal}")))),
+            Err(error) => failed = failed.or(Some(error.context(format!("executable {number}")))),
         }
     }
     match (all.is_empty(), failed) {
         (true, Some(error)) => Err(error),
         (true, None) => Err(Error::not_found("the module has no such machine code or SPIR-V").advise(
-            "its VM program is printed by rehal dump-module, and so are the ordinals of its data (--executable)",
+            "its VM program is printed by rehal dump-module, and its executables by rehal executables",
         )),
         _ => Ok(all),
     }
@@ -187,7 +189,7 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
     let executable =
         executable.ok_or_else(|| Error::not_found(format!("executable {id} is not in the capture")))?;
     let format = String::from_utf8_lossy(executable.format);
-    if FileKind::of(executable.data).is_none_or(|kind| !kind.is_code()) {
+    if FileKind::from_head(executable.data).is_none_or(|kind| !kind.is_code()) {
         let message =
             format!("executable {id} has format '{}', which is not machine code or SPIR-V", escaped(&format));
         return Err(Error::unimplemented(message).advise("VM programs are printed by rehal dump-module"));

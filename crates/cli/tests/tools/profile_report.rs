@@ -160,6 +160,33 @@ fn medians_are_beside_means_with_a_warning_where_they_differ() {
 }
 
 #[test]
+fn shapes_are_read_from_names() {
+    let scratch = Scratch::new();
+    let mut browser = open(&page(&scratch, &sample()));
+    let shapes = browser.value(
+        "['mlp_dispatch_0_matmul_8x48x32_f32', 'x_dispatch_3_softmax_8x10xf32_dispatch_tensor_store', \
+         'add_dispatch_0_elementwise_4_f32', 'a_dispatch_12_reduction_Dx10_f32', 'abs_dispatch_0_elementwise', \
+         'matmul'].map(shapeOf).join('|')",
+    );
+    assert_eq!(shapes, "8×48×32|8×10|4|D×10||");
+}
+
+#[test]
+fn times_of_single_dispatches_are_named() {
+    let scratch = Scratch::new();
+    let of = |count, name: &str| {
+        let mut browser = open(&page(&scratch, &scratch.file(name, many(count))));
+        browser.value("document.getElementById('singles')?.textContent ?? ''")
+    };
+    let each = "Each time is that of a single dispatch: record more iterations to see how it varies.";
+    assert_eq!(of(3, "three.ireeprof"), each);
+    // Of three functions, one has a second dispatch.
+    let some = "The times of 2 functions are each of a single dispatch: record more iterations to see how they vary.";
+    assert_eq!(of(4, "four.ireeprof"), some);
+    assert_eq!(of(6, "six.ireeprof"), "");
+}
+
+#[test]
 fn a_hundred_thousand_events_are_drawn_zoomed_and_selected() {
     let scratch = Scratch::new();
     let file = scratch.file("many.ireeprof", many(100_000));
@@ -406,6 +433,14 @@ fn a_capture_is_drawn_with_its_graph_and_contents() {
     let records: f64 =
         info["records"].as_array().unwrap().iter().map(|it| it["count"].as_f64().unwrap()).sum();
     assert_eq!(records, info["counts"]["records"].as_f64().unwrap());
+    let functions = browser.value(
+        "functions.rows.length + '|' + [...document.querySelectorAll('#functions-table .body .row')]\
+         .map((row) => [...row.children].map((cell) => cell.textContent).join()).sort()[0]",
+    );
+    // The first of five: 1024, 6144 and 3072 bytes are bound.
+    assert_eq!(functions, "5|0_matmul_8x48x32_f32,1,1,20.0 %,1,10 KiB,10 KiB,8×48×32");
+    let prefix = browser.value("document.getElementById('prefix').textContent");
+    assert_eq!(prefix, "Names are without what all begin with: mlp_dispatch_");
     let titles = browser.value("[...document.querySelectorAll('#contents h3')].map((it) => it.textContent)");
     let expected =
         serde_json::json!(["Records", "Bytes", "Executables and their functions", "Scopes", "Buffers"]);

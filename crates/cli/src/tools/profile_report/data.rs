@@ -30,7 +30,7 @@ pub(super) struct Page {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum File {
     Profile { version: String, size_bytes: u64, sessions: Vec<Session> },
-    Capture { buffers: Box<Buffers>, contents: Value },
+    Capture { buffers: Box<Buffers>, costs: Value, contents: Value },
 }
 
 /// The events, tracks, names and series of an activity.

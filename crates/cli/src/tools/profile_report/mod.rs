@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{FileKind, Result};
 use rehal_session::activity::{Activity, TrackKind};
 use rehal_session::hal::OptionSet;
-use rehal_session::{ProfileFile, drivers};
+use rehal_session::{ProfileFile, drivers, function_costs};
 
 use self::data::{Buffers, Page, Session};
 use super::info;
@@ -156,6 +156,12 @@ fn capture(options: &Options) -> Result<()> {
     if shown.omitted_count != 0 {
         notes.push(format!("{} submissions and buffers are left out.", shown.omitted_count));
     }
+    // Of a capture that no replay can run, too.
+    let costs = capture.plan().and_then(|plan| function_costs(&plan)).unwrap_or_else(|error| {
+        notes.push(format!("What functions bind is unknown: {}.", error.message()));
+        Vec::new()
+    });
+    let costs = serde_json::to_value(costs).expect("a cost has text keys only");
     let contents = serde_json::to_value(info::Contents::from_survey(&options.path, &capture, &survey))
         .expect("a summary has text keys only");
     let page = Page {
@@ -165,6 +171,7 @@ fn capture(options: &Options) -> Result<()> {
         graph: shown.activity.submissions.as_slice().into(),
         file: data::File::Capture {
             buffers: Box::new(Buffers::from(shown.buffers.as_slice())),
+            costs: data::visible(costs),
             contents: data::visible(contents),
         },
     };

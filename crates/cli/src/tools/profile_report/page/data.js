@@ -53,6 +53,12 @@ const prefix = (() => {
 })();
 const shortNames = names.map((name) => (prefix && name.startsWith(prefix) ? name.slice(prefix.length) : name));
 
+/// The shape in the name of a function, such as 8×48×32 of `matmul_8x48x32_f32`, or `null`. D is a size that is not known.
+function shapeOf(name) {
+  const found = name.replace(/dispatch_\d+/g, "").match(/_((?:\d+|D)(?:x(?:\d+|D))*)(?=x[a-z]|_|$)/);
+  return found ? found[1].replaceAll("x", "×") : null;
+}
+
 const isDispatch = (event) => events.function[event] !== NONE;
 const endOf = (event) => events.start[event] + events.duration[event];
 

@@ -90,6 +90,16 @@ function warnOfMeans(rows) {
   byId("functions-table").before(element("p", text, { class: "hint", id: "means" }));
 }
 
+/// Says of which functions the times are not a distribution.
+function warnOfSingles(rows) {
+  const single = rows.filter((row) => row.timed === 1);
+  if (single.length === 0) return;
+  const text = single.length === rows.length
+    ? "Each time is that of a single dispatch: record more iterations to see how it varies."
+    : `The times of ${plural(single.length, "function")} are each of a single dispatch: record more iterations to see how they vary.`;
+  byId("functions-table").before(element("p", text, { class: "hint", id: "singles" }));
+}
+
 /// Functions: how often and how long. Those of one name are one, since each iteration of a benchmark may load its executable again.
 function functionTable() {
   const groups = new Map();
@@ -117,6 +127,10 @@ function functionTable() {
   const rows = [...groups.values()];
   for (const row of rows) row.median = median(row.lengths);
   warnOfMeans(rows.filter((row) => row.timed > 0));
+  if (isTimed) warnOfSingles(rows.filter((row) => row.timed > 0));
+  if (prefix && rows.length > 0) {
+    byId("functions-table").before(element("p", `Names are without what all begin with: ${prefix}`, { class: "hint", id: "prefix" }));
+  }
   if (omitted > 0 && rows.length > 0) {
     const whole = `${OMITTED}: numbers and times are those of the events on this page, not of the whole run.`;
     byId("functions-table").before(element("p", whole, { class: "hint" }));
@@ -125,6 +139,10 @@ function functionTable() {
   const wholes = { host: 0, device: 0 };
   for (const row of rows) wholes[row.timedBy] += isTimed ? row.total : row.executed;
   const name = (row) => names[events.name[rows[row].event]];
+  const shortName = (row) => element("span", shortNames[events.name[rows[row].event]], { title: name(row) });
+  const shapes = rows.map((row) => shapeOf(names[events.name[row.event]]));
+  const costs = new Map((data.costs ?? []).map((cost) => [cost.name, cost]));
+  const cost = (row) => costs.get(name(row));
   const largest = rows.reduce((most, row) => Math.max(most, isTimed ? row.total : row.executed), 0) || 1;
   const share = (row) => {
     const part = isTimed ? rows[row].total : rows[row].executed;
@@ -160,8 +178,23 @@ function functionTable() {
     { title: "Executed", value: (row) => rows[row].executed, text: (row) => count(rows[row].executed) },
     { title: "Share", value: (row) => rows[row].executed, text: share, width: "150px" },
     { title: "Workgroups", value: (row) => rows[row].workgroups, text: (row) => count(rows[row].workgroups) },
+    ...(costs.size > 0 ? [{
+      title: "Bytes bound",
+      value: (row) => cost(row)?.bound_bytes ?? null,
+      text: (row) => (cost(row) ? bytes(cost(row).bound_bytes) : null),
+    }, {
+      title: "of each",
+      value: (row) => (cost(row) ? cost(row).bound_bytes / cost(row).dispatches : null),
+      text: (row) => (cost(row) ? bytes(cost(row).bound_bytes / cost(row).dispatches) : null),
+    }] : []),
   ];
-  const columns = [{ title: "Function", value: name, isText: true }, ...(isTimed ? timedColumns() : recordedColumns())];
+  const columns = [
+    { title: "Function", value: name, text: shortName, isText: true },
+    ...(isTimed ? timedColumns() : recordedColumns()),
+    ...(shapes.some((shape) => shape !== null)
+      ? [{ title: "Shape", value: (row) => shapes[row], isText: true, width: "minmax(72px, 1fr)" }]
+      : []),
+  ];
   const table = new Table(byId("functions-table"), {
     label: "functions",
     columns,
