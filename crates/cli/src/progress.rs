@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rehal_base::plural;
 use rehal_bench::{Measuring, Pulse};
-
-use crate::output::plural;
 
 /// Shorter operations show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);

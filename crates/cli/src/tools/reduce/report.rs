@@ -31,7 +31,7 @@ impl Progress {
         self.checked += 1;
         let size = self.size;
         self.live.count(self.checked, "check", || match size {
-            Some(size) => format!(": {}, {}", counted(size.dispatches, "dispatch"), bytes(size.bytes)),
+            Some(size) => format!(": {}, {}", plural(size.dispatches, "dispatch"), bytes(size.bytes)),
             None => String::new(),
         });
     }
