@@ -38,6 +38,7 @@ mod nearest;
 mod padded;
 pub mod parallel;
 mod range;
+mod setters;
 mod status;
 mod terminal;
 mod words;

@@ -97,13 +97,13 @@ fn report(corpus: &Path) {
         };
         for report in Report::ALL {
             for format in report.formats() {
-                let options = ReportOptions { report: *report, format: *format, ..ReportOptions::default() };
+                let options = ReportOptions::default().report(*report).format(*format);
                 let extension = if *format == Format::Text { "text" } else { "jsonl" };
                 compare(&options, &format!(".{}.{extension}", report.name()));
             }
         }
         let (report, format) = (Report::Dispatch, Format::Jsonl);
-        let events = ReportOptions { report, format, dispatch_events: true, ..ReportOptions::default() };
+        let events = ReportOptions::default().report(report).format(format).dispatch_events(true);
         compare(&events, ".dispatch_events.jsonl");
     }
     assert!(compared >= 550, "{compared}");

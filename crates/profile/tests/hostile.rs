@@ -204,7 +204,7 @@ fn a_malformed_row_of_any_chunk_is_rejected_also_by_reports_that_print_none_of_i
             let reads_some = |it: &Report| matches!(it, Report::Cat | Report::Memory | Report::Statistics);
             for report in Report::ALL.iter().filter(|it| !reads_some(it)) {
                 let format = report.formats()[0];
-                let options = ReportOptions { report: *report, format, ..ReportOptions::default() };
+                let options = ReportOptions::default().report(*report).format(format);
                 let error = printed(&bytes, &options).1;
                 let error = error.unwrap_or_else(|| panic!("{} reads {at}", report.name()));
                 assert_eq!(error.code(), StatusCode::DataLoss, "{}, {at}: {error}", report.name());
@@ -243,7 +243,7 @@ fn reports_reject_what_the_bundle_does_not_describe() {
         (ContentType::MetricDescriptors, Report::Export, "metric 1 of source 1"),
     ] {
         let format = report.formats()[report.formats().len() - 1];
-        let options = ReportOptions { report, format, ..ReportOptions::default() };
+        let options = ReportOptions::default().report(report).format(format);
         let (_, error) = printed(&without(content), &options);
         let error = error.unwrap_or_else(|| panic!("{} without {content:?}", report.name()));
         assert_eq!(error.code(), StatusCode::DataLoss);
@@ -272,7 +272,7 @@ fn samples_with_fewer_values_than_their_counters_are_rejected() {
         let header = &layout::CounterSample::default().sized(&values);
         let sample = rows::CounterSample { header, values: &values, appended: &[] };
         writer.append_rows(&fields, &vec![sample; sample_count]).unwrap();
-        let options = ReportOptions { report: Report::Counter, ..ReportOptions::default() };
+        let options = ReportOptions::default().report(Report::Counter);
         printed(&writer.into_inner().into_inner(), &options).1
     };
     assert!(print(0).is_none(), "counters without samples cost nothing");
@@ -293,7 +293,7 @@ fn totals_that_overflow_are_errors() {
     let bytes = writer.into_inner().into_inner();
     for (report, overflows) in [(Report::Memory, true), (Report::Statistics, true), (Report::Summary, false)]
     {
-        let (_, error) = printed(&bytes, &ReportOptions { report, ..ReportOptions::default() });
+        let (_, error) = printed(&bytes, &ReportOptions::default().report(report));
         let code = error.map(|error| error.code());
         assert_eq!(code, overflows.then_some(StatusCode::OutOfRange), "{}", report.name());
     }
@@ -301,7 +301,7 @@ fn totals_that_overflow_are_errors() {
 
 #[test]
 fn options_that_a_report_does_not_support_are_rejected() {
-    let options = |report, format| ReportOptions { report, format, ..ReportOptions::default() };
+    let options = |report, format| ReportOptions::default().report(report).format(format);
     let all =
         Report::ALL.iter().flat_map(|report| Format::ALL.iter().map(|format| options(*report, *format)));
     assert_eq!(all.filter(|options| options.check().is_ok()).count(), 21);
@@ -313,25 +313,16 @@ fn options_that_a_report_does_not_support_are_rejected() {
     let (text, jsonl) = (Format::Text, Format::Jsonl);
     rejected(options(Report::Export, jsonl), "expected ireeperf-jsonl");
     rejected(options(Report::Cat, Format::IreeperfJsonl), "expected text or jsonl");
+    rejected(options(Report::Cat, text).filter("x".into()), "does not support the option filter");
+    rejected(options(Report::Summary, text).id(0), "does not support the option id");
     rejected(
-        ReportOptions { filter: "x".into(), ..options(Report::Cat, text) },
-        "does not support the option filter",
-    );
-    rejected(ReportOptions { id: 0, ..options(Report::Summary, text) }, "does not support the option id");
-    rejected(
-        ReportOptions { dispatch_events: true, ..options(Report::Memory, jsonl) },
+        options(Report::Memory, jsonl).dispatch_events(true),
         "does not support the option dispatch_events",
     );
+    rejected(options(Report::Queue, text).dispatch_events(true), "requires the format jsonl");
     rejected(
-        ReportOptions { dispatch_events: true, ..options(Report::Queue, text) },
-        "requires the format jsonl",
-    );
-    rejected(
-        ReportOptions { counter_samples: true, ..options(Report::Queue, jsonl) },
+        options(Report::Queue, jsonl).counter_samples(true),
         "does not support the option counter_samples",
     );
-    rejected(
-        ReportOptions { counter_samples: true, ..options(Report::Counter, text) },
-        "requires the format jsonl",
-    );
+    rejected(options(Report::Counter, text).counter_samples(true), "requires the format jsonl");
 }

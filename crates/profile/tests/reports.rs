@@ -47,7 +47,7 @@ fn goldens(name: &str) -> Vec<Golden> {
 fn options(command: &str) -> ReportOptions {
     let mut words = command.split_whitespace();
     let report = Report::from_name(words.next().unwrap()).unwrap();
-    let mut options = ReportOptions { report, ..ReportOptions::default() };
+    let mut options = ReportOptions::default().report(report);
     for word in words.filter(|word| word.starts_with("--")) {
         let (flag, value) = word.split_once('=').unwrap_or((word, ""));
         match flag {

@@ -1,8 +1,9 @@
 use std::cell::RefCell;
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
-use rehal_hal::{Buffer, File, FileContents, MemoryAccess, transfer};
+use rehal_hal::{Buffer, File, FileContents, MemoryAccess, Span, transfer};
 use twox_hash::XxHash3_64;
 
 use crate::effects::{Ranges, STRIDE_BYTES, changed_strides, without};
@@ -15,7 +16,7 @@ use crate::{HostRead, Observer, Plan, Replay};
 /// Bytes that are read at a time: whole strides, in which changed bytes are restored.
 const PIECE_BYTES: u64 = 16 * STRIDE_BYTES as u64;
 
-/// A replay that repeats a scope without what is outside of it.
+/// A replay that repeats a scope without what is outside of it. It shares the replay.
 ///
 /// It runs once, from the start of the capture to the end of the scope. Each repetition puts back what the
 /// scope has changed, and runs it again. If the scope is entered more than once, a repetition is from its
@@ -25,13 +26,13 @@ const PIECE_BYTES: u64 = 16 * STRIDE_BYTES as u64;
 /// read, the blocks whose bytes differ afterwards, since kernels may write all that is bound to them and
 /// rarely do. [`FastForward::finish`] verifies that no repetition changed the others. Host reads within the
 /// scope must be those of the first pass in each repetition.
-pub struct FastForward<'r> {
-    replay: &'r Replay,
+pub struct FastForward {
+    replay: Arc<Replay>,
     region: Region,
     /// Before and after each repetition; `None` after an error.
-    state: Option<State<'r>>,
+    state: Option<State>,
     /// The scopes that are open before each repetition.
-    open_scopes: Vec<&'r [u8]>,
+    open_scopes: Vec<Span<u8>>,
     saved: Vec<Saved>,
     /// Bytes that the scope may change but did not, with their digests.
     unchanged: Vec<(Bytes, u64)>,
@@ -48,9 +49,14 @@ struct Saved {
     after: Option<u64>,
 }
 
-impl<'r> FastForward<'r> {
-    pub(crate) fn new(replay: &'r Replay, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<Self> {
-        let plan = &**replay.plan();
+impl FastForward {
+    pub(crate) fn new(
+        replay: Arc<Replay>,
+        scope: &[u8],
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Self> {
+        let plan = replay.plan().clone();
+        let plan = &*plan;
         if observers.iter().any(|it| it.wants_operations()) {
             return Err(Error::unimplemented(
                 "a scope that is repeated by itself is not performed one operation at a time",
@@ -58,7 +64,7 @@ impl<'r> FastForward<'r> {
         }
         let region = Region::from_plan(plan, &scopes::entries(plan, scope)?)?;
         let mut this = Self {
-            replay,
+            replay: replay.clone(),
             region,
             state: None,
             open_scopes: Vec::new(),
@@ -67,7 +73,7 @@ impl<'r> FastForward<'r> {
             host_reads: Vec::new(),
             piece: RefCell::new(vec![0; PIECE_BYTES as usize]),
         };
-        let mut run = Run::new(replay, observers, State::new(plan), None);
+        let mut run = Run::new(&replay, observers, State::new(plan), None);
         run.all(0..this.region.steps.start)?;
         let state = run.state;
         this.open_scopes.clone_from(&state.open_scopes);
@@ -201,14 +207,14 @@ impl<'r> FastForward<'r> {
         Ok(())
     }
 
-    fn take_state(&mut self) -> Result<State<'r>> {
+    fn take_state(&mut self) -> Result<State> {
         self.state.take().ok_or_else(failed)
     }
 
     /// Runs the region, and drops what it created.
     fn run(
         &mut self,
-        state: State<'r>,
+        state: State,
         observers: &mut [&mut dyn Observer],
         reads: &mut dyn Observer,
     ) -> Result<()> {
@@ -217,7 +223,7 @@ impl<'r> FastForward<'r> {
             all.push(&mut **observer);
         }
         all.push(reads);
-        let mut run = Run::new(self.replay, &mut all, state, Some(&self.region));
+        let mut run = Run::new(&self.replay, &mut all, state, Some(&self.region));
         run.all(self.region.steps.clone())?;
         let mut state = run.state;
         state.open_scopes.clone_from(&self.open_scopes);
@@ -228,7 +234,7 @@ impl<'r> FastForward<'r> {
 
     fn put_back(&mut self) -> Result<()> {
         let state = self.take_state()?;
-        let mut run = Run::new(self.replay, &mut [], state, Some(&self.region));
+        let mut run = Run::new(&self.replay, &mut [], state, Some(&self.region));
         let locate = |restart: &Restart, error| self.replay.plan().locate(error, restart.location);
         for restart in &self.region.semaphores {
             run.create_semaphore_again(restart.origin, restart.payload)
@@ -286,7 +292,7 @@ impl<'r> FastForward<'r> {
         self.region.deallocated.iter().any(|buffer| holder == Holder::Buffer(buffer.index))
     }
 
-    fn digest(&self, state: &State<'_>, at: &Bytes) -> Result<u64> {
+    fn digest(&self, state: &State, at: &Bytes) -> Result<u64> {
         let mut hasher = XxHash3_64::new();
         self.read(state, at, |_, bytes| {
             hasher.write(bytes);
@@ -298,7 +304,7 @@ impl<'r> FastForward<'r> {
     /// Passes copies of bytes to `take` in pieces of whole blocks, with their offset in the range.
     fn read(
         &self,
-        state: &State<'_>,
+        state: &State,
         at: &Bytes,
         mut take: impl FnMut(u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
@@ -325,7 +331,7 @@ impl<'r> FastForward<'r> {
         Ok(())
     }
 
-    fn write(&self, state: &State<'_>, at: &Bytes, memory: &HostMemory) -> Result<()> {
+    fn write(&self, state: &State, at: &Bytes, memory: &HostMemory) -> Result<()> {
         match self.holder(state, at.holder, MemoryAccess::WRITE)? {
             Some(Held::Buffer(buffer)) => {
                 let mut done = 0;
@@ -352,7 +358,7 @@ impl<'r> FastForward<'r> {
     /// either: a buffer that is released before it.
     fn holder<'s>(
         &'s self,
-        state: &'s State<'_>,
+        state: &'s State,
         holder: Holder,
         access: MemoryAccess,
     ) -> Result<Option<Held<'s>>> {

@@ -84,7 +84,7 @@ pub use record::{
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenBindings};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
-pub use run::{Replay, ReplayOptions, ReplayOrder};
+pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};
 pub use slice::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
 pub use substitute::{
     Candidate, Code, ProgramSubstitutes, Replacement, Selector, Substitute, SubstituteCode, Substitution,

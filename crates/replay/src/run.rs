@@ -15,7 +15,7 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, HostOp, ImportFile, Indexed, MemoryAccess,
-    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, new_memory, transfer,
+    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, Span, WorkgroupSchedule, new_memory, transfer,
 };
 
 pub(crate) use self::files::{FileBytes, ReplayFiles};
@@ -38,7 +38,14 @@ use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, WrittenBindings};
 
 /// Options of a replay.
+///
+/// ```
+/// use rehal_replay::{ReplayOptions, ReplayOrder};
+///
+/// let options = ReplayOptions::default().order(ReplayOrder::Captured);
+/// ```
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct ReplayOptions {
     /// Path remappings for the capture's files.
     pub file_remaps: Vec<FileRemap>,
@@ -53,7 +60,7 @@ pub struct ReplayOptions {
     /// Which bindings the functions of a captured executable may write, if its format says so: in captured
     /// order the host then does not wait between kernels that read the same bytes. Of replacements, nothing
     /// is known.
-    pub written_bindings: Option<fn(&ExecutableRecord<'_>) -> WrittenBindings>,
+    pub written_bindings: Option<FindWritten>,
     /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the
     /// CPU's caches the bytes of buffers and of the capture that the entry touches: before
     /// [`Observer::scope_begin`].
@@ -74,14 +81,30 @@ pub struct ReplayOptions {
     pub keeps_executables: bool,
 }
 
+rehal_base::setters!(ReplayOptions {
+    file_remaps: Vec<FileRemap>,
+    file_writes: FileWrites,
+    substitutions: Vec<Substitution>,
+    substitute: Option<Substitute>,
+    order: ReplayOrder,
+    written_bindings: Option<FindWritten>,
+    cold_scope: Option<Vec<u8>>,
+    redzone_bytes: u64,
+    workgroups: WorkgroupSchedule,
+    executable_label: Option<String>,
+});
+
+/// Tells which bindings the functions of a captured executable may write.
+pub type FindWritten = Arc<dyn Fn(&ExecutableRecord<'_>) -> WrittenBindings + Send + Sync>;
+
 /// What the functions of each executable may write, as the options tell.
 fn written_of(
     plan: &Plan,
     options: &ReplayOptions,
     is_replaced: impl Fn((usize, &ExecutableRecord<'_>)) -> bool,
 ) -> Vec<WrittenBindings> {
-    let Some(written) = options.written_bindings else { return Vec::new() };
-    let mut all = plan.written_by(written);
+    let Some(written) = &options.written_bindings else { return Vec::new() };
+    let mut all = plan.written_by(&**written);
     for (index, record) in plan.executables().enumerate() {
         if is_replaced((index, &record)) {
             all[index].clear();
@@ -241,8 +264,12 @@ impl Replay {
     /// whole first pass.
     ///
     /// Fails if the capture has no such scope, or what it changes cannot be put back.
-    pub fn fast_forward(&self, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<FastForward<'_>> {
-        FastForward::new(self, scope, observers).map_err(|error| self.plan.in_file(error))
+    pub fn fast_forward(
+        self: &Arc<Self>,
+        scope: &[u8],
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<FastForward> {
+        FastForward::new(self.clone(), scope, observers).map_err(|error| self.plan.in_file(error))
     }
 
     /// Prepares an executable of the plan, or its substitute.
@@ -317,7 +344,7 @@ pub(crate) struct Run<'r, 'l, 'o> {
     /// The bytes of the capture, indexed by spans.
     bytes: &'r [u8],
     replay: &'r Replay,
-    pub state: State<'r>,
+    pub state: State,
     observers: &'l mut [&'o mut dyn Observer],
     wants_host_reads: bool,
     zeroes_memory: bool,
@@ -333,7 +360,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     pub(crate) fn new(
         replay: &'r Replay,
         observers: &'l mut [&'o mut dyn Observer],
-        state: State<'r>,
+        state: State,
         region: Option<&'l Region>,
     ) -> Self {
         let plan = &*replay.plan;
@@ -628,8 +655,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
             HostOp::ScopeBegin { name } => {
-                let name = name.of(self.bytes);
                 self.state.open_scopes.push(name);
+                let name = name.of(self.bytes);
                 let scope = Scope { name, location };
                 self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
             }
@@ -641,7 +668,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 }
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
                 // Scopes may overlap instead of nesting, and an end may lack its begin.
-                if let Some(open) = self.state.open_scopes.iter().rposition(|open| *open == name) {
+                let is_open = |open: &Span<u8>| open.of(self.bytes) == name;
+                if let Some(open) = self.state.open_scopes.iter().rposition(is_open) {
                     self.state.open_scopes.remove(open);
                 }
             }
@@ -727,7 +755,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             return Ok(());
         }
         let buffer = get(&self.state.objects.buffers, range.buffer)?;
-        let scope = self.state.open_scopes.last().copied();
+        let scope = self.state.open_scopes.last().map(|name| name.of(self.bytes));
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
         let observers = &mut *self.observers;
         // A benchmark does not copy them otherwise.

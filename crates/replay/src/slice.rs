@@ -30,6 +30,7 @@ mod touched;
 mod trim;
 mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Range, Result};
@@ -67,7 +68,7 @@ pub enum Cut {
 }
 
 /// Options of a slice.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct SliceOptions {
     /// Keeps what is in the bindings that kernels change before they do, without a test whether they read it.
@@ -87,7 +88,7 @@ pub struct SliceOptions {
 }
 
 /// Allocates a buffer that tells what accesses it; `None` if the device cannot tell.
-pub type WatchBuffer = fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>>;
+pub type WatchBuffer = Arc<dyn Fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>> + Send + Sync>;
 
 /// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it
 /// writes the same bytes as in the whole capture.

@@ -86,7 +86,7 @@ impl Subject for RecordedSubject {
     fn device(&self) -> Result<Device> {
         let memory = Memory::default();
         // Captures include files: those of the tests are deleted before the replay.
-        let options = RecordOptions { file_policy: FilePolicy::CaptureAll, ..RecordOptions::default() };
+        let options = RecordOptions::default().file_policy(FilePolicy::CaptureAll);
         let recorder = Recorder::to(memory.clone(), options)?;
         let group = recorder.wrap(&DeviceGroup::new(vec![device(self.base)?])?)?;
         self.recorders.lock().unwrap().push((recorder, memory));
@@ -201,7 +201,7 @@ fn reads_of(bytes: Vec<u8>, base: Base, order: ReplayOrder) -> Result<Vec<Vec<u8
     let devices = (0..plan.device_count()).map(|_| device(base)).collect::<Result<_>>()?;
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
-    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().order(order);
     Replay::new(plan, &group, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)
 }

@@ -176,7 +176,7 @@ fn failed(error: Error) -> Failed {
 fn reads_of(bytes: &[u8], kinds: [Kind; 2], order: ReplayOrder) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let mut reads = Reads::default();
-    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().order(order);
     Replay::new(plan, &group(kinds)?, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)
 }

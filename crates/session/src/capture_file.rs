@@ -287,7 +287,7 @@ impl CaptureFile {
         Ok(self.bytes.open(OpenOptions { recover: self.recover })?)
     }
 
-    fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         explain(&self.bytes, error)
     }
 }

@@ -2,12 +2,17 @@ use rehal_base::{Context, FileKind, Result, nearest};
 use rehal_hal::{CommonOptions, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver};
+#[cfg(feature = "vulkan")]
 use rehal_vulkan::VulkanDriver;
 
 use crate::{NamedPath, Plan};
 
 /// The parameters of the drivers of this build, which set options of these and of their devices.
-pub const DRIVER_PARAMETERS: [ParameterGroup; 2] = [rehal_local::PARAMETERS, rehal_vulkan::PARAMETERS];
+pub const DRIVER_PARAMETERS: &[ParameterGroup] = &[
+    rehal_local::PARAMETERS,
+    #[cfg(feature = "vulkan")]
+    rehal_vulkan::PARAMETERS,
+];
 
 /// All drivers of the reference, including those missing from this build, with their defaults.
 pub fn drivers() -> DriverRegistry {
@@ -19,6 +24,7 @@ pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
     let drivers = [
         Driver::new(LocalSyncDriver),
         Driver::new(LocalTaskDriver),
+        #[cfg(feature = "vulkan")]
         Driver::new(VulkanDriver::new(options.get())),
     ];
     let missing = ABSENT.iter().filter_map(|it| Some(Driver::missing(it.name, it.description?)));
@@ -40,9 +46,11 @@ struct Absent {
 
 /// The drivers of known formats that this build does not have. The formats of `amdgpu` are the names of
 /// architectures.
-const ABSENT: [Absent; 5] = [
+const ABSENT: &[Absent] = &[
     Absent { name: "cuda", format: "cuda-", description: Some("NVIDIA GPUs, through the CUDA driver") },
     Absent { name: "hip", format: "rocm-", description: Some("AMD GPUs, through HIP") },
+    #[cfg(not(feature = "vulkan"))]
+    Absent { name: "vulkan", format: "vulkan-", description: Some("Vulkan 1.2 or later") },
     Absent { name: "amdgpu", format: "gfx", description: None },
     Absent { name: "metal", format: "metal-", description: None },
     Absent { name: "webgpu", format: "webgpu-", description: None },

@@ -26,7 +26,7 @@ pub use pairs::{FunctionTiming, ReplayComparison, compare_replays};
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rehal_base::{Range, Result, glob};
@@ -279,7 +279,7 @@ impl Kernels {
             return Ok(());
         }
         let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records()];
-        let accessed = replay.accessed_pages(&dispatches, watch_buffer, observers)?;
+        let accessed = replay.accessed_pages(&dispatches, Arc::new(watch_buffer), observers)?;
         for (kernel, accessed) in self.kernels.iter_mut().filter(|it| it.is_watched).zip(accessed) {
             if let Some(accessed) = accessed {
                 kernel.set_accessed(&accessed);

@@ -48,11 +48,6 @@
 
 #![deny(unsafe_code)]
 
-/// The Rust on this page is compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/replay.md")]
-struct ReplayPage;
-
 mod capture_activity;
 mod capture_file;
 mod crash;
@@ -65,6 +60,7 @@ mod named_path;
 mod profile_file;
 mod profiling;
 mod program;
+mod records;
 mod scope_timer;
 mod survey;
 mod verdict;
@@ -92,11 +88,12 @@ pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
 pub use program::{
-    Batch, Calls, Expected, Function, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests,
-    Offer, ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions,
+    Batch, Calls, Expected, Function, MappedValue, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests,
+    Offer, ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule, ProgramOptions,
     RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
     substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
+pub use records::{DispatchRow, RecordColumns, RecordRow, Records};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
@@ -128,10 +125,10 @@ pub use rehal_replay::{
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, FileWrites, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope, Operation, Plan,
-    PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay,
-    ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead,
-    Substitute, Substitution, Validation, WatchBuffer, resolve_path,
+    FileValidation, FileWrites, FindWritten, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope,
+    Operation, Plan, PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement,
+    Replay, ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet,
+    SlicedRead, Substitute, Substitution, Validation, WatchBuffer, resolve_path,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
@@ -174,6 +171,7 @@ pub use rehal_tune::{
 };
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};
+#[cfg(feature = "vulkan")]
 pub use rehal_vulkan::{
     DebugMessage, DebugSeverity, DebugSink, DispatchAbis, VulkanDriverOptions, VulkanOptions,
 };

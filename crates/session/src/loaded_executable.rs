@@ -128,8 +128,8 @@ impl LoadedExecutable {
         &self.device
     }
 
-    /// The prepared code.
-    pub(crate) fn executable(&self) -> &Executable {
+    /// The executable, for submissions and command buffers of the program.
+    pub fn executable(&self) -> &Executable {
         &self.executable
     }
 

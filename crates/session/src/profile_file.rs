@@ -26,7 +26,7 @@ const DAMAGED: &str = "the file is damaged: copy it again from its source, or re
 /// let profile = ProfileFile::open(&path)?;
 /// assert!(profile.tear().is_none());
 /// let mut text = Vec::new();
-/// profile.print(&ReportOptions { report: Report::Summary, ..ReportOptions::default() }, &mut text)?;
+/// profile.print(&ReportOptions::default().report(Report::Summary), &mut text)?;
 /// assert!(text.starts_with(b"IREE HAL profile summary\n"));
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok(())

@@ -95,7 +95,7 @@ fn load_executables(capture: &CaptureFile, devices: &DeviceGroup, remaps: &[File
     // Like the rest of the verdict, it answers for as many devices as the capture has.
     let given = devices.devices();
     let used = (0..plan.device_count()).map(|index| given.get(index).unwrap_or(&given[0]).clone());
-    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let options = ReplayOptions::default().file_remaps(remaps.to_vec());
     Replay::new(plan, &DeviceGroup::new(used.collect())?, &options)?.check_executables()
 }
 

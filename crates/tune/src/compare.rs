@@ -265,10 +265,10 @@ impl KernelComparer {
     ) -> Result<CheckedKernel<'_>> {
         let selector = Selector::Name(self.subject.function.clone());
         let substitutions = vec![Substitution::new(selector, replacement.clone())];
-        let replaying = ReplayOptions { substitutions, ..self.subject.replay.clone() };
+        let replaying = self.subject.replay.clone().substitutions(substitutions);
         let subject = &self.subject;
         // What the replacement writes beyond a buffer would be in the memory of this process.
-        let guarded = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };
+        let guarded = replaying.clone().redzone_bytes(REDZONE_BYTES);
         let verification = match self.verify(&guarded, &options.verify, observers) {
             Err(error) if error.code() == StatusCode::Unimplemented => {
                 self.verify(&replaying, &options.verify, observers)?

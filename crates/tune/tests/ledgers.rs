@@ -181,7 +181,7 @@ fn a_ledger_of_another_capture_is_refused() {
 fn recorded(ledger: LedgerRecording) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("recorded.ireereplay");
-    let options = RecordOptions { ledger, ..RecordOptions::default() };
+    let options = RecordOptions::default().ledger(ledger);
     let recorder = Recorder::create(&path, options).unwrap();
     let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
     let devices = recorder.wrap(&devices).unwrap();
@@ -196,11 +196,11 @@ fn recorded(ledger: LedgerRecording) -> Vec<u8> {
 fn recorded_dispatches(plan: &Arc<Plan>, device: Device, order: ReplayOrder) -> (Vec<u8>, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("recorded.ireereplay");
-    let options = RecordOptions { ledger: LedgerRecording::Dispatches, ..RecordOptions::default() };
+    let options = RecordOptions::default().ledger(LedgerRecording::Dispatches);
     let types = vec![ElementTypeRule::parse("f32").unwrap()];
     let recorder = Recorder::create(&path, options).unwrap().watch(DispatchDigests::new(types));
     let devices = recorder.wrap(&DeviceGroup::new(vec![device]).unwrap()).unwrap();
-    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().order(order);
     let mut reads = HostReadLog::new(Vec::new(), usize::MAX);
     Replay::new(plan.clone(), &devices, &options).unwrap().run(&mut [&mut reads]).unwrap();
     drop(devices);
@@ -281,7 +281,7 @@ fn a_capture_with_digests_is_its_own_ledger() {
 fn reads_padding(ledger: LedgerRecording) -> (Arc<Plan>, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("recorded.ireereplay");
-    let recorder = Recorder::create(&path, RecordOptions { ledger, ..RecordOptions::default() }).unwrap();
+    let recorder = Recorder::create(&path, RecordOptions::default().ledger(ledger)).unwrap();
     let recorder = match ledger {
         LedgerRecording::Dispatches => recorder.watch(DispatchDigests::new(Vec::new())),
         _ => recorder,

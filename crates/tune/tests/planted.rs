@@ -50,11 +50,9 @@ fn replay(plan: &Arc<Plan>, fault: Option<Fault>) -> Replay {
 
 fn replay_on(plan: &Arc<Plan>, device: Device, fault: Option<Fault>, redzone_bytes: u64) -> Replay {
     let substitution = |fault| Substitution::new(Selector::All, Replacement::bytes(kernels(fault)));
-    let options = ReplayOptions {
-        substitutions: fault.map(substitution).into_iter().collect(),
-        redzone_bytes,
-        ..ReplayOptions::default()
-    };
+    let options = ReplayOptions::default()
+        .substitutions(fault.map(substitution).into_iter().collect())
+        .redzone_bytes(redzone_bytes);
     Replay::new(plan.clone(), &DeviceGroup::new(vec![device]).unwrap(), &options).unwrap()
 }
 

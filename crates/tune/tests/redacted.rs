@@ -47,7 +47,7 @@ fn remaps(set: &Path) -> Vec<FileRemap> {
 
 fn replay(plan: &Arc<Plan>, remaps: &[FileRemap]) -> rehal_base::Result<Vec<u8>> {
     let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
-    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let options = ReplayOptions::default().file_remaps(remaps.to_vec());
     let mut reads = HostReadLog::new(Vec::new(), 64);
     Replay::new(plan.clone(), &DeviceGroup::new(devices)?, &options)?.run(&mut [&mut reads])?;
     reads.finish()

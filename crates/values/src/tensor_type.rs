@@ -45,6 +45,16 @@ impl TensorType {
         }
         self.element_type.dense_bytes(&self.shape)
     }
+
+    /// Fails unless the dense tensor has this many bytes.
+    pub fn check_length(&self, bytes: u64) -> Result<()> {
+        match self.size_bytes()? {
+            size if size == bytes => Ok(()),
+            size => {
+                Err(Error::invalid_argument(format!("expected {size} bytes for the tensor, found {bytes}")))
+            }
+        }
+    }
 }
 
 impl fmt::Display for TensorType {

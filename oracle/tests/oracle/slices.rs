@@ -191,7 +191,7 @@ fn with_files_here(mut bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Vec<u8>, 
 fn open(bytes: Vec<u8>, device: &str, file_remaps: Vec<FileRemap>) -> Result<Replay> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
     let devices = devices(plan.device_count(), device)?;
-    Replay::new(plan, &devices, &ReplayOptions { file_remaps, ..ReplayOptions::default() })
+    Replay::new(plan, &devices, &ReplayOptions::default().file_remaps(file_remaps))
 }
 
 fn devices(count: usize, name: &str) -> Result<DeviceGroup> {

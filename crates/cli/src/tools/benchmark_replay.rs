@@ -2,6 +2,8 @@
 
 mod with;
 
+use std::sync::Arc;
+
 use rehal_base::{Context, Error, Result, plural};
 use rehal_bench::stats::{self, Interval};
 use rehal_bench::{Benchmark, Counter, SampleStatistics, State, TimeUnit};
@@ -217,6 +219,7 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     }
     let orders = options.orders.all();
     let (replays, reports) = replay_flags::prepare_each(&options.replay, plan, orders)?;
+    let replays: Vec<_> = replays.into_iter().map(Arc::new).collect();
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
     replays[0].check_executables()?;
     if is_cold {
@@ -224,7 +227,7 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     }
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replays[0])?;
     options.describe_context();
-    let mut fast: Vec<Option<FastForward<'_>>> = orders.iter().map(|_| None).collect();
+    let mut fast: Vec<Option<FastForward>> = orders.iter().map(|_| None).collect();
     let mut benchmarks = Vec::new();
     for ((order, replay), fast) in orders.iter().zip(&replays).zip(&mut fast) {
         options.describe_waits(*order, replay)?;
@@ -439,11 +442,11 @@ fn scoped(
 }
 
 /// Like [`scoped`], without what is outside of the scope. `fast` is created by the first call.
-fn repeated<'r>(
-    replay: &'r Replay,
+fn repeated(
+    replay: &Arc<Replay>,
     mut reports: CrashReports,
     name: &str,
-    fast: &mut Option<FastForward<'r>>,
+    fast: &mut Option<FastForward>,
     profiling: &profiling::Session,
     state: &mut State<'_>,
 ) -> Result<()> {

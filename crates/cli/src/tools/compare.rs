@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Advice, Error, Remedy, Result};
 use rehal_session::{
     CacheState, CaptureBytes, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer,
-    KernelLanguage, KernelOptions, Kernels, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution,
-    Worker,
+    KernelLanguage, KernelOptions, Kernels, Plan, Replacement, Replay, Selector, Substitution, Worker,
 };
 
 use self::candidates::Candidate;
@@ -327,10 +326,7 @@ fn comparer(
         plan,
         devices: opened.open()?,
         other_devices: opened.open()?,
-        replay: ReplayOptions {
-            substitutions: baseline.map(substitution).into_iter().collect(),
-            ..replay_flags::files(flags)
-        },
+        replay: replay_flags::files(flags).substitutions(baseline.map(substitution).into_iter().collect()),
         function: function.to_owned(),
         shapes,
     });

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
+use rehal_session::{CrashReports, KernelOptions, Kernels, Replay};
 
 use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
@@ -125,10 +125,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let _reports = CrashReports::install();
-    let mut replaying = ReplayOptions {
-        substitutions: flags.list(&replay_flags::SUBSTITUTION),
-        ..replay_flags::files(flags)
-    };
+    let mut replaying = replay_flags::files(flags).substitutions(flags.list(&replay_flags::SUBSTITUTION));
     replay_flags::compile_sources(&mut replaying.substitutions)?;
     let devices = replay_flags::devices_for(flags, &replaying.substitutions)?;
     let mut kernels = KernelOptions::default();

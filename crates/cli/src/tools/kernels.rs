@@ -173,7 +173,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         }
     }
     let mut slicing = SliceOptions::default();
-    slicing.watch = keeps_touched.then_some(watch_buffer);
+    slicing.watch = keeps_touched.then(|| Arc::new(watch_buffer) as _);
     slicing.keep_references = keep_references;
     slicing.check = SliceCheck::Always;
     let history = History::open(flags)?;

@@ -173,15 +173,14 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     print(&Options {
         path,
-        report: ReportOptions {
-            report,
-            format: flags.get(&FORMAT),
-            filter: flags.get(&FILTER),
-            id: flags.get(&ID),
-            dispatch_events: flags.get(&DISPATCH_EVENTS),
-            counter_samples: flags.get(&COUNTER_SAMPLES),
-            merge_executables: flags.get(&MERGE_EXECUTABLES),
-        },
+        report: ReportOptions::default()
+            .report(report)
+            .format(flags.get(&FORMAT))
+            .filter(flags.get(&FILTER))
+            .id(flags.get(&ID))
+            .dispatch_events(flags.get(&DISPATCH_EVENTS))
+            .counter_samples(flags.get(&COUNTER_SAMPLES))
+            .merge_executables(flags.get(&MERGE_EXECUTABLES)),
         output,
     })
 }

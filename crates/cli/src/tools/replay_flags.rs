@@ -104,23 +104,17 @@ impl Options {
             path: invocation.operand(),
             capture: captures::options(flags.get(&RECOVER)),
             devices: devices_for(flags, &all)?,
-            replay: ReplayOptions {
-                substitutions,
-                order,
-                written_bindings: Some(written_bindings),
-                ..files(flags)
-            },
+            replay: files(flags)
+                .substitutions(substitutions)
+                .order(order)
+                .written_bindings(Some(Arc::new(written_bindings))),
         })
     }
 }
 
 /// The options of the flags for files: [`FILE_REMAP`] and [`FILE_WRITES`].
 pub(crate) fn files(flags: &Flags) -> ReplayOptions {
-    ReplayOptions {
-        file_remaps: flags.list(&FILE_REMAP),
-        file_writes: flags.get(&FILE_WRITES),
-        ..ReplayOptions::default()
-    }
+    ReplayOptions::default().file_remaps(flags.list(&FILE_REMAP)).file_writes(flags.get(&FILE_WRITES))
 }
 
 /// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the
@@ -163,8 +157,7 @@ pub(crate) fn prepare_each(
     compile_sources(&mut replaying.substitutions)?;
     let devices = options.devices.open()?;
     let prepare = |order: &ReplayOrder| {
-        let replay =
-            Replay::new(plan.clone(), &devices, &ReplayOptions { order: *order, ..replaying.clone() })?;
+        let replay = Replay::new(plan.clone(), &devices, &replaying.clone().order(*order))?;
         if !options.replay.substitutions.is_empty() {
             // Reports a signature mismatch before the first dispatch, also of executables that are prepared
             // late.

@@ -1,6 +1,7 @@
 //! `rehal slice`: cuts a dispatch or a scope out of a capture.
 
 use std::io::{Seek, SeekFrom};
+use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
@@ -127,7 +128,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut reports = CrashReports::install();
     let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replay_flags::files(flags))?;
     let mut slice = SliceOptions::default();
-    slice.watch = flags.get(&KEEP).then_some(watch_buffer);
+    slice.watch = flags.get(&KEEP).then(|| Arc::new(watch_buffer) as _);
     slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);

@@ -392,18 +392,16 @@ impl Target<'_> {
             Side::Verified(_) | Side::Watched => self.substitutions.clone(),
         };
         let has_substitution = !substitutions.is_empty();
-        let options = ReplayOptions {
-            substitutions,
-            redzone_bytes: match side {
+        let options = replay_flags::files(flags)
+            .substitutions(substitutions)
+            .redzone_bytes(match side {
                 Side::Watched | Side::WatchedCaptured => REDZONE_BYTES,
                 Side::Captured | Side::Verified(_) => 0,
-            },
-            workgroups: match side {
+            })
+            .workgroups(match side {
                 Side::Verified(workgroups) => workgroups,
                 Side::Captured | Side::Watched | Side::WatchedCaptured => WorkgroupSchedule::All,
-            },
-            ..replay_flags::files(flags)
-        };
+            });
         let replay = Replay::new(self.plan.clone(), &devices.open()?, &options)?;
         if has_substitution {
             replay.check_executables()?;

@@ -17,7 +17,7 @@ const ORIGINAL: &[u8] = &[7; 64];
 /// fixture.
 fn record(path: &Path, victim: &Path) {
     fs::write(victim, ORIGINAL).unwrap();
-    let options = RecordOptions { file_validation: FileValidation::Digest, ..RecordOptions::default() };
+    let options = RecordOptions::default().file_validation(FileValidation::Digest);
     let recorder = Recorder::create(path, options).unwrap();
     let devices = recorder.wrap(&DeviceOptions::default().open().unwrap()).unwrap();
     let device = &devices.devices()[0];

@@ -74,6 +74,7 @@ pub enum Format {
 
 /// What to print, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReportOptions {
     /// The report.
     pub report: Report,
@@ -91,6 +92,16 @@ pub struct ReportOptions {
     /// in each iteration.
     pub merge_executables: bool,
 }
+
+rehal_base::setters!(ReportOptions {
+    report: Report,
+    format: Format,
+    filter: String,
+    id: i64,
+    dispatch_events: bool,
+    counter_samples: bool,
+    merge_executables: bool,
+});
 
 impl Default for ReportOptions {
     fn default() -> Self {
@@ -219,13 +230,13 @@ impl ReportOptions {
     }
 
     /// The id to print, if one is selected.
-    fn id(&self) -> Option<u64> {
+    fn selected_id(&self) -> Option<u64> {
         u64::try_from(self.id).ok()
     }
 
     /// Whether the options select one of `ids`.
     fn selects_id(&self, ids: &[u64]) -> bool {
-        self.id().is_none_or(|id| ids.contains(&id))
+        self.selected_id().is_none_or(|id| ids.contains(&id))
     }
 
     fn is_text(&self) -> bool {

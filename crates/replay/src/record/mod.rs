@@ -88,6 +88,7 @@ pub enum LedgerRecording {
 
 /// Options of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecordOptions {
     /// How files on disk are stored.
     pub file_policy: FilePolicy,
@@ -101,6 +102,14 @@ pub struct RecordOptions {
     /// Numbers threads in the order of their first record, in place of the ids of the system.
     pub renumber_threads: bool,
 }
+
+rehal_base::setters!(RecordOptions {
+    file_policy: FilePolicy,
+    file_validation: FileValidation,
+    ledger: LedgerRecording,
+    flushes_submissions: bool,
+    renumber_threads: bool,
+});
 
 /// Records a program's use of devices into a capture.
 ///

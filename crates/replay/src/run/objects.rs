@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore};
+use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore, Span};
 
 use super::files::Copies;
 use crate::Plan;
@@ -88,18 +88,19 @@ impl Objects {
 }
 
 /// What a run has created and begun.
-pub(crate) struct State<'r> {
+pub(crate) struct State {
     pub objects: Objects,
-    pub open_scopes: Vec<&'r [u8]>,
+    /// Their names, in the bytes of the capture.
+    pub open_scopes: Vec<Span<u8>>,
     /// The first rejected command of each command buffer with its error, which is returned if the command
     /// buffer is executed.
     pub(super) refused_commands: HashMap<u32, Error>,
     pub copies: Copies,
 }
 
-impl<'r> State<'r> {
+impl State {
     /// Nothing.
-    pub(crate) fn new(plan: &'r Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         Self {
             objects: Objects::new(&plan.counts),
             open_scopes: Vec::new(),

@@ -486,7 +486,7 @@ impl<'r> Run<'r, '_, '_> {
             submission: resolved.submission,
             location: resolved.location,
             occurrence: resolved.occurrence,
-            scope: self.state.open_scopes.last().copied(),
+            scope: self.state.open_scopes.last().map(|name| name.of(self.bytes)),
             device: resolved.device as usize,
             kind: resolved.op.kind(),
             dispatch,

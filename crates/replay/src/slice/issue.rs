@@ -281,7 +281,7 @@ impl<'r> Issue<'r> {
         size: u64,
         created: u32,
     ) -> Result<Option<Buffer>> {
-        let (Some(watched), Some(watch)) = (&mut self.watched, self.shared.options.watch) else {
+        let (Some(watched), Some(watch)) = (&mut self.watched, &self.shared.options.watch) else {
             return Ok(None);
         };
         Ok(watch(device, params, size)?.map(|it| {

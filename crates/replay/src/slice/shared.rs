@@ -33,7 +33,7 @@ impl<'r> Shared<'r> {
         Self {
             replay,
             plan,
-            options: *options,
+            options: options.clone(),
             buffers: plan.buffer_ids.iter().copied().zip(0..).collect(),
             commands: plan.commands_by_buffer(),
             params: plan.host_ops.iter().filter_map(params).collect(),

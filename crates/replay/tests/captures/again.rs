@@ -42,7 +42,7 @@ fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) ->
     let memory = Memory::default();
     let recorder = Recorder::to(memory.clone(), options)?;
     let group = recorder.wrap(&DeviceGroup::new(devices)?)?;
-    let options = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().file_remaps(remaps);
     Replay::new(plan, &group, &options)?.run(&mut [&mut Program(&recorder)])?;
     recorder.close()?;
     Ok(memory.bytes())
@@ -66,7 +66,7 @@ pub fn replays_are_recorded_identically(set: &Path) {
             true => FileValidation::Digest,
             false => FileValidation::Identity,
         };
-        let options = RecordOptions { file_validation, ..RecordOptions::default() };
+        let options = RecordOptions::default().file_validation(file_validation);
         match record_again(&bytes, remaps, options) {
             Ok(again) => {
                 let apart = Apart {

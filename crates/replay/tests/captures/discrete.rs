@@ -43,7 +43,7 @@ impl Observer for Reads {
 /// The host reads of a replay.
 fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
-    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let options = ReplayOptions::default().file_remaps(remaps.to_vec());
     let mut reads = Reads::default();
     Replay::new(plan, devices, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)

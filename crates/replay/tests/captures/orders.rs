@@ -131,7 +131,7 @@ impl Case {
     }
 
     fn reads_on(&self, plan: Plan, order: ReplayOrder, group: &DeviceGroup) -> Result<Vec<Vec<u8>>, String> {
-        let options = ReplayOptions { file_remaps: self.remaps.clone(), order, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().file_remaps(self.remaps.clone()).order(order);
         let mut reads = Reads::default();
         let outcome = Replay::new(plan, group, &options).and_then(|replay| replay.run(&mut [&mut reads]));
         outcome.map(|()| reads.0).map_err(|error| error.report())
@@ -142,7 +142,7 @@ impl Case {
         let Ok(plan) = Plan::compile(self.bytes.clone(), PlanOptions::default()) else { return 0 };
         let devices = (0..plan.device_count() as u64).map(device).collect();
         let group = DeviceGroup::new(devices).unwrap();
-        let options = ReplayOptions { file_remaps: self.remaps.clone(), ..ReplayOptions::default() };
+        let options = ReplayOptions::default().file_remaps(self.remaps.clone());
         let mut seen = Operations::default();
         let outcome = Replay::new(plan, &group, &options).and_then(|replay| replay.run(&mut [&mut seen]));
         match (&outcome, &self.expected) {
@@ -161,7 +161,7 @@ impl Case {
         let Ok(expected) = &self.expected else { return };
         let plan = Plan::compile(self.bytes.clone(), PlanOptions::default()).unwrap();
         let group = DeviceGroup::new((0..plan.device_count() as u64).map(device).collect()).unwrap();
-        let options = ReplayOptions { file_remaps: self.remaps.clone(), order, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().file_remaps(self.remaps.clone()).order(order);
         let replay = Replay::new(plan, &group, &options).unwrap();
         for repetition in 0..count {
             let mut reads = Reads::default();

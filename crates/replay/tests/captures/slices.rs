@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_hal::{Device, DeviceGroup, transfer};
@@ -26,7 +27,7 @@ fn devices(plan: &Plan) -> DeviceGroup {
 
 fn replay(bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Replay> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let options = ReplayOptions::default().file_remaps(remaps.to_vec());
     let devices = devices(&plan);
     Replay::new(plan, &devices, &options)
 }
@@ -231,7 +232,7 @@ pub fn touched_pages_are_enough(set: &Path) {
         }
         let sites: Vec<_> = dispatches.sites.iter().map(|it| (it.record, it.occurrence)).collect();
         let bound = cut_all(&replay, &sites, None);
-        let touched = cut_all(&replay, &sites, Some(rehal_local::watch_buffer));
+        let touched = cut_all(&replay, &sites, Some(Arc::new(rehal_local::watch_buffer)));
         for ((bound, whole), (touched, part)) in bound.iter().zip(&touched) {
             let at = format!("{name}, record #{} ({})", touched.location.ordinal, touched.name);
             assert!(touched.content_bytes <= bound.content_bytes, "{at}");

@@ -126,7 +126,7 @@ pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec
         let late =
             |seed| LateDevice::over(LocalSync::create(Plugins::default()), seed, Duration::from_micros(100));
         let devices = (0..plan.device_count() as u64).map(late).collect();
-        let options = ReplayOptions { order: ReplayOrder::Captured, ..options.clone() };
+        let options = options.clone().order(ReplayOrder::Captured);
         assert_alike(&runs, &replay_on(&plan, devices, &options, count, Vec::new));
     }
     runs

@@ -62,7 +62,8 @@ fn held(capture: &[u8]) -> Held {
 }
 
 fn with(file_policy: FilePolicy, file_validation: FileValidation) -> (Held, Vec<u8>, NamedTempFile) {
-    let program = Program::new(RecordOptions { file_policy, file_validation, ..RecordOptions::default() });
+    let program =
+        Program::new(RecordOptions::default().file_policy(file_policy).file_validation(file_validation));
     let file = on_disk();
     read(&program, HostFile::Disk(file.reopen().unwrap())).unwrap();
     let capture = program.capture();
@@ -116,7 +117,7 @@ fn the_capture_all_policy_stores_the_file_once() {
 
 #[test]
 fn the_fail_policy_rejects_and_records_the_import() {
-    let options = RecordOptions { file_policy: FilePolicy::Fail, ..RecordOptions::default() };
+    let options = RecordOptions::default().file_policy(FilePolicy::Fail);
     let program = Program::new(options);
     let refused = read(&program, HostFile::Disk(on_disk().reopen().unwrap())).unwrap_err();
     assert_eq!(refused.code(), StatusCode::FailedPrecondition);
@@ -138,7 +139,7 @@ fn the_fail_policy_rejects_and_records_the_import() {
 #[test]
 fn an_out_of_range_read_is_recorded_with_its_status() {
     for file_policy in [FilePolicy::Reference, FilePolicy::CaptureRanges] {
-        let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
+        let program = Program::new(RecordOptions::default().file_policy(file_policy));
         let file = HostFile::Disk(on_disk().reopen().unwrap());
         let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
         let buffer = program.buffer(&[0; 100]);
@@ -164,7 +165,7 @@ fn reads_beyond_a_truncated_file_are_rejected_by_every_policy() {
     for (file_policy, code) in
         policies.into_iter().zip([StatusCode::DataLoss, StatusCode::Unavailable, StatusCode::DataLoss])
     {
-        let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
+        let program = Program::new(RecordOptions::default().file_policy(file_policy));
         let on_disk = on_disk();
         let file = HostFile::Disk(on_disk.reopen().unwrap());
         let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();

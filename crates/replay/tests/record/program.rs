@@ -37,7 +37,7 @@ impl DispatchWatcher for EmptyDigests {
 
 /// The options of a program whose dispatches are watched.
 pub fn watched() -> RecordOptions {
-    RecordOptions { ledger: LedgerRecording::Dispatches, ..RecordOptions::default() }
+    RecordOptions::default().ledger(LedgerRecording::Dispatches)
 }
 
 /// A recorded program.
@@ -126,7 +126,7 @@ pub fn replay_in(
 ) -> Result<()> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let devices = DeviceGroup::new((0..plan.device_count()).map(|_| device()).collect())?;
-    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().order(order);
     Replay::new(plan, &devices, &options)?.run(&mut [observer])
 }
 

@@ -22,14 +22,14 @@ use crate::common::{
 const MAX_DELAY: Duration = Duration::from_micros(300);
 
 fn captured() -> ReplayOptions {
-    ReplayOptions { order: ReplayOrder::Captured, ..ReplayOptions::default() }
+    ReplayOptions::default().order(ReplayOrder::Captured)
 }
 
 /// Replays a capture in an order on a late `local-sync`.
 fn late(bytes: &[u8], order: ReplayOrder, seed: u64) -> Result<Observed> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let device = LateDevice::over(LocalSync::create(Plugins::default()), seed, MAX_DELAY);
-    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().order(order);
     let mut observed = Observed::default();
     Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?.run(&mut [&mut observed])?;
     Ok(observed)
@@ -277,14 +277,14 @@ fn kernels_that_read_the_same_bytes_overlap() {
     };
     let waits = |options: &ReplayOptions| replay(options).inserted_wait_count(None).unwrap();
     assert_eq!(waits(&captured()), 1);
-    let told = ReplayOptions { written_bindings: Some(|_| vec![Some(vec![true, false])]), ..captured() };
+    let told = captured().written_bindings(Some(Arc::new(|_| vec![Some(vec![true, false])])));
     assert_eq!(waits(&told), 0);
     replay(&told).run(&mut []).unwrap();
     let replacement = Substitution::new(Selector::All, Replacement::bytes(pair.encode()));
-    assert_eq!(waits(&ReplayOptions { substitutions: vec![replacement], ..told.clone() }), 1);
+    assert_eq!(waits(&told.clone().substitutions(vec![replacement])), 1);
     let substitute =
         Some(Arc::new(move |_: &Candidate<'_>| Ok(Some(Replacement::bytes(pair.encode())))) as _);
-    assert_eq!(waits(&ReplayOptions { substitute, ..told }), 1);
+    assert_eq!(waits(&told.substitute(substitute)), 1);
 }
 
 /// The failing dispatch, one that waits for it, and others that do not.

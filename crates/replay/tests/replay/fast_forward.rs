@@ -1,6 +1,7 @@
 //! Repetitions of a scope without what is outside of it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode, fnv};
@@ -25,15 +26,15 @@ struct Repeated {
 
 /// Repeats the scope `part`; `between` is called before each repetition.
 fn repeat_with(bytes: &[u8], order: ReplayOrder, device: Device, between: &dyn Fn()) -> Result<Repeated> {
-    repeat_by(bytes, &ReplayOptions { order, ..ReplayOptions::default() }, device, between)
+    repeat_by(bytes, &ReplayOptions::default().order(order), device, between)
 }
 
 fn repeat_by(bytes: &[u8], options: &ReplayOptions, device: Device, between: &dyn Fn()) -> Result<Repeated> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     // Evictions change nothing.
     let cold_scope = cfg!(target_arch = "x86_64").then(|| b"part".to_vec());
-    let options = ReplayOptions { cold_scope, ..options.clone() };
-    let replay = Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?;
+    let options = options.clone().cold_scope(cold_scope);
+    let replay = Arc::new(Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?);
     let mut fast = replay.fast_forward(b"part", &mut [])?;
     let mut reads = Vec::new();
     for _ in 0..REPETITIONS {
@@ -162,7 +163,7 @@ fn bytes_of_files_are_restored() {
         capture.file_write(whole(new), file, 3);
         capture.read(old, 0, 4);
         capture.scope_end("part");
-        let options = ReplayOptions { file_writes, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().file_writes(file_writes);
         let found = repeat_by(&capture.finish(), &options, TestDevice::create().0, &|| {}).unwrap();
         assert_eq!(found.restored_bytes, 4 + 3, "of the buffer that is read, and of the file");
         assert!(found.reads.iter().all(|reads| reads[0].bytes == b"3456"));
@@ -211,7 +212,7 @@ fn a_repetition_that_writes_other_bytes_is_not_reproduced() {
     std::fs::write(&path, b"bbbb").unwrap();
     let plan = Plan::compile(file_reader(&path, false).finish(), PlanOptions::default()).unwrap();
     let devices = DeviceGroup::new(vec![synchronous()]).unwrap();
-    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let replay = Arc::new(Replay::new(plan, &devices, &ReplayOptions::default()).unwrap());
     let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
     for (bytes, is_reproduced) in [(b"bbbb", true), (b"cccc", false), (b"bbbb", true)] {
         std::fs::write(&path, bytes).unwrap();
@@ -238,7 +239,7 @@ fn a_scope_is_repeated_with_other_inputs() {
     capture.scope_end("part");
     let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
     let devices = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
-    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let replay = Arc::new(Replay::new(plan, &devices, &ReplayOptions::default()).unwrap());
     let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
     fast.restore().unwrap();
     fast.vary(VariedBytes::Restored, &mut |_, bytes| {
@@ -345,7 +346,7 @@ fn malformed_and_unknown_scopes_are_errors() {
         (0..ends).for_each(|_| capture.scope_end("part"));
         let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
         let group = DeviceGroup::new(vec![synchronous()]).unwrap();
-        let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
+        let replay = Arc::new(Replay::new(plan, &group, &ReplayOptions::default()).unwrap());
         let error = replay.fast_forward(b"part", &mut []).err().unwrap();
         assert!(error.report().contains(why), "{}", error.report());
     }

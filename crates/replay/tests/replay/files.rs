@@ -53,7 +53,7 @@ fn identity(path: &Path) -> [u64; 3] {
 
 fn remap(captured: &Path, here: &Path) -> ReplayOptions {
     let [captured, here] = [captured, here].map(|path| path.as_os_str().to_os_string());
-    ReplayOptions { file_remaps: vec![FileRemap { captured, here }], ..ReplayOptions::default() }
+    ReplayOptions::default().file_remaps(vec![FileRemap { captured, here }])
 }
 
 #[track_caller]
@@ -146,7 +146,7 @@ fn remapped_files_are_read_from_the_new_path() {
     remaps.push(to("/captured/on/another/machine/q", nowhere));
     for _ in 0..3 {
         remaps.rotate_left(1);
-        let options = ReplayOptions { file_remaps: remaps.clone(), ..ReplayOptions::default() };
+        let options = ReplayOptions::default().file_remaps(remaps.clone());
         reads_its_part(run_with(&capture, &options));
     }
 }
@@ -272,7 +272,7 @@ fn writes(writer: &FileSpec, reader: &FileSpec) -> Vec<u8> {
 }
 
 fn writing(file_writes: FileWrites) -> ReplayOptions {
-    ReplayOptions { file_writes, ..ReplayOptions::default() }
+    ReplayOptions::default().file_writes(file_writes)
 }
 
 #[test]

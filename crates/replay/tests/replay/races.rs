@@ -408,9 +408,6 @@ fn hostile_captures_are_planned_in_linear_time() {
     assert!(found.count > 10 && found.incomplete == Some(Incomplete::TooMuchWork), "{}", found.count);
     let device = rehal_local::LocalSync::create(Default::default());
     let group = rehal_hal::DeviceGroup::new(vec![device]).unwrap();
-    let options = rehal_replay::ReplayOptions {
-        order: rehal_replay::ReplayOrder::Captured,
-        ..rehal_replay::ReplayOptions::default()
-    };
+    let options = rehal_replay::ReplayOptions::default().order(rehal_replay::ReplayOrder::Captured);
     rehal_replay::Replay::new(plan, &group, &options).unwrap();
 }

@@ -1,5 +1,7 @@
 //! Slices of hand-built captures: which bytes, operations and reads they contain.
 
+use std::sync::Arc;
+
 use rehal_base::{Range, Result};
 use rehal_hal::{DeviceGroup, WatchAccesses, WatchedBuffer};
 use rehal_replay::{
@@ -414,9 +416,9 @@ fn what_is_left_out_as_not_accessed_is_checked() {
     let cut = Cut::Dispatch { record: capture.place().ordinal, occurrence: 0 };
     let mut options = options(SliceCheck::Always);
     let whole = slice_with(&capture, &cut, &options).unwrap().0;
-    options.watch = Some(|device, params, size| {
+    options.watch = Some(Arc::new(|device, params, size| {
         Ok(Some(WatchedBuffer { buffer: device.allocate_buffer(params, size)?, accesses: Box::new(Nothing) }))
-    });
+    }));
     // The kernel computes other bytes without what it reads.
     let watched = slice_with(&capture, &cut, &options).unwrap().0;
     assert_eq!((watched.content_bytes, reads(&watched)), (10_000, reads(&whole)));

@@ -270,7 +270,7 @@ fn inline_commands_are_performed_once_in_either_order() {
     capture.execute(commands, &[]);
     capture.read(buffer, 0, 8);
     for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
-        let options = ReplayOptions { order, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().order(order);
         let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
         let mut counter = Counter::default();
         Replay::new(plan(&capture), &devices, &options).unwrap().run(&mut [&mut counter]).unwrap();
@@ -286,7 +286,7 @@ fn a_repeated_scope_has_no_operations() {
     capture.fill(whole(buffer), &[1]);
     capture.scope_end("scope");
     let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
-    let replay = Replay::new(plan(&capture), &devices, &ReplayOptions::default()).unwrap();
+    let replay = Arc::new(Replay::new(plan(&capture), &devices, &ReplayOptions::default()).unwrap());
     let error = replay.fast_forward(b"scope", &mut [&mut Counter::default()]).map(drop).unwrap_err();
     assert_eq!(error.code(), StatusCode::Unimplemented);
 }

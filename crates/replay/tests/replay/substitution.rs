@@ -30,7 +30,7 @@ impl Replacements {
 /// Options with substitutions, in which `{}` is the path.
 fn substitute(path: &std::path::Path, selectors: &[&str]) -> ReplayOptions {
     let parse = |it: &&str| Substitution::parse(&it.replace("{}", path.to_str().unwrap())).unwrap();
-    ReplayOptions { substitutions: selectors.iter().map(parse).collect(), ..ReplayOptions::default() }
+    ReplayOptions::default().substitutions(selectors.iter().map(parse).collect())
 }
 
 /// A capture of two executables; each of the three functions is dispatched over a separate byte.
@@ -136,7 +136,7 @@ fn a_replacement_without_effect_is_an_error() {
 /// Options with substitutions.
 fn parsed(substitutions: &[String]) -> ReplayOptions {
     let parse = |it: &String| Substitution::parse(it).unwrap();
-    ReplayOptions { substitutions: substitutions.iter().map(parse).collect(), ..ReplayOptions::default() }
+    ReplayOptions::default().substitutions(substitutions.iter().map(parse).collect())
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_function_is_replaced_by_itself() {
         (vec![format!("s={both}")], [1, 2, 40], &["both", "right"]),
     ] {
         let parsed = substitutions.iter().map(|text| Substitution::parse(text).unwrap()).collect();
-        let options = ReplayOptions { substitutions: parsed, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().substitutions(parsed);
         let observed = run_with(&bytes, &options).unwrap();
         assert_eq!(results(&observed), expected, "{substitutions:?}");
         let of_right = observed.executables.iter().filter(|(id, _)| *id == right);
@@ -329,7 +329,7 @@ fn a_program_replaces_some_functions() {
     let run = |id: Id, code: FakeCode| {
         let replacement = Replacement::bytes(code.encode()).keep_missing().named("kernel.c");
         let substitutions = vec![Substitution::new(Selector::Id(id), replacement)];
-        run_with(&bytes, &ReplayOptions { substitutions, ..ReplayOptions::default() })
+        run_with(&bytes, &ReplayOptions::default().substitutions(substitutions))
     };
     let observed = run(right, code("new", 20, &[function("s", 0, 1)])).unwrap();
     assert_eq!(results(&observed), [1, 2, 20]);

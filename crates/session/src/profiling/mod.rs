@@ -280,7 +280,7 @@ impl Profiling {
     /// Ends the session, and prints totals per operation and function to `sink`, as the reference does.
     pub fn end_with_statistics(mut self, sink: &mut dyn Write) -> Result<()> {
         self.finish()?;
-        let options = ReportOptions { report: Report::Statistics, ..ReportOptions::default() };
+        let options = ReportOptions::default().report(Report::Statistics);
         ProfileFile::open(&self.target.path())?.print(&options, sink)
     }
 

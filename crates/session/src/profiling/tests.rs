@@ -87,7 +87,7 @@ fn profile_of_a_clocked_device(path: &Path) {
 
 fn report(profile: &ProfileFile, report: Report, format: ReportFormat) -> String {
     let mut text = Vec::new();
-    profile.print(&ReportOptions { report, format, ..Default::default() }, &mut text).unwrap();
+    profile.print(&ReportOptions::default().report(report).format(format), &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod inputs;
 mod instruments;
 mod modules;
 mod options;
+mod pending;
 mod recording;
 mod results;
 mod target;
@@ -19,7 +20,7 @@ mod transfer;
 
 use std::sync::Arc;
 
-use rehal_base::{Context as _, Error, Result, plural};
+use rehal_base::{Context as _, Error, HostMemory, Result, plural};
 use rehal_hal::{BufferView, Device, DeviceGroup, Fence};
 use rehal_modules::hal::{HalModule, Handle};
 use rehal_modules::io_parameters::IoParameters;
@@ -36,7 +37,8 @@ pub use options::{
     ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions, TextSink,
     ValueText,
 };
-pub use results::{Expected, format_value, type_of_value, with_value_bytes, with_value_memory};
+pub use pending::PendingCall;
+pub use results::{Expected, MappedValue, format_value, type_of_value, with_value_bytes, with_value_memory};
 pub use tests::{ModuleTest, ModuleTests, TestOutcome};
 
 use executables::RunningSubstitutes;
@@ -176,14 +178,19 @@ impl Program {
 
     /// Creates a tensor from the bytes of its elements, which are copied to the program's device.
     pub fn tensor(&self, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value> {
-        let size = tensor_type.size_bytes()?;
-        if size != bytes.len() as u64 {
-            return Err(Error::invalid_argument(format!(
-                "expected {size} bytes for the tensor, found {}",
-                bytes.len()
-            )));
-        }
+        tensor_type.check_length(bytes.len() as u64)?;
         let view = tensors::upload(self.device(), tensor_type, inputs::TensorBytes::Bytes(bytes))?;
+        Ok(Handle::reference(view).into())
+    }
+
+    /// Creates a tensor over memory that holds its elements, without a copy. Kernels read the memory and, if
+    /// the program updates the tensor in place, write it; the tensor keeps it alive.
+    ///
+    /// Fails with `OUT_OF_RANGE` or `UNIMPLEMENTED` if the device cannot use the memory where it is: CPU
+    /// devices need an alignment of 64 bytes. [`Program::tensor`] copies instead.
+    pub fn tensor_over(&self, tensor_type: &TensorType, memory: &Arc<HostMemory>) -> Result<Value> {
+        tensor_type.check_length(memory.length())?;
+        let view = tensors::import(self.device(), tensor_type, memory)?;
         Ok(Handle::reference(view).into())
     }
 

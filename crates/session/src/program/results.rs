@@ -1,9 +1,10 @@
 //! Formats values as text and bytes, and compares them with expected values.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use rehal_base::{ElementType, Error, HostMemory, Numerical, Range, Result};
-use rehal_hal::{Buffer, BufferView};
+use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result};
+use rehal_hal::{Buffer, BufferView, Mapping, MemoryAccess};
 use rehal_modules::hal::Handle;
 use rehal_values::{Equality, Scalar, TensorType, format_head, format_tensor, general_lower, shown_bytes};
 use rehal_vm::{List, Ref, Value, ValueKind};
@@ -138,6 +139,48 @@ pub fn with_value_memory<R>(
 pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
     let length = type_of_value(value)?.size_bytes()?;
     with_value_memory(value, length, |memory| Ok(look(&memory.bytes(memory.whole())?)))
+}
+
+/// The bytes of a number, tensor or buffer, for as long as this lives. A number is a copy; of others, these
+/// are the bytes where they are.
+pub struct MappedValue(Mapped);
+
+enum Mapped {
+    Mapping(Mapping),
+    Own(HostMemory),
+    Shared(Arc<HostMemory>),
+}
+
+impl MappedValue {
+    /// Maps a value. Fails with `FAILED_PRECONDITION` if only the device can access its memory: see
+    /// [`Program::to_host`](crate::Program::to_host).
+    ///
+    /// A program that uses the tensor again may write the bytes meanwhile, which the memory allows.
+    pub fn map(value: &Value) -> Result<Self> {
+        let length = type_of_value(value)?.size_bytes()?;
+        let mapped = |buffer: &Buffer| {
+            let mapping = buffer.map(MemoryAccess::READ, 0, length.min(buffer.size()));
+            mapping.map(Mapped::Mapping).advise(|| "copy it to memory of the host first")
+        };
+        Ok(Self(match value {
+            Value::Ref(reference) => match object_of(reference)? {
+                Object::Null => Mapped::Own(HostMemory::allocate(0)?),
+                Object::View(view) => mapped(view.buffer())?,
+                Object::Buffer(buffer) => mapped(buffer)?,
+                Object::Bytes(bytes) => Mapped::Shared(bytes.memory().clone()),
+            },
+            _ => Mapped::Own(with_value_bytes(value, HostMemory::constant)??),
+        }))
+    }
+
+    /// The bytes.
+    pub fn memory(&self) -> Result<&HostMemory> {
+        match &self.0 {
+            Mapped::Mapping(mapping) => mapping.source(),
+            Mapped::Own(memory) => Ok(memory),
+            Mapped::Shared(memory) => Ok(memory),
+        }
+    }
 }
 
 /// An object with bytes.

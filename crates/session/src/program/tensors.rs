@@ -1,5 +1,7 @@
 //! Tensors on a device, or in host memory for programs without devices.
 
+use std::sync::Arc;
+
 use rehal_base::{HostMemory, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, BufferView, Device, Encoding, MemoryAccess, MemoryType, PlainBuffer,
@@ -29,13 +31,39 @@ pub(crate) fn upload(
     BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR)
 }
 
-/// Memory of the device that the host can access, or of the host.
-pub(crate) fn allocate(device: Option<&Device>, size: u64) -> Result<Buffer> {
-    let wanted = BufferParams {
+/// Memory of the device that the host can access.
+fn wanted() -> BufferParams {
+    BufferParams {
         usage: BufferParams::default().usage | MAPPING,
         memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE,
         ..BufferParams::default()
+    }
+}
+
+/// Creates a tensor over memory, which has its size.
+pub(crate) fn import(
+    device: Option<&Device>,
+    tensor_type: &TensorType,
+    memory: &Arc<HostMemory>,
+) -> Result<BufferView> {
+    let mut params = wanted();
+    if !memory.is_writable() {
+        params.access = MemoryAccess::READ;
+    }
+    let buffer = match device {
+        Some(device) => device.import_buffer(params, memory, memory.whole())?,
+        None => {
+            let params = BufferParams { memory_type: params.memory_type | MemoryType::HOST_LOCAL, ..params };
+            let memory = HostMemory::part(memory, memory.whole())?;
+            Buffer::new(params, memory.length(), PlainBuffer::over(memory))
+        }
     };
+    BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR)
+}
+
+/// Memory of the device that the host can access, or of the host.
+pub(crate) fn allocate(device: Option<&Device>, size: u64) -> Result<Buffer> {
+    let wanted = wanted();
     match device {
         // Like the reference, which queries compatibility and then requests the resulting parameters.
         Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size),

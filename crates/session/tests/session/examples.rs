@@ -19,6 +19,8 @@ mod threads;
 #[path = "../../examples/two_chains.rs"]
 mod two_chains;
 
+use std::sync::Arc;
+
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, HostReadLog, RaceOptions, Replay, ReplayOptions, ReplayOrder,
 };
@@ -59,7 +61,7 @@ fn two_chains_do_not_depend_on_each_other() {
     assert_eq!((races.count, races.incomplete), (0, None));
     let devices = DeviceOptions::default().open().unwrap();
     let [serialized, captured] = [ReplayOrder::Serialized, ReplayOrder::Captured].map(|order| {
-        let options = ReplayOptions { order, ..ReplayOptions::default() };
+        let options = ReplayOptions::default().order(order);
         let mut reads = HostReadLog::new(Vec::new(), 4);
         Replay::new(plan.clone(), &devices, &options).unwrap().run(&mut [&mut reads]).unwrap();
         reads.finish().unwrap()
@@ -74,8 +76,8 @@ fn a_small_scope_is_repeated_by_itself() {
     let path = directory.path().join("small_scope.ireereplay");
     assert_eq!(small_scope::record(&path).unwrap(), [50; 4]);
     let plan = CaptureFile::open(&path, &CaptureOptions::default()).unwrap().plan().unwrap();
-    let replay =
-        Replay::new(plan, &DeviceOptions::default().open().unwrap(), &ReplayOptions::default()).unwrap();
+    let devices = DeviceOptions::default().open().unwrap();
+    let replay = Arc::new(Replay::new(plan, &devices, &ReplayOptions::default()).unwrap());
     let mut fast = replay.fast_forward(b"execute", &mut []).unwrap();
     assert_eq!(fast.restored_bytes(), 4 << 20);
     for _ in 0..2 {

@@ -19,7 +19,7 @@ fn plan(path: &Path) -> Arc<Plan> {
 fn replay(plan: &Arc<Plan>, substitutions: Vec<Substitution>) -> rehal_session::Result<Replay> {
     let mut devices = DeviceOptions::default();
     devices.devices = vec![DeviceSpec::find("local-sync").unwrap(); plan.device_count()];
-    let options = ReplayOptions { substitutions, ..ReplayOptions::default() };
+    let options = ReplayOptions::default().substitutions(substitutions);
     Replay::new(plan.clone(), &devices.open().unwrap(), &options)
 }
 

@@ -222,7 +222,7 @@ type Place = (u64, u64);
 
 /// One side of a comparison. The same seed gives both sides the same values.
 pub(super) struct FreshSide<'r> {
-    pub side: FastForward<'r>,
+    pub side: FastForward,
     bindings: &'r FreshBindings,
     /// Blocks that the captured kernel changes.
     outputs: BTreeSet<Place>,
@@ -234,7 +234,7 @@ pub(super) struct FreshSide<'r> {
 
 impl<'r> FreshSide<'r> {
     /// Both sides: first that of the captured kernel.
-    pub(super) fn pair(sides: [FastForward<'r>; 2], bindings: &'r FreshBindings) -> Result<[Self; 2]> {
+    pub(super) fn pair(sides: [FastForward; 2], bindings: &'r FreshBindings) -> Result<[Self; 2]> {
         let [mut captured, replaced] = sides;
         let mut outputs = BTreeSet::new();
         if !bindings.is_empty() {
@@ -244,7 +244,7 @@ impl<'r> FreshSide<'r> {
                 false
             })?;
         }
-        let side = |mut side: FastForward<'r>, outputs: BTreeSet<Place>| {
+        let side = |mut side: FastForward, outputs: BTreeSet<Place>| {
             let mut captured = Vec::new();
             if !bindings.is_empty() {
                 side.vary(VariedBytes::All, &mut |piece, bytes| {

@@ -41,7 +41,7 @@ fn watched(
     options: &VerifyOptions,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Verification> {
-    let replaying = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..replaying.clone() };
+    let replaying = replaying.clone().redzone_bytes(REDZONE_BYTES);
     let expected = Replay::new(subject.plan.clone(), &subject.devices, &replaying)?;
     let actual = Replay::new(subject.plan.clone(), &subject.other_devices, &replaying)?;
     let sides = VerifySides { expected: &expected, actual: &actual, expected_observers: &mut [], observers };

@@ -43,7 +43,7 @@ impl ShapeSlice {
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         let executable_label = Some(format!("executable {}", self.captured.executable_id));
-        let options = ReplayOptions { executable_label, ..options.clone() };
+        let options = options.clone().executable_label(executable_label);
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, &options)
     }
 

@@ -296,7 +296,7 @@ impl Bench<'_> {
 
     fn replay(&self, slice: &ShapeSlice, options: &ReplayOptions) -> Result<Replay> {
         let cold_scope = (self.cache == CacheState::Cold).then(|| self.subject.function.clone().into_bytes());
-        slice.replay(&self.subject.devices, &ReplayOptions { cold_scope, ..options.clone() })
+        slice.replay(&self.subject.devices, &options.clone().cold_scope(cold_scope))
     }
 
     /// Makes the placement of the next batch another one: drops the executables that devices keep, which
@@ -324,10 +324,10 @@ impl Bench<'_> {
     }
 
     /// Prepares both sides, in the order in which they are placed in memory.
-    fn replays(&self, slice: &ShapeSlice, placed: [usize; 2]) -> Result<[Replay; 2]> {
+    fn replays(&self, slice: &ShapeSlice, placed: [usize; 2]) -> Result<[Arc<Replay>; 2]> {
         let prepare = |side: usize| {
             let options = if side == 0 { &self.subject.replay } else { self.replaced };
-            self.replay(slice, options)
+            self.replay(slice, options).map(Arc::new)
         };
         let (one, other) = (prepare(placed[0])?, prepare(placed[1])?);
         Ok(if placed[0] == 0 { [one, other] } else { [other, one] })
@@ -335,11 +335,7 @@ impl Bench<'_> {
 
     /// Dispatches both sides once, in the order in which their buffers are placed in memory. Returns the
     /// times too.
-    fn sides<'r>(
-        &mut self,
-        replays: &'r [Replay; 2],
-        placed: [usize; 2],
-    ) -> Result<([FastForward<'r>; 2], Pair)> {
+    fn sides(&mut self, replays: &[Arc<Replay>; 2], placed: [usize; 2]) -> Result<([FastForward; 2], Pair)> {
         let subject = self.subject;
         let scope = subject.function.as_bytes();
         let mut times = [Time::default(); 2];

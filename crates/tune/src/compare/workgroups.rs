@@ -55,7 +55,7 @@ fn guarded(
     options: &ReplayOptions,
     exact: &VerifyOptions,
 ) -> Result<Option<Verification>> {
-    let redzones = ReplayOptions { redzone_bytes: REDZONE_BYTES, ..options.clone() };
+    let redzones = options.clone().redzone_bytes(REDZONE_BYTES);
     match race(slice, devices, &redzones, exact) {
         Err(error) if error.code() == StatusCode::Unimplemented => race(slice, devices, options, exact),
         found => found,
@@ -71,7 +71,7 @@ fn race(
 ) -> Result<Option<Verification>> {
     let run = |workgroups| {
         let mut watched = Watched::new(workgroups == WorkgroupSchedule::All);
-        slice.replay(devices, &ReplayOptions { workgroups, ..options.clone() })?.run(&mut [&mut watched])?;
+        slice.replay(devices, &options.clone().workgroups(workgroups))?.run(&mut [&mut watched])?;
         Ok::<_, Error>(watched)
     };
     let Some(whole) = run(WorkgroupSchedule::All)?.dispatched else { return Ok(None) };
