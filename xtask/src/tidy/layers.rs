@@ -3,7 +3,7 @@
 use super::{Problem, tree::Tree};
 
 /// The layers, bottom up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["base", "interleave"],
     &["crash"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
@@ -11,17 +11,24 @@ const LAYERS: [&[&str]; 8] = [
     &["replay", "modules"],
     &["tune"],
     &["session"],
+    &["rehal"],
     &["cli"],
 ];
 
+/// The crate that users name, whose name has no prefix.
+const FACE: &str = "rehal";
+
 /// Restricted crates: what each may depend on besides `base`, if fewer than the layers below it. Everything
 /// else that the thin top layers need comes through `session`.
-const THIN: [(&str, &[&str], &str); 1] = [(
-    "cli",
-    &["session", "bench", "values", "params", "crash"],
-    "flags become options of the session, and what it returns is printed; the parameter tools and benchmarks are \
+const THIN: [(&str, &[&str], &str); 2] = [
+    ("rehal", &["session"], "the public face selects what `session` exports, and adds nothing"),
+    (
+        "cli",
+        &["session", "bench", "values", "params", "crash"],
+        "flags become options of the session, and what it returns is printed; the parameter tools and benchmarks are \
      flags and printing over `params`, `values` and `bench`; a tool owns its process, which `crash` guards",
-)];
+    ),
+];
 
 /// Exceptions to the layers: from, section, to, why.
 const ALLOWED: [(&str, &str, &str, &str); 6] = [
@@ -51,12 +58,9 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
 
 fn check_crate(path: &str, directory: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
     let name = manifest.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str);
-    if name != Some(&format!("rehal-{directory}")) {
-        problems.push(Problem::new(
-            path,
-            0,
-            format!("the crate in crates/{directory} is named rehal-{directory}"),
-        ));
+    let expected = if directory == FACE { FACE.to_owned() } else { format!("rehal-{directory}") };
+    if name != Some(&expected) {
+        problems.push(Problem::new(path, 0, format!("the crate in crates/{directory} is named {expected}")));
     }
     let Some(layer) = layer(directory) else {
         problems.push(Problem::new(
@@ -83,7 +87,7 @@ fn refuse(directory: &str, from: usize, section: &str, dependency: &str) -> Opti
     if dependency == "testing" && section != "dev-dependencies" {
         return Some("only tests may depend on testing".to_owned());
     }
-    let target = dependency.strip_prefix("rehal-")?;
+    let target = if dependency == FACE { FACE } else { dependency.strip_prefix("rehal-")? };
     if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (directory, section, target)) {
         return None;
     }
@@ -154,6 +158,14 @@ mod tests {
         }
         assert!(crate_with("session", "[dependencies]\nrehal-replay.workspace = true").is_empty());
         assert!(crate_with("replay", "[dependencies]\nrehal-session.workspace = true")[0].contains("down"));
+        assert!(crate_with("session", "[dependencies]\nrehal.workspace = true")[0].contains("down"));
+        let face = |target: &str| {
+            let text =
+                format!("[package]\nname = \"rehal\"\n[dependencies]\nrehal-{target}.workspace = true");
+            let (_directory, tree) = made_up(&[("crates/rehal/Cargo.toml", &text)]);
+            check(&tree).len()
+        };
+        assert_eq!((face("session"), face("replay")), (0, 1));
     }
 
     #[test]

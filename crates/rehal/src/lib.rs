@@ -1,0 +1,81 @@
+//! Records, replays, measures and runs what a program gives to an accelerator.
+//!
+//! This crate is the public face: it must not depend on more than `rehal-session`, have types of its own, or
+//! export what only tools need. Programs that embed rehal and the bindings to other languages use it.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`capture`] | What is in a capture? Can it be replayed here? |
+//! | [`replay`] | Run it again: observe it, substitute kernels, repeat a scope. |
+//! | [`record`] | Write a capture of the work of this program. |
+//! | [`program`] | Load a compiled module and call its functions. |
+//! | [`device`] | Open devices, and give them work. |
+//! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
+//! | [`profile`] | What did the devices do, and for how long? |
+//!
+//! ```
+//! # fn main() -> rehal::Result<()> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! use rehal::capture::{CaptureFile, CaptureOptions};
+//! use rehal::device::DeviceOptions;
+//! use rehal::replay::{HostReadLog, Replay, ReplayOptions};
+//!
+//! // Plan once; the plan can be kept, and shared by threads.
+//! let plan = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?.plan()?;
+//! let replay = Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?;
+//! // Can run any number of times. The log has a JSON object per host read.
+//! let mut reads = HostReadLog::new(Vec::new(), 64);
+//! replay.run(&mut [&mut reads])?;
+//! assert!(reads.finish()?.starts_with(b"{"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Options and errors
+//!
+//! Options are structs with documented defaults and public fields: start from `Default`, then set fields, or
+//! call their setters where they have some. A new release may add fields. Errors are [`Error`]s with a status
+//! code, a message, its context, and [`Advice`] about what to do; [`Error::report`] has it all as text.
+//!
+//! # Threads
+//!
+//! Every object is `Send`: it may be made on one thread and used on another. What may be shared by threads
+//! (`Sync`) is listed here, and this list is tested. Other objects are used by one thread at a time, which
+//! `&mut self` says.
+//!
+//! | objects | shared by threads |
+//! | --- | --- |
+//! | `CaptureFile`, `Plan`, `Replay`, `ProfileFile` | yes; each run of a replay has its own state |
+//! | `Recorder`, `Program`, `Function` | yes; functions may be called concurrently, and records have one order |
+//! | `Device` and all objects of devices | yes; only timepoints of semaphores order work |
+//! | `FastForward`, `PendingCall`, `Calls`, `Launches`, `Records` | no |
+//!
+//! # Safety
+//!
+//! A replay, a program and an executable run native code of their file with the privileges of this process,
+//! so they are as trusted as this program. A kernel that crashes ends the process. Opening, planning and
+//! surveying a capture run nothing, and are safe for any bytes.
+//!
+//! # Features
+//!
+//! `vulkan` adds the driver of Vulkan devices. CPU devices are always here.
+
+#![forbid(unsafe_code)]
+
+/// The Rust on this page is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/replay.md")]
+struct ReplayPage;
+
+pub mod capture;
+pub mod device;
+pub mod kernel;
+pub mod profile;
+pub mod program;
+pub mod record;
+pub mod replay;
+
+pub use rehal_session::{Advice, Context, Error, Remedy, Result, StatusCode};
+
+/// The version of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
