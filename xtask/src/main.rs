@@ -53,7 +53,7 @@ cargo xtask VERB
               counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--any-versions]
               [--write REASON],
               or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
-  dist        writes a Debian package, a tarball and a container file [--profile NAME] [--to DIR]
+  dist        writes a Debian package, tarballs and a container file [--profile NAME] [--to DIR]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some
               [vm|vulkan|profiles] [MODULE...]

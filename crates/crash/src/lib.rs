@@ -33,6 +33,7 @@
 //! | `base/map/table.rs` | `MAPPED_FILES` | names the file of a SIGBUS |
 //! | `base/memory/guarded.rs` | `SPARE` | pages of guarded buffers, to be used again |
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
+//! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
 //! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |

@@ -20,6 +20,7 @@ pub fn drivers() -> DriverRegistry {
 }
 
 /// All drivers of the reference, with their options in this set.
+#[cfg_attr(not(feature = "vulkan"), expect(unused_variables, reason = "drivers of CPUs have no options"))]
 pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
     let drivers = [
         Driver::new(LocalSyncDriver),

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile.
+//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; and a tarball of
+//! the C library, of the profile `capi`, which unwinds.
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
@@ -67,10 +68,26 @@ pub fn main(arguments: &[String]) -> Outcome {
             Err(why) => println!("dist: no package for {}: {why}", platform.target),
         }
     }
+    let library = build_library()?;
+    println!("dist: {}", dist.library(&library)?.display());
     fs::write(dist.to.join("Containerfile"), include_str!("Containerfile"))?;
     println!("dist: {}", dist.to.join("Containerfile").display());
     Ok(())
 }
+
+/// Builds the C library for this machine. Returns the directory that it is in.
+fn build_library() -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--package", "rehal-capi", "--features", "vulkan", "--profile", "capi"]);
+    succeed(cargo.current_dir(root()))?;
+    Ok(run::target().join("capi"))
+}
+
+/// The number in the soname of the C library, which the build script of its crate sets.
+const INTERFACE: u32 = 0;
+
+/// What the static library needs of the system.
+const SYSTEM_LIBRARIES: &str = "-lpthread -ldl -lm -lc -lgcc_s";
 
 /// Builds the program for another processor.
 fn build(platform: &Platform, profile: &str) -> Result<PathBuf> {
@@ -149,11 +166,43 @@ impl Dist {
         let tree = work.join(&name);
         self.install(program, &tree.join("bin"), &tree.join("share"))?;
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
+        self.archive(work, &name)
+    }
+
+    /// A tarball of the C library that was built to a directory. Its file for pkg-config finds the others by
+    /// its own place, so that the tree may be anywhere.
+    fn library(&self, built: &Path) -> Result<PathBuf> {
+        let work = self.to.join("tree-library");
+        let _ = fs::remove_dir_all(&work);
+        let name = format!("librehal-{}-{}-linux", self.version, std::env::consts::ARCH);
+        let tree = work.join(&name);
+        let lib = tree.join("lib");
+        let shared = format!("librehal.so.{INTERFACE}");
+        copy(&built.join("librehal_capi.so"), &lib.join(format!("librehal.so.{}", self.version)), 0o755)?;
+        symlink(format!("librehal.so.{}", self.version), lib.join(&shared))?;
+        symlink(&shared, lib.join("librehal.so"))?;
+        copy(&built.join("librehal_capi.a"), &lib.join("librehal.a"), 0o644)?;
+        copy(&root().join("crates/capi/include/rehal.h"), &tree.join("include/rehal.h"), 0o644)?;
+        copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
+        let description = format!(
+            "prefix=${{pcfiledir}}/../..\nName: rehal\n\
+             Description: records, replays and runs what programs give to accelerators\nVersion: {}\n\
+             Cflags: -I${{prefix}}/include\nLibs: -L${{prefix}}/lib -lrehal\nLibs.private: {SYSTEM_LIBRARIES}\n",
+            self.version
+        );
+        write(&lib.join("pkgconfig/rehal.pc"), &description)?;
+        let tarball = self.archive(&work, &name)?;
+        fs::remove_dir_all(&work)?;
+        Ok(tarball)
+    }
+
+    /// Packs the directory `name` in `work`.
+    fn archive(&self, work: &Path, name: &str) -> Result<PathBuf> {
         let tarball = self.to.join(format!("{name}.tar.gz"));
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
         tar.arg(format!("--mtime=@{}", self.time)).arg("--use-compress-program=gzip --no-name");
-        succeed(tar.arg("-cf").arg(&tarball).arg("-C").arg(work).arg(&name))?;
+        succeed(tar.arg("-cf").arg(&tarball).arg("-C").arg(work).arg(name))?;
         Ok(tarball)
     }
 

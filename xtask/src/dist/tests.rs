@@ -133,3 +133,34 @@ fn the_newest_version_of_the_c_library_counts() {
     assert_eq!(newest_glibc(b"GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0").as_deref(), Some("2.34"));
     assert_eq!(newest_glibc(b"GLIBC_PRIVATE"), None);
 }
+
+#[test]
+fn the_c_library_is_found_wherever_it_is_unpacked() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dist = dist(scratch.path());
+    for name in ["librehal_capi.so", "librehal_capi.a"] {
+        fs::write(scratch.path().join(name), name).unwrap();
+    }
+    let tarball = dist.library(scratch.path()).unwrap();
+    let place = scratch.path().join("place");
+    fs::create_dir(&place).unwrap();
+    printed(Command::new("tar").arg("-xzf").arg(&tarball).arg("-C").arg(&place));
+    let tree = place.join(format!("librehal-1.2.3-{}-linux", std::env::consts::ARCH));
+    let expected = [
+        "LICENSE",
+        "include/rehal.h",
+        "lib/librehal.a",
+        "lib/librehal.so",
+        "lib/librehal.so.0",
+        "lib/librehal.so.1.2.3",
+        "lib/pkgconfig/rehal.pc",
+    ];
+    assert_eq!(files(&tree), expected.map(ToOwned::to_owned).into());
+    assert_eq!(fs::read_to_string(tree.join("lib/librehal.so")).unwrap(), "librehal_capi.so");
+    let description = fs::read_to_string(tree.join("lib/pkgconfig/rehal.pc")).unwrap();
+    assert!(description.contains("Version: 1.2.3\nCflags: -I${prefix}/include\n"), "{description}");
+    assert!(description.starts_with("prefix=${pcfiledir}/../..\n"), "{description}");
+    // The name that programs are linked with.
+    let script = fs::read_to_string(crate::root().join("crates/capi/build.rs")).unwrap();
+    assert!(script.contains(&format!("-soname,librehal.so.{}", super::INTERFACE)));
+}

@@ -1,0 +1,126 @@
+//! Compiles the examples and other programs in C and C++ with all warnings, and runs them with the shared
+//! library under AddressSanitizer.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const FLAGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address"];
+
+fn at(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn fixture(path: &str) -> PathBuf {
+    at("../../fixtures").join(path)
+}
+
+/// Compiles a program.
+fn compiled(source: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    // Cargo builds the library beside this test.
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("librehal_capi.so");
+    for name in ["librehal.so", "librehal.so.0"] {
+        symlink(&library, directory.path().join(name)).unwrap();
+    }
+    let (compiler, standard) = match source.ends_with(".cpp") {
+        true => ("c++", "-std=c++17"),
+        false => ("cc", "-std=c11"),
+    };
+    let program = directory.path().join("program");
+    let output = Command::new(compiler)
+        .arg(standard)
+        .args(FLAGS)
+        // For fork and its like.
+        .arg("-D_POSIX_C_SOURCE=200809L")
+        .arg("-I")
+        .arg(at("include"))
+        .arg(at(source))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(directory.path())
+        .arg("-lrehal")
+        .arg(format!("-Wl,-rpath,{}", directory.path().display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (directory, program)
+}
+
+fn output(program: &Path, arguments: &[&Path]) -> Output {
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+/// What a program prints that succeeds.
+fn printed(program: &Path, arguments: &[&Path]) -> String {
+    let output = output(program, arguments);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_capture_is_replayed() {
+    let (_directory, program) = compiled("examples/replay.c");
+    let capture = fixture("captures/add4.add.local-sync.ireereplay");
+    let printed = printed(&program, &[&capture]);
+    assert!(printed.contains("scope execute begins at record #"), "{printed}");
+    assert!(printed.contains("binding 0: 16 bytes"), "{printed}");
+    assert!(printed.contains(" host reads\n") && !printed.contains("\n0 host reads"), "{printed}");
+    let failed = output(&program, &[&fixture("modules/add4.vmfb")]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(said.starts_with("INVALID_ARGUMENT; "), "{said}");
+}
+
+#[test]
+fn work_is_recorded_and_replayed() {
+    let (directory, program) = compiled("examples/record.c");
+    let capture = directory.path().join("work.ireereplay");
+    let printed = printed(&program, &[&fixture("cts/affine.embedded.elf"), &capture]);
+    let expected = "computed 4 7\nreplayed 4 7\nkernel affine: 1 dispatch\n";
+    assert_eq!(printed, expected);
+}
+
+#[test]
+fn a_program_is_called() {
+    let (_directory, program) = compiled("examples/call.c");
+    let module = fixture("modules/simple_abs.vmfb");
+    let printed = printed(&program, &[&module, Path::new("abs"), Path::new("-2.5")]);
+    assert!(printed.ends_with("abs(-2.5) = 2.5\n1 result\n"), "{printed}");
+    assert!(printed.starts_with("sync func @abs("), "{printed}");
+    let failed = output(&program, &[&module, Path::new("none"), Path::new("1")]);
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("the module has: abs"), "{failed:?}");
+}
+
+#[test]
+fn a_replay_is_recorded_to_functions_in_cpp() {
+    let (_directory, program) = compiled("examples/record.cpp");
+    let printed = printed(&program, &[&fixture("captures/add4.add.local-sync.ireereplay")]);
+    let (first, again) = printed.trim_end().split_once(" bytes read, again ").unwrap();
+    assert!(first == again && first != "0", "{printed}");
+}
+
+#[test]
+fn handles_of_the_parent_are_refused_after_fork() {
+    let (directory, program) = compiled("tests/wrong.c");
+    assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");
+}
+
+#[test]
+fn a_callback_that_throws_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    let (_directory, program) = compiled("tests/throws.cpp");
+    let output = output(&program, &[&fixture("captures/add4.add.local-sync.ireereplay")]);
+    assert!(output.status.signal().is_some() || output.status.code() != Some(0), "{output:?}");
+    assert!(output.stdout.is_empty(), "it came back: {output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("Rust cannot catch foreign exceptions"),
+        "{output:?}"
+    );
+}
