@@ -107,6 +107,12 @@ fn a_replay_is_recorded_to_functions_in_cpp() {
 }
 
 #[test]
+fn what_the_examples_leave_out_works() {
+    let (directory, program) = compiled("tests/rest.c");
+    assert_eq!(printed(&program, &[&at("../../fixtures"), directory.path()]), "ok\n");
+}
+
+#[test]
 fn handles_of_the_parent_are_refused_after_fork() {
     let (directory, program) = compiled("tests/wrong.c");
     assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");
