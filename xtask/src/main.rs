@@ -4,6 +4,7 @@
 //! depends on it.
 #![forbid(unsafe_code)]
 
+mod api;
 mod asan;
 mod bench;
 mod dist;
@@ -40,9 +41,10 @@ const HELP: &str = "\
 cargo xtask VERB
 
   setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
-  test        runs everything: setup, format, clippy, aarch64, tidy, dependencies, packages, all tests, the
+  test        runs everything: setup, format, clippy, aarch64, tidy, API, dependencies, packages, all tests, the
               oracle, instructions, short runs of miri and asan, fuzzing [--all] [--any-versions] [--no-fuzz]
               [--only SECTION]
+  api         compares the public API with crates/rehal/api.txt [--accept]
   tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     };
     let outcome = match verb {
         "fixtures" => fixtures::main(rest),
+        "api" => api::main(rest),
         "dist" => dist::main(rest),
         "bench" => bench::main(rest),
         "e2e" => e2e::main(rest),

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{NotRun, Outcome, asan, bench, fuzz, miri, packages, portable, root, run, setup, tidy};
+use crate::{NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, root, run, setup, tidy};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -79,6 +79,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     });
     section("aarch64", &portable::check);
     section("tidy", &|| tidy::main(&[]));
+    section("api", &|| api::main(&[]));
     section("dependencies", &dependencies);
     section("packages", &packages::check);
     section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
