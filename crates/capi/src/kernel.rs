@@ -77,7 +77,7 @@ pub unsafe extern "C" fn rehal_kernels_list(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(kernels)?;
-        *out = handle::new(Kernels::of_plan(handle::get(plan)?, &kernel_options(options)?)?);
+        *out = handle::new(Kernels::from_plan(handle::get(plan)?, &kernel_options(options)?)?);
         Ok(())
     })
 }

@@ -41,8 +41,8 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// Calls `pass` for each of these signals that the child does not get as well, instead of ending the process:
-/// Ctrl-C on a terminal is sent by the kernel to all processes in the foreground. Without a thread for it, they
-/// end the process.
+/// Ctrl-C on a terminal is sent by the kernel to all processes in the foreground. Without a thread for it,
+/// they end the process.
 pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
     let Ok(mut signals) = SignalsInfo::<WithOrigin>::new(handled()) else { return };
     let is_of_child_alone = |it: &Origin| it.signal != SIGINT || it.cause != Cause::Kernel;

@@ -96,7 +96,8 @@ impl Progress {
     }
 }
 
-/// Shows how far a measurement is, which [`interrupts::flag`](crate::interrupts::flag) ends. The line is removed with the last clone.
+/// Shows how far a measurement is, which [`interrupts::flag`](crate::interrupts::flag) ends. The line is
+/// removed with the last clone.
 pub(crate) fn pulse(what: &'static str, interrupted: Arc<AtomicBool>) -> Pulse {
     let progress = Mutex::new(Progress::new(what));
     Pulse::new(move |it| {

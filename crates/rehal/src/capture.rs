@@ -2,7 +2,8 @@
 //!
 //! ```
 //! # fn main() -> rehal::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! # let path =
+//! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 //! use rehal::capture::{CaptureFile, CaptureOptions, RecordColumns};
 //! use rehal::device::DeviceOptions;
 //!

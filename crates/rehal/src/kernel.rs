@@ -2,7 +2,8 @@
 //!
 //! ```
 //! # fn main() -> rehal::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! # let path =
+//! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 //! use rehal::capture::{CaptureFile, CaptureOptions};
 //! use rehal::device::DeviceOptions;
 //! use rehal::kernel::{Cut, KernelOptions, Kernels, SliceOptions};

@@ -5,7 +5,8 @@
 //!
 //! ```
 //! # fn main() -> rehal::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! # let path =
+//! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 //! use std::ops::ControlFlow;
 //! use std::sync::Arc;
 //!

@@ -92,6 +92,7 @@ rehal_base::setters!(ReplayOptions {
     redzone_bytes: u64,
     workgroups: WorkgroupSchedule,
     executable_label: Option<String>,
+    keeps_executables: bool,
 });
 
 /// Tells which bindings the functions of a captured executable may write.

@@ -245,7 +245,8 @@ impl ProgramSubstitutes {
     /// What runs in place of each function of `original`, the executable `id` of a program, which has been
     /// prepared with `params`: the code, and the ordinal of the function there. `None` if it is not selected.
     ///
-    /// Replacements are native code with the privileges of the process: whoever names one asks for it to run.
+    /// Replacements are native code with the privileges of the process: a user who names one asks for it to
+    /// run.
     pub fn replace(
         &self,
         id: u64,
@@ -274,7 +275,7 @@ impl ProgramSubstitutes {
         let may = |selector: &Selector| match selector {
             Selector::All => true,
             Selector::Id(selected) => *selected == id,
-            // Its name may be that of a function here, but nobody can tell.
+            // Its name may be that of a function here, which cannot be told.
             Selector::Name(_) => false,
         };
         self.selected.iter().any(|(it, _)| may(&it.selector))

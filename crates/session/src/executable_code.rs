@@ -15,8 +15,8 @@ pub struct SpirvFunction {
     pub words: Arc<[u32]>,
 }
 
-/// The functions of an executable for Vulkan, or of a SPIR-V module by itself, by ordinal. `format` is the one
-/// that a capture states.
+/// The functions of an executable for Vulkan, or of a SPIR-V module by itself, by ordinal. `format` is the
+/// one that a capture states.
 pub fn spirv_functions(format: Option<&str>, data: &[u8]) -> Result<Vec<SpirvFunction>> {
     let format = format.or_else(|| infer(data));
     let format = format.ok_or_else(|| Error::incompatible("the bytes are not an executable for Vulkan"))?;

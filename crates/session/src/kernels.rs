@@ -288,8 +288,8 @@ impl Kernels {
         Ok(())
     }
 
-    /// Chooses the kernels of which it is cheap to see what they access, the costliest first: each page that is
-    /// bound may cost a signal, and a dispatch is performed once more.
+    /// Chooses the kernels of which it is cheap to see what they access, the costliest first: each page that
+    /// is bound may cost a signal, and a dispatch is performed once more.
     fn choose_watched(&mut self) {
         let (mut bytes, mut time_ns) = (0, 0);
         for kernel in &mut self.kernels {
@@ -369,8 +369,8 @@ impl Kernel {
         self.touched.get(binding)?.changed.as_deref()
     }
 
-    /// What its first dispatch accesses of a binding, in pages of 4 KiB of the buffer, in order; `None` if that
-    /// is unknown.
+    /// What its first dispatch accesses of a binding, in pages of 4 KiB of the buffer, in order; `None` if
+    /// that is unknown.
     pub fn accessed_ranges(&self, binding: usize) -> Option<&[Range]> {
         self.touched.get(binding)?.accessed.as_deref()
     }

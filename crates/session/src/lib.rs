@@ -88,9 +88,9 @@ pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
 pub use program::{
-    Batch, Calls, Expected, Function, MappedValue, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests,
-    Offer, ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule, ProgramOptions,
-    RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
+    Batch, Calls, Expected, Function, MappedValue, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest,
+    ModuleTests, Offer, ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule,
+    ProgramOptions, RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
     substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use records::{DispatchRow, RecordColumns, RecordRow, Records};

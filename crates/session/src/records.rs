@@ -107,7 +107,8 @@ impl CaptureFile {
     ///
     /// ```
     /// # fn main() -> rehal_session::Result<()> {
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+    /// # let path =
+    /// #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
     /// use rehal_session::{CaptureFile, CaptureOptions};
     ///
     /// let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;

@@ -93,7 +93,7 @@ fn slices(capture: &Capture) -> Outcome {
         options.keep_references = *keep_references;
         // The pages that the work accesses.
         rehal_crash::install();
-        options.watch = Some(rehal_local::watch_buffer);
+        options.watch = Some(std::sync::Arc::new(rehal_local::watch_buffer));
         check(&run.theirs, &replay, device, &dispatches, &options)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; and a tarball of
-//! the C library, of the profile `capi`, which unwinds.
+//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; and a
+//! tarball of the C library, of the profile `capi`, which unwinds.
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.

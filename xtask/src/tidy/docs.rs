@@ -36,7 +36,7 @@ const SIZES: [(&str, usize); 6] = [
 const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "--release",
     "--bin",
     "--package",
@@ -48,6 +48,7 @@ const OTHERS: [&str; 15] = [
     "--profile",
     "--exact",
     "--doc",
+    "--iree-hal-link-executables",
     "--iree-llvmcpu-target-cpu",
     "--stress-count",
     "--locked",

@@ -176,7 +176,7 @@ pub(crate) fn prepare_with(
     with: &[Substitution],
 ) -> Result<([Replay; 2], CrashReports)> {
     let reports = CrashReports::install();
-    let mut replaying = ReplayOptions { keeps_executables: true, ..options.replay.clone() };
+    let mut replaying = options.replay.clone().keeps_executables(true);
     compile_sources(&mut replaying.substitutions)?;
     let mut added = with.to_vec();
     compile_sources(&mut added)?;

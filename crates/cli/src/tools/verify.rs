@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
-    RecordLocation, Replay, ReplayOptions, Substitution, Tolerance, Unmatched, Verification, VerifyOptions,
-    VerifySides, WorkgroupSchedule, verify_against, verify_captures, verify_elements, verify_lockstep,
-    watch_memory,
+    RecordLocation, Replay, Substitution, Tolerance, Unmatched, Verification, VerifyOptions, VerifySides,
+    WorkgroupSchedule, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
 
 use serde::Serialize;

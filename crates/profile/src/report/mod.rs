@@ -88,8 +88,8 @@ pub struct ReportOptions {
     pub dispatch_events: bool,
     /// Print each sample besides totals.
     pub counter_samples: bool,
-    /// Total the functions of executables with the same code as one, such as those that a benchmark loads again
-    /// in each iteration.
+    /// Total the functions of executables with the same code as one, such as those that a benchmark loads
+    /// again in each iteration.
     pub merge_executables: bool,
 }
 

@@ -28,8 +28,9 @@ pub struct ProgramOptions {
     pub devices: DeviceOptions,
     /// Index of the device that allocates inputs and shared memory. Default: 0.
     pub lead: usize,
-    /// Executables of the modules that other code replaces, with the rules of a replay's substitutions; ids are
-    /// the numbers of [`ModuleExecutable`](crate::ModuleExecutable), counted over all modules. Default: none.
+    /// Executables of the modules that other code replaces, with the rules of a replay's substitutions; ids
+    /// are the numbers of [`ModuleExecutable`](crate::ModuleExecutable), counted over all modules. Default:
+    /// none.
     pub substitutions: Vec<Substitution>,
     /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,

@@ -28,8 +28,8 @@ pub fn verify_lockstep(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) 
     run(sides, options, NewMemory::Filled(FILL))
 }
 
-/// The same with replays of two captures of one program, such as for two targets: dispatches are compared with
-/// those of the same function, and host reads, in the order of both replays. What has no counterpart, or
+/// The same with replays of two captures of one program, such as for two targets: dispatches are compared
+/// with those of the same function, and host reads, in the order of both replays. What has no counterpart, or
 /// another size there, is not compared, and the outcome says so. Bytes that neither side changed may differ:
 /// the programs may use memory again in different ways.
 ///

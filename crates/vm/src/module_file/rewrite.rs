@@ -52,8 +52,8 @@ struct Entry {
 
 impl ModuleFile {
     /// The names under which the archive lists the rodata segments, such as
-    /// `abs_dispatch_0_embedded_elf_x86_64.so`: none for segments in the flatbuffer, and in a module that is
-    /// no archive.
+    /// `abs_dispatch_0_embedded_elf_x86_64.so`; `None` for segments in the flatbuffer, and for those of a
+    /// module without an archive.
     pub fn rodata_names(&self) -> Vec<Option<String>> {
         let entries = self.entries().unwrap_or_default();
         let name = |range: Range<usize>| {
@@ -131,7 +131,8 @@ impl ModuleFile {
         }
         let module = [&(flatbuffer.len() as u32).to_le_bytes()[..], &flatbuffer].concat();
         let mut out = Vec::with_capacity(end);
-        // As the compiler does, the archive lists as many bytes as the flatbuffer has, from its length prefix on.
+        // As the compiler does, the archive lists as many bytes as the flatbuffer has, from its length prefix
+        // on.
         let listed = flatbuffer.len();
         let first = Placed { name: b"module.fb", header_at: 0, start: prefix_at, bytes: &module, listed };
         let all: Vec<_> = std::iter::once(first).chain(placed).collect();
@@ -149,7 +150,7 @@ impl ModuleFile {
         Ok(out)
     }
 
-    /// The files of the archive, the flatbuffer first; none if the module is no archive.
+    /// The files of the archive, the flatbuffer first; none if the module has no archive.
     fn entries(&self) -> Result<Vec<Entry>> {
         let bytes = self.bytes();
         if self.flatbuffer_range().start == PREFIX_BYTES {

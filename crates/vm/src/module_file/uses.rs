@@ -42,7 +42,7 @@ impl ModuleFile {
     }
 }
 
-/// The argument registers of a call of this function, which is no variadic one.
+/// The argument registers of a plain call of this function, not of a variadic one.
 fn call_of<'a>(instruction: &Instruction<'a>, function: u32) -> Option<impl Iterator<Item = u16> + use<'a>> {
     let is_call = matches!(instruction.operation.op, Op::Call | Op::CallYieldable);
     (is_call && instruction.ordinal(0) == function).then(|| instruction.list(1).iter())
