@@ -74,8 +74,8 @@ pub use reduce::{
     WrongDispatch, WrongResult, has_wrong_result, reduce, wrong_result,
 };
 pub use runner::{
-    Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
-    Worker,
+    Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,
+    Runner, Worker,
 };
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{

@@ -7,7 +7,7 @@
 //!
 //! A worker's standard input is a socket. It receives the request of its job, and sends
 //! [`Worker::reach_milestone`] and [`Worker::answer`], so that its standard output and standard error belong
-//! to the kernels that it runs. Last, it sends the exit status with which it is about to end: a status that
+//! to the kernels that it runs. It may also ask ([`Asker`]), and then waits for the answer. Last, it sends the exit status with which it is about to end: a status that
 //! was not announced is that of a kernel that ended the process.
 
 mod group;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use local::LocalRunner;
-pub use worker::Worker;
+pub use worker::{Asker, Worker};
 
 /// Performs jobs.
 pub trait Runner: Debug + Send + Sync {
@@ -32,6 +32,15 @@ pub trait Runner: Debug + Send + Sync {
     /// asked every few milliseconds whether to end it early.
     fn run(&self, job: &Job, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>)
     -> io::Result<JobOutcome>;
+
+    /// Like [`Runner::run`], for a worker that asks: `reply` gets each question of an [`Asker`], and returns
+    /// the answer.
+    fn converse(
+        &self,
+        job: &Job,
+        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+        reply: &mut dyn FnMut(Value) -> Value,
+    ) -> io::Result<JobOutcome>;
 }
 
 /// Work for a process.
@@ -57,8 +66,10 @@ pub struct Job {
 pub enum JobProgram {
     /// A program that is found as a shell finds it.
     Named(OsString),
-    /// This program, as a [`Worker`].
+    /// A program of rehal, as a [`Worker`].
     Worker {
+        /// Where it is; `None` for this program.
+        program: Option<OsString>,
         /// Its `argv[0]`.
         called: OsString,
         /// What it is asked for.
@@ -162,8 +173,16 @@ impl Job {
         arguments: Vec<OsString>,
         request: &impl Serialize,
     ) -> io::Result<Self> {
-        let request = serde_json::to_value(request)?;
-        Ok(Self { arguments, ..Self::for_kind(JobProgram::Worker { called: called.into(), request }) })
+        let (called, request) = (called.into(), serde_json::to_value(request)?);
+        Ok(Self { arguments, ..Self::for_kind(JobProgram::Worker { program: None, called, request }) })
+    }
+
+    /// A job for a worker of another program, for processes that are not tools, such as interpreters.
+    pub fn for_worker_of(program: impl Into<OsString>, arguments: Vec<OsString>, request: Value) -> Self {
+        let program = program.into();
+        let called = program.clone();
+        let worker = JobProgram::Worker { program: Some(program), called, request };
+        Self { arguments, ..Self::for_kind(worker) }
     }
 
     fn for_kind(program: JobProgram) -> Self {

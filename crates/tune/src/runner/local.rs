@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
 
 use super::group::ProcessGroup;
 use super::worker::{Message, Worker};
@@ -32,8 +33,17 @@ impl Runner for LocalRunner {
         job: &Job,
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
     ) -> io::Result<JobOutcome> {
+        self.converse(job, watch, &mut |_| Value::Null)
+    }
+
+    fn converse(
+        &self,
+        job: &Job,
+        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+        reply: &mut dyn FnMut(Value) -> Value,
+    ) -> io::Result<JobOutcome> {
         let mut running = Running::start(job)?;
-        let end = running.wait(watch);
+        let end = running.wait(watch, reply);
         // Whatever it has started ends with it.
         running.group.kill();
         let end = end?;
@@ -62,9 +72,10 @@ impl<'j> Running<'j> {
                 command.stdin(Stdio::null());
                 (command, None)
             }
-            JobProgram::Worker { called, request } => {
+            JobProgram::Worker { program, called, request } => {
                 let (own, other) = UnixStream::pair()?;
-                let mut command = Command::new(env::current_exe()?);
+                let program = program.clone().map_or_else(|| env::current_exe().map(Into::into), Ok)?;
+                let mut command = Command::new(program);
                 command.arg0(called).arg(Worker::VERB).stdin(OwnedFd::from(other));
                 (command, Some((own, request)))
             }
@@ -110,8 +121,8 @@ impl<'j> Running<'j> {
         Ok(this)
     }
 
-    /// Sends a request. If the process ends without reading it, the outcome tells how.
-    fn send(&self, mut channel: &UnixStream, request: &serde_json::Value) -> io::Result<()> {
+    /// Sends a request or an answer. If the process ends without reading it, the outcome tells how.
+    fn send(&self, mut channel: &UnixStream, request: &Value) -> io::Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         channel.set_write_timeout(self.job.limits.time.filter(|it| !it.is_zero()))?;
@@ -121,7 +132,11 @@ impl<'j> Running<'j> {
         }
     }
 
-    fn wait(&mut self, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>) -> io::Result<JobEnd> {
+    fn wait(
+        &mut self,
+        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+        reply: &mut dyn FnMut(Value) -> Value,
+    ) -> io::Result<JobEnd> {
         let [mut pause, longest] = PAUSES;
         loop {
             if let Some(status) = self.group.child().try_wait()? {
@@ -135,10 +150,22 @@ impl<'j> Running<'j> {
             if watch(progress).is_break() {
                 return Ok(JobEnd::Interrupted);
             }
-            if !self.read(pause)? {
-                pause = (pause * 2).min(longest);
+            match self.read(pause)? {
+                true => self.answer(reply)?,
+                false => pause = (pause * 2).min(longest),
             }
         }
+    }
+
+    /// Answers the questions that have been read.
+    fn answer(&mut self, reply: &mut dyn FnMut(Value) -> Value) -> io::Result<()> {
+        for question in std::mem::take(&mut self.said.questions) {
+            let answer = reply(question);
+            if let Some(channel) = &self.channel.reader {
+                self.send(channel, &answer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the output of a process that has ended.
@@ -179,7 +206,9 @@ impl<'j> Running<'j> {
 #[derive(Default)]
 struct Said {
     is_past_milestone: bool,
-    answer: Option<serde_json::Value>,
+    answer: Option<Value>,
+    /// Those that have no answer yet.
+    questions: Vec<Value>,
     /// The start of a line, or the exit status.
     rest: Vec<u8>,
     is_too_long: bool,
@@ -203,6 +232,7 @@ impl Said {
             {
                 match serde_json::from_slice(message) {
                     Ok(Message::Milestone) => self.is_past_milestone = true,
+                    Ok(Message::Question(question)) => self.questions.push(question),
                     Ok(Message::Answer(answer)) => self.answer = Some(answer),
                     Err(_) => {}
                 }
@@ -280,6 +310,8 @@ fn end_of(status: ExitStatus) -> JobEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::super::{JobLimits, KeptOutput};
     use super::*;
 
@@ -359,6 +391,25 @@ mod tests {
         }
         assert_eq!(said(b"\n", 1), (false, None, Some(10)));
         assert_eq!(said(b"\n\"Milestone\"\n", 1), (true, None, None));
+    }
+
+    #[test]
+    fn a_worker_of_another_program_asks_and_is_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("asks");
+        let script = "#!/bin/sh\nread -r request\nfor question in 1 2; do\n\
+                      printf '{\"Question\":%s}\\n' $question >&0\nread -r answer\necho $request $answer\ndone\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let job = Job::for_worker_of(&program, Vec::new(), Value::from(7));
+        let mut asked = Vec::new();
+        let mut reply = |question: Value| {
+            asked.push(question.as_u64());
+            Value::from(question.as_u64().map(|it| it + 10))
+        };
+        let ended = LocalRunner.converse(&job, &mut |_| ControlFlow::Continue(()), &mut reply).unwrap();
+        assert_eq!(asked, [Some(1), Some(2)]);
+        assert_eq!((ended.end, &*ended.stdout.bytes), (JobEnd::Exited(0), &b"7 11\n7 12\n"[..]));
     }
 
     #[test]

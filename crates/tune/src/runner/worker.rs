@@ -12,6 +12,7 @@ use serde_json::Value;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Milestone,
+    Question(Value),
     Answer(Value),
 }
 
@@ -58,9 +59,37 @@ impl Worker {
         self.channel.as_fd().try_clone_to_owned()
     }
 
-    fn say(&self, message: &Message) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        (&self.channel).write_all(&line)
+    /// What asks the process that started it.
+    pub fn asker(&self) -> io::Result<Asker> {
+        Ok(Asker { channel: self.channel.try_clone()? })
     }
+
+    fn say(&self, message: &Message) -> io::Result<()> {
+        say(&self.channel, message)
+    }
+}
+
+/// Asks the process that started a worker: see [`Runner::converse`](super::Runner::converse).
+#[derive(Debug)]
+pub struct Asker {
+    channel: UnixStream,
+}
+
+impl Asker {
+    /// Asks, and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&mut self, question: &impl Serialize) -> io::Result<T> {
+        say(&self.channel, &Message::Question(serde_json::to_value(question)?))?;
+        let mut line = String::new();
+        // An answer is all that is sent after a question.
+        if BufReader::new(&self.channel).read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    channel.write_all(&line)
 }
