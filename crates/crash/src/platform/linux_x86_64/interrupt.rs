@@ -48,6 +48,7 @@ pub(crate) fn interrupt_thread(thread: i32) -> bool {
 
 /// The id of the calling thread.
 pub(crate) fn thread_id() -> i32 {
+    // C libraries before 2.30 do not have the function.
     // SAFETY: has no preconditions.
-    unsafe { libc::gettid() }
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
