@@ -208,13 +208,25 @@ struct Failure<'a> {
     error: FailureError<'a>,
 }
 
+/// An error as JSON.
 #[derive(Serialize)]
-struct FailureError<'a> {
+pub(crate) struct FailureError<'a> {
     code: &'static str,
     message: &'a str,
     /// Where it happened, the outermost first.
     context: &'a [String],
     advice: Option<String>,
+}
+
+impl<'a> FailureError<'a> {
+    pub(crate) fn new(error: &'a Error) -> Self {
+        Self {
+            code: error.code().name(),
+            message: error.message(),
+            context: error.context_lines(),
+            advice: advice::of(error),
+        }
+    }
 }
 
 impl<'o> ErrorReports<'o> {
@@ -229,12 +241,7 @@ impl<'o> ErrorReports<'o> {
         let capture = capture.filter(|it| FileKind::from_head(it.as_slice()) == Some(FileKind::Capture));
         let failure = Failure {
             header: origin.header("rehal.error/1", Subject { capture: capture.as_ref(), devices: None }),
-            error: FailureError {
-                code: error.code().name(),
-                message: error.message(),
-                context: error.context_lines(),
-                advice: advice::of(error),
-            },
+            error: FailureError::new(error),
         };
         // If standard output is lost, the text and the exit status remain.
         let _ = output::stdout().map(|stdout| write_json(&failure, false, stdout));

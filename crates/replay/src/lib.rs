@@ -74,7 +74,7 @@ pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};
-pub use operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
+pub use operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use races::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use record::{

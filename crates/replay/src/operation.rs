@@ -28,6 +28,28 @@ pub struct Operation<'a> {
     /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first.
     /// The buffer of an allocation exists only afterwards.
     pub ranges: &'a [AccessedRange<'a>],
+    /// All buffers that exist.
+    pub buffers: LiveBuffers<'a>,
+}
+
+/// The buffers that exist at some time of a replay.
+#[derive(Clone, Copy)]
+pub struct LiveBuffers<'a> {
+    pub(crate) ids: &'a [u64],
+    pub(crate) buffers: &'a [Option<Buffer>],
+}
+
+impl<'a> LiveBuffers<'a> {
+    /// Each buffer with its id in the capture.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &'a Buffer)> + use<'a> {
+        let all = self.ids.iter().zip(self.buffers);
+        all.filter_map(|(id, buffer)| Some((*id, buffer.as_ref()?)))
+    }
+
+    /// The buffer of an id, if it exists.
+    pub fn find(&self, id: u64) -> Option<&'a Buffer> {
+        self.iter().rev().find(|(it, _)| *it == id).map(|(_, buffer)| buffer)
+    }
 }
 
 /// A dispatch, with its arguments as the kernel gets them.

@@ -12,7 +12,7 @@ use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
 use rehal_tune::{CaptureDiff, DiffError, DiffOptions, diff_captures};
 
-use crate::{CaptureActivity, Survey, Verdict};
+use crate::{CaptureActivity, RecordFilter, RecordTable, Survey, Verdict};
 
 /// Advice about a corrupt capture.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
@@ -184,6 +184,13 @@ impl CaptureFile {
         self.capture()
             .and_then(|capture| Survey::from_capture(&self.bytes, &capture, progress))
             // Damage can cause any other error; reporting the damage is more helpful.
+            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
+    }
+
+    /// Its records as columns, or those that the filter selects. Executes nothing, and reads no data.
+    pub fn table(&self, filter: &RecordFilter) -> Result<RecordTable> {
+        self.capture()
+            .and_then(|capture| RecordTable::of(&self.bytes, &capture, filter))
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 

@@ -4,6 +4,7 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, plans it,
 //!   and compares it with another.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
+//! - A [`Dialogue`] lets another process, or another language, see and steer a replay.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
 //! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
@@ -53,6 +54,7 @@ mod capture_file;
 mod crash;
 mod devices;
 mod executable_code;
+mod dialogue;
 mod kernel_replay;
 mod kernels;
 mod loaded_executable;
@@ -61,6 +63,7 @@ mod profile_file;
 mod profiling;
 mod program;
 mod records;
+mod record_table;
 mod scope_timer;
 mod survey;
 mod verdict;
@@ -74,6 +77,10 @@ pub use devices::{
     find_driver,
 };
 pub use executable_code::{SpirvFunction, spirv_functions};
+pub use dialogue::{
+    Answer, AnsweredRead, AskedBinding, AskedDispatch, AskedExecutable, AskedHostRead, AskedPlace, Dialogue,
+    Question, ReplayQuestions,
+};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
@@ -94,6 +101,7 @@ pub use program::{
     substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use records::{DispatchRow, RecordColumns, RecordRow, Records};
+pub use record_table::{RecordFilter, RecordTable, TextColumn};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
@@ -133,6 +141,10 @@ pub use rehal_replay::{
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
+    Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,
+    Runner, Worker,
+};
+pub use rehal_tune::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
     Interval, KernelComparer, PairOptions, ShapeTiming, Stopped, Timing, TimingVerdict,
 };
@@ -160,10 +172,6 @@ pub use rehal_tune::{
     OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Unmatched, Verification,
     VerifyOptions, VerifySides, capture_digest, type_in_name, verify_against, verify_captures,
     verify_elements, verify_lockstep, watch_memory,
-};
-pub use rehal_tune::{
-    Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed, Runner,
-    Worker,
 };
 pub use rehal_tune::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,

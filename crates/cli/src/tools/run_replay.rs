@@ -3,9 +3,10 @@
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 use rehal_session::{
-    CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, LedgerWriter, Observer, RecordLocation,
+    Answer, CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, Dialogue, HostReadLog, LedgerWriter, Observer,
+    Question, RecordLocation, ReplayQuestions,
 };
 
 use super::{ledger_flags, replay_flags};
@@ -14,6 +15,7 @@ use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
+use crate::report::FailureError;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -101,32 +103,49 @@ struct Options {
     kernels: Option<kernel_recording::Recording>,
 }
 
+/// In a worker's process, the request is what the replay asks about: see [`Dialogue`]. The answer is the
+/// error, if there is one.
 fn run(invocation: &Invocation) -> Result<()> {
+    let Some(worker) = &invocation.worker else { return run_with(invocation, None) };
+    let io = |error| Error::io("asking about a replay", &error);
+    let mut asker = worker.asker().map_err(io)?;
+    let reply = move |question: &Question| asker.ask::<Answer>(question).map_err(io);
+    let dialogue = Dialogue::new(worker.request::<ReplayQuestions>().map_err(io)?, reply);
+    run_with(invocation, Some(dialogue)).inspect_err(|error| {
+        // If no process listens, the exit status tells.
+        let _ = worker.answer(&FailureError::new(error));
+    })
+}
+
+fn run_with(invocation: &Invocation, dialogue: Option<Dialogue>) -> Result<()> {
     let flags = &invocation.flags;
     let host_reads = flags.get(&HOST_READS);
     let host_reads = host_reads.map(|path| OutputFile::new(HOST_READS.name(), path)).transpose()?;
-    replay(&Options {
+    let mut options = Options {
         replay: replay_flags::Options::from_invocation(invocation)?,
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
         ledger: ledger_flags::Options::from_flags(flags)?,
         host_reads,
         profiling: profiling::Options::from_flags(flags)?,
         kernels: kernel_recording::Recording::checked(flags)?,
-    })
+    };
+    options.replay.replay.substitute = dialogue.as_ref().and_then(Dialogue::substitute);
+    replay(&options, dialogue)
 }
 
-fn replay(options: &Options) -> Result<()> {
+fn replay(options: &Options, dialogue: Option<Dialogue>) -> Result<()> {
     // Before any file is created, which is as private as the capture.
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
-    let Some(ledger) = &options.ledger else { return observe(&capture, options, None) };
+    let Some(ledger) = &options.ledger else { return observe(&capture, options, None, dialogue) };
     // Complete or absent: a replay that fails leaves no ledger.
-    ledger.output.write(|sink| observe(&capture, options, Some((ledger, sink))))
+    ledger.output.write(|sink| observe(&capture, options, Some((ledger, sink)), dialogue))
 }
 
 fn observe(
     capture: &CaptureFile,
     options: &Options,
     ledger: Option<(&ledger_flags::Options, &mut dyn Write)>,
+    mut dialogue: Option<Dialogue>,
 ) -> Result<()> {
     let plan = replay_flags::compile(capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
@@ -152,7 +171,12 @@ fn observe(
     if let Some(reads) = &mut reads {
         observers.push(reads);
     }
+    if let Some(dialogue) = &mut dialogue {
+        dialogue.begin(replay.plan())?;
+        observers.push(dialogue);
+    }
     let outcome = profiling.end(replay.run(&mut observers));
+    let outcome = outcome.and_then(|()| dialogue.map_or(Ok(()), |dialogue| dialogue.finish()));
     drop(steps);
     note_skipped(replay.plan().skipped_count());
     // Reads before a failure are useful too, on standard output.

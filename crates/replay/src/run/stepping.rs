@@ -28,7 +28,7 @@ use super::objects::get;
 use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
 use crate::one_by_one::{OneByOne, Walker, recorded, walk};
-use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, Operation};
+use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
 use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
 
@@ -491,6 +491,7 @@ impl<'r> Run<'r, '_, '_> {
             kind: resolved.op.kind(),
             dispatch,
             ranges: &ranges,
+            buffers: LiveBuffers { ids: &self.plan.buffer_ids, buffers: &objects.buffers },
         };
         self.observers.iter_mut().for_each(|it| it.pause_timing());
         let mut flow = Ok(ControlFlow::Continue(()));

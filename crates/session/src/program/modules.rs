@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Remedy, Result};
-use rehal_vm::{Module, ModuleFile};
+use rehal_vm::{Module, ModuleFile, ValueKind};
 
 use super::options::{ModuleMode, ModuleSource, ProgramOptions};
 
@@ -141,6 +141,12 @@ impl ProgramModule {
             .exports()
             .map(|export| export.local_name)
             .filter(|name| !name.starts_with("__") && !name.contains('$'))
+    }
+
+    /// The kinds of the results of a function; `None` if it is not exported.
+    pub fn result_kinds(&self, function: &str) -> Option<&[ValueKind]> {
+        let export = self.module.exports().iter().find(|export| *export.name == *function)?;
+        Some(export.convention.results())
     }
 
     /// Whether a function takes a wait fence and a signal fence after its inputs.

@@ -1,12 +1,14 @@
 //! The session as an embedding program uses it: examples, options and errors.
 
 mod captures;
+mod dialogues;
 mod examples;
 mod executables;
 mod kernel_stubs;
 mod profiling;
 mod programs;
 mod substitutes;
+mod record_table;
 mod workers;
 
 use std::path::{Path, PathBuf};
