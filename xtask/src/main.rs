@@ -14,6 +14,7 @@ mod fuzz;
 mod miri;
 mod packages;
 mod portable;
+mod python;
 mod run;
 mod setup;
 mod test;
@@ -41,8 +42,9 @@ const HELP: &str = "\
 cargo xtask VERB
 
   setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
-  test        runs everything: setup, format, clippy, aarch64, tidy, API, dependencies, packages, all tests, the
-              oracle, instructions, short runs of miri and asan, fuzzing [--all] [--any-versions] [--no-fuzz]
+  test        runs everything: setup, format, clippy, aarch64, tidy, API, dependencies, packages, all tests,
+              python, the oracle, instructions, short runs of miri and asan, fuzzing [--all] [--any-versions]
+              [--no-fuzz]
               [--only SECTION]
   api         compares the public API with crates/rehal/api.txt [--accept]
   tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
@@ -55,7 +57,8 @@ cargo xtask VERB
               counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--any-versions]
               [--write REASON],
               or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
-  dist        writes a Debian package, tarballs and a container file [--profile NAME] [--to DIR]
+  dist        writes a Debian package, tarballs and a container file [--profile NAME] [--to DIR],
+              or a wheel of the Python package: --wheel [--to DIR]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some
               [vm|vulkan|profiles] [MODULE...]

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, root, run, setup, tidy};
+use crate::{
+    NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, python, root, run, setup, tidy,
+};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -84,6 +86,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("packages", &packages::check);
     section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
+    section("python", &python::test);
     // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate
     // processes.
     section("oracle", &|| {

@@ -1,11 +1,11 @@
-//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; and a
-//! tarball of the C library, of the profile `capi`, which unwinds.
+//! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; a tarball of
+//! the C library, of the profile `capi`, which unwinds; or a wheel.
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
 //! All files have the time of the commit, so that two runs write the same bytes.
 
-use crate::{Outcome, packages, root, run, setup};
+use crate::{Outcome, packages, python, root, run, setup};
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -43,17 +43,22 @@ struct Dist {
 /// Builds and packages the program for each platform that has a compiler here.
 pub fn main(arguments: &[String]) -> Outcome {
     let (mut profile, mut to) = ("release", root().join("target/dist"));
-    let mut arguments = arguments.iter();
+    let mut is_wheel = false;
+    let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
-        match (argument.as_str(), arguments.next()) {
-            ("--profile", Some(name)) => profile = name,
-            ("--to", Some(directory)) => to = directory.into(),
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument {
+            "--wheel" => is_wheel = true,
+            "--profile" => profile = value()?,
+            "--to" => to = value()?.into(),
             _ => {
-                return Err(
-                    format!("unknown argument {argument:?} (expected --profile NAME or --to DIR)").into()
-                );
+                let expected = "--wheel, --profile NAME or --to DIR";
+                return Err(format!("unknown argument {argument:?} (expected {expected})").into());
             }
         }
+    }
+    if is_wheel {
+        return python::wheel(&to);
     }
     let version = packages::version(&root())?;
     let host = run::build_rehal(profile)?.join("rehal");
@@ -277,7 +282,8 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Outcome {
     Ok(())
 }
 
-fn succeed(command: &mut Command) -> Outcome {
+/// Runs a program, which must succeed.
+pub fn succeed(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }

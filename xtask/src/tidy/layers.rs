@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 9] = [
     &["tune"],
     &["session"],
     &["rehal"],
-    &["cli", "capi"],
+    &["cli", "capi", "python"],
 ];
 
 /// The crate that users name, whose name has no prefix.
@@ -20,9 +20,10 @@ const FACE: &str = "rehal";
 
 /// Restricted crates: what each may depend on besides `base`, if fewer than the layers below it. Everything
 /// else that the thin top layers need comes through `session`.
-const THIN: [(&str, &[&str], &str); 3] = [
+const THIN: [(&str, &[&str], &str); 4] = [
     ("rehal", &["session"], "the public face selects what `session` exports, and adds nothing"),
     ("capi", &["rehal"], "the C API is the public face with C's types"),
+    ("python", &["session"], "what the session returns becomes objects of Python"),
     (
         "cli",
         &["session", "bench", "values", "params", "crash"],

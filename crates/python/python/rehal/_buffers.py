@@ -1,0 +1,105 @@
+"""Bytes of a replay, which another process wrote into memory that both share."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+from ._errors import Error
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: No process can shrink memory with these seals under a view.
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class SharedMemory:
+    """Memory that the process of a replay writes, and which is mapped here afterwards."""
+
+    def __init__(self) -> None:
+        self._fd = os.memfd_create("rehal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        #: A path that every process of this user can open.
+        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def write(self, data: bytes) -> None:
+        with open(self._fd, "wb", closefd=False) as file:
+            file.write(data)
+
+    def map(self, length: int) -> mmap.mmap | None:
+        """Maps it for this process alone: what is changed here is not seen elsewhere."""
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
+        if length == 0:
+            return None
+        return mmap.mmap(self._fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Buffer:
+    """A range of a buffer of a replay. Its bytes are fetched once, when they are first looked at."""
+
+    def __init__(self, source: Any, id: int, offset: int, length: int) -> None:
+        self._source = source
+        self._bytes: npt.NDArray[np.uint8] | None = None
+        #: The id of the buffer in the capture.
+        self.id = id
+        #: The first byte in the buffer.
+        self.offset = offset
+        #: The number of bytes; negative for all of a buffer, until they have been fetched.
+        self.length = length
+
+    def view(
+        self, dtype: npt.DTypeLike = "uint8", shape: int | tuple[int, ...] | None = None
+    ) -> npt.NDArray[Any]:
+        """The bytes as an array. All arrays of a buffer are views of the same bytes, which are this process's
+        own: what is written to them does not change the replay.
+
+        Without a shape, it has one dimension; a shape may have less bytes than the buffer, of which these are
+        then the first.
+        """
+        import numpy as np
+
+        all_bytes = self._fetch()
+        kind = np.dtype(dtype)
+        if shape is None:
+            if self.length % kind.itemsize:
+                raise Error("INVALID_ARGUMENT", f"{self.length} bytes are no multiple of the {kind.itemsize} bytes of {kind}")
+            return all_bytes.view(kind)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        wanted = math.prod(shape) * kind.itemsize
+        if any(size < 0 for size in shape) or wanted > self.length:
+            raise Error("OUT_OF_RANGE", f"shape {shape} of {kind} needs {wanted} bytes, found {self.length}")
+        return all_bytes[:wanted].view(kind).reshape(shape)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        array = self.view("uint8" if dtype is None else dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        return self.view().__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __bytes__(self) -> bytes:
+        return self.view().tobytes()
+
+    def __len__(self) -> int:
+        return self._fetch().size if self.length < 0 else self.length
+
+    def __repr__(self) -> str:
+        return f"Buffer(id={self.id}, offset={self.offset}, length={self.length})"
+
+    def _fetch(self) -> npt.NDArray[np.uint8]:
+        if self._bytes is None:
+            import numpy as np
+
+            mapped, self.length = self._source.fetch(self.id, self.offset, self.length)
+            self._bytes = np.zeros(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
+        return self._bytes

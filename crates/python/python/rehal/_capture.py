@@ -1,0 +1,216 @@
+"""Captures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import _rehal, _replay, _tool
+from ._columns import Records
+from ._errors import Error
+from ._replay import Dispatch, Executable, HostRead, Isolation, Order, State, Substitute
+from ._report import (
+    Comparison,
+    Diff,
+    Info,
+    Kernels,
+    Node,
+    Redaction,
+    Verification,
+)
+
+
+class Capture:
+    """An open capture: :func:`rehal.open` opens one. The file stays mapped, so that it can be read after it
+    has been deleted; what runs in another process opens it again, by its path."""
+
+    def __init__(self, path: _tool.StrPath, *, recover: bool = False) -> None:
+        self._path = _replay.absolute(path)
+        self._recover = recover
+        self._capture = _rehal.Capture(self._path, recover)
+        stat = os.stat(self._path)
+        self._file = (stat.st_dev, stat.st_ino)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._path
+
+    @property
+    def version(self) -> str:
+        """The version of the format."""
+        return self._capture.version
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed by its program."""
+        return self._capture.is_closed
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file."""
+        return self._capture.size_bytes
+
+    def digest(self) -> str:
+        """The BLAKE3 of the file, as reports and ledgers have it."""
+        return self._capture.digest()
+
+    @property
+    def scopes(self) -> dict[str, int]:
+        """The number of entries of each scope."""
+        return dict(self._capture.scopes())
+
+    @property
+    def executables(self) -> list[Node]:
+        """The executables: id, format, size, functions."""
+        return [Node(executable) for executable in self._capture.executables()]
+
+    def code(self, executable: int) -> bytes:
+        """The code of an executable, by its id."""
+        return self._capture.code(executable)
+
+    def records(
+        self, kind: str | None = None, function: str | None = None, scope: str | None = None
+    ) -> Records:
+        """The records as columns, or those that match patterns with ``*`` and ``?``: of the type or the kind,
+        such as ``operation`` or ``*.dispatch``; of the dispatched function; of a scope that is open."""
+        return Records(self._capture.columns(kind, function, scope))
+
+    def sql(self, query: str, connection: Any = None) -> Any:
+        """The relation of a query of duckdb, in which :meth:`records` are the table ``records``."""
+        return self.records().sql(query, connection)
+
+    def info(self, device: str | None = None, **flags: Any) -> Info:
+        """What it contains, and whether it can be replayed here."""
+        return Info(*self._report("info", device, flags))
+
+    def replay(
+        self,
+        *,
+        on_dispatch: Callable[[Dispatch], object] | None = None,
+        before_dispatch: Callable[[Dispatch], object] | None = None,
+        function: str = "*",
+        on_host_read: Callable[[HostRead], object] | None = None,
+        substitute: Callable[[Executable], Substitute] | None = None,
+        device: str | None = None,
+        order: Order = "serialized",
+        isolation: Isolation = "process",
+        timeout: float | None = None,
+        **flags: Any,
+    ) -> None:
+        """Replays it once, and calls back. Callbacks run on this thread, and an exception of one ends the
+        replay and is raised.
+
+        ``on_dispatch`` and ``before_dispatch`` are called after and before each dispatch of the functions that
+        match ``function``, ``on_host_read`` for each range that the program read. ``substitute`` returns the
+        code that replaces an executable, the path of a file that has it, or ``None``. Flags are those of
+        ``rehal run``, with underscores.
+
+        Kernels run in another process; with ``isolation="none"`` in this one, which ends if one crashes.
+        """
+        self._check_file()
+        _replay.replay(
+            self._path,
+            self._capture,
+            on_dispatch=on_dispatch,
+            before_dispatch=before_dispatch,
+            function=function,
+            on_host_read=on_host_read,
+            substitute=substitute,
+            device=device,
+            order=order,
+            recover=self._recover,
+            isolation=isolation,
+            timeout=timeout,
+            flags=flags,
+        )
+
+    def at(
+        self,
+        record: int,
+        *,
+        occurrence: int = 0,
+        device: str | None = None,
+        isolation: Isolation = "process",
+        timeout: float | None = None,
+        **flags: Any,
+    ) -> State:
+        """The state just before a record of an operation: a dispatch, fill, copy or update, or a queue
+        operation. ``occurrence`` counts how often the record has been performed before."""
+        self._check_file()
+        return _replay.at(
+            self._path,
+            record,
+            occurrence,
+            device=device,
+            order="serialized",
+            recover=self._recover,
+            isolation=isolation,
+            timeout=timeout,
+            flags=flags,
+        )
+
+    def kernels(self, device: str | None = None, timeout: float | None = None, **flags: Any) -> Kernels:
+        """Its kernels, and what they cost: as ``rehal kernels``."""
+        return Kernels(*self._report("kernels", device, flags, timeout))
+
+    def compare(
+        self, function: str, with_: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+    ) -> Comparison:
+        """Checks and times a replacement of a kernel: as ``rehal compare``."""
+        flags = {"function": function, "with": with_, **flags}
+        return Comparison(*self._report("compare", device, flags, timeout))
+
+    def verify(self, *, device: str | None = None, timeout: float | None = None, **flags: Any) -> Verification:
+        """Finds the first dispatch of a replay that differs: as ``rehal verify``."""
+        return Verification(*self._report("verify", device, flags, timeout))
+
+    def diff(self, after: _tool.StrPath | Capture, **flags: Any) -> Diff:
+        """Tells what differs in another capture: as ``rehal diff``."""
+        return diff(self, after, **flags)
+
+    def slice(
+        self, output: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+    ) -> Capture:
+        """Cuts a dispatch or a scope out, and opens the result: as ``rehal slice``."""
+        self._check_file()
+        given = {"device": device, "recover": self._recover or None, "output": output, **flags}
+        _tool.succeed(["slice", *_tool.to_flags(given), "--", self._path], timeout=timeout)
+        return Capture(output)
+
+    def redact(
+        self, output: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+    ) -> Redaction:
+        """Writes a capture without weights and inputs: as ``rehal redact``."""
+        return Redaction(*self._report("redact", device, {"output": output, **flags}, timeout))
+
+    def __repr__(self) -> str:
+        return f"Capture({self._path!r})"
+
+    def _report(
+        self, verb: str, device: str | None, flags: dict[str, Any], timeout: float | None = None
+    ) -> tuple[dict[str, Any], int]:
+        self._check_file()
+        given = {"device": device, "recover": self._recover or None, **flags}
+        return _tool.report([verb, *_tool.to_flags(given), "--", self._path], timeout=timeout)
+
+    def _check_file(self) -> None:
+        """Another process opens the path: it must be that of this file."""
+        advice = "open the capture again; records() still reads the one that was opened"
+        try:
+            stat = os.stat(self._path)
+        except OSError as error:
+            raise Error("NOT_FOUND", f"the capture was removed: {error.strerror}", [self._path], advice) from None
+        if (stat.st_dev, stat.st_ino) != self._file:
+            raise Error("FAILED_PRECONDITION", "another file has replaced the capture", [self._path], advice)
+
+
+def path_of(capture: _tool.StrPath | Capture) -> str:
+    return capture.path if isinstance(capture, Capture) else _replay.absolute(capture)
+
+
+def diff(before: _tool.StrPath | Capture, after: _tool.StrPath | Capture, **flags: Any) -> Diff:
+    """Tells what differs between two captures: as ``rehal diff``."""
+    arguments = ["diff", *_tool.to_flags(flags), "--", path_of(before), path_of(after)]
+    return Diff(*_tool.report(arguments))

@@ -1,0 +1,334 @@
+"""Replays that Python sees and steers.
+
+A replay runs on a thread, and usually in another process. It asks; this thread answers, and calls the callbacks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from . import _rehal, _tool
+from ._buffers import Buffer, SharedMemory
+from ._errors import Error
+
+Isolation = Literal["process", "none"]
+Order = Literal["serialized", "captured"]
+#: What replaces an executable: its code, the path of a file that has it, or nothing.
+Substitute = Union[bytes, str, "os.PathLike[str]", None]
+
+
+class Dispatch:
+    """A dispatch, as a callback sees it. Its buffers can be looked at until the callback returns."""
+
+    def __init__(self, source: Any, asked: dict[str, Any]) -> None:
+        #: The ordinal of its record.
+        self.record: int = asked["record"]
+        #: The ordinal of the record of its submission.
+        self.submission: int = asked["submission"]
+        #: How often its record has been performed before.
+        self.occurrence: int = asked["occurrence"]
+        #: The innermost open scope.
+        self.scope: str | None = asked["scope"]
+        #: The id of the executable.
+        self.executable: int = asked["executable"]
+        #: The name of the function.
+        self.function: str = asked["function"]
+        #: The number of workgroups in x, y and z.
+        self.workgroup_count: tuple[int, int, int] = tuple(asked["workgroup_count"])
+        #: The 32-bit constants.
+        self.constants: list[int] = asked["constants"]
+        #: The bindings, by ordinal.
+        self.bindings = [Buffer(source, it["buffer"], it["offset"], it["length"]) for it in asked["bindings"]]
+        self._source = source
+
+    def buffer(self, id: int) -> Buffer:
+        """All of a buffer, also one that is not bound."""
+        return Buffer(self._source, id, 0, -1)
+
+    def __repr__(self) -> str:
+        return f"Dispatch(record={self.record}, function={self.function!r}, bindings={len(self.bindings)})"
+
+
+class HostRead(Buffer):
+    """Bytes that the program read: its results. They can be looked at until the callback returns."""
+
+    def __init__(self, source: Any, asked: dict[str, Any]) -> None:
+        super().__init__(source, asked["buffer"], asked["offset"], asked["length"])
+        #: The ordinal of its record.
+        self.record: int = asked["record"]
+        #: The innermost open scope.
+        self.scope: str | None = asked["scope"]
+
+    def __repr__(self) -> str:
+        return f"HostRead(record={self.record}, scope={self.scope!r}, buffer={self.id}, length={self.length})"
+
+
+class Executable:
+    """An executable that a callback may replace."""
+
+    def __init__(self, capture: _rehal.Capture, asked: dict[str, Any]) -> None:
+        #: Its id in the capture.
+        self.id: int = asked["id"]
+        #: The format of its code.
+        self.format: str = asked["format"]
+        #: The names of its functions.
+        self.functions: list[str] = asked["functions"]
+        #: The size of its code in bytes.
+        self.size_bytes: int = asked["code_bytes"]
+        self._capture = capture
+
+    @property
+    def code(self) -> bytes:
+        """Its code."""
+        return self._capture.code(self.id)
+
+    def __repr__(self) -> str:
+        return f"Executable(id={self.id}, format={self.format!r}, functions={self.functions!r})"
+
+
+class _Source:
+    """Fetches bytes while a question waits for its answer."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation: Conversation | None = conversation
+
+    def fetch(self, id: int, offset: int, length: int) -> tuple[Any, int]:
+        if self._conversation is None:
+            raise Error(
+                "FAILED_PRECONDITION",
+                "the replay has gone on",
+                [f"buffer {id}"],
+                "look at a buffer within its callback, or before its state is closed",
+            )
+        return self._conversation.fetch(id, offset, length)
+
+    def close(self) -> None:
+        self._conversation = None
+
+
+class Conversation:
+    """A replay on a thread that asks this one."""
+
+    def __init__(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], None]) -> None:
+        self._process = os.getpid()
+        self._questions: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._cancellation = _rehal.Cancellation()
+        self._raised: BaseException | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, args=(run,), name="rehal replay", daemon=True)
+        self._thread.start()
+
+    def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], None]) -> None:
+        def reply(question: str) -> str:
+            self._questions.put(json.loads(question))
+            return self._answers.get()
+
+        try:
+            run(reply, self._cancellation)
+        except BaseException as raised:  # noqa: BLE001: it is raised in the thread that waits
+            self._raised = raised
+        finally:
+            self._questions.put(None)
+
+    def next(self) -> dict[str, Any] | None:
+        """The next question; ``None`` at the end of the replay, whose error is raised."""
+        if self._process != os.getpid():
+            raise Error("FAILED_PRECONDITION", "the replay belongs to the process that this one was forked from")
+        if self._ended:
+            return None
+        question = self._questions.get()
+        if question is None:
+            self._ended = True
+            self._thread.join()
+            if self._raised is not None:
+                raise self._raised
+        return question
+
+    def answer(self, answer: Any) -> None:
+        self._answers.put(json.dumps(answer))
+
+    def fetch(self, id: int, offset: int, length: int) -> tuple[Any, int]:
+        memory = SharedMemory()
+        try:
+            wanted = None if length < 0 else length
+            self.answer({"read": {"buffer": id, "offset": offset, "length": wanted, "to": memory.path}})
+            question = self.next()
+            if question is None:
+                raise Error("ABORTED", "the replay has ended")
+            if "refused" in question:
+                refused = question["refused"]
+                raise Error(refused["code"], refused["message"])
+            copied: int = question["copied"]["length"]
+            return memory.map(copied), copied
+        finally:
+            memory.close()
+
+    def cancel(self) -> None:
+        """Ends the replay, and waits for its end."""
+        if self._process != os.getpid() or self._ended:
+            return
+        self._cancellation.cancel()
+        self._answers.put('"continue"')
+        self._thread.join()
+        self._ended = True
+
+
+def begin(
+    path: str,
+    request: dict[str, Any],
+    *,
+    device: str | None,
+    order: Order,
+    recover: bool,
+    isolation: Isolation,
+    timeout: float | None,
+    flags: dict[str, Any],
+) -> Conversation:
+    if isolation not in ("process", "none"):
+        raise ValueError(f"isolation={isolation!r} (expected 'process' or 'none')")
+    if order not in ("serialized", "captured"):
+        raise ValueError(f"order={order!r} (expected 'serialized' or 'captured')")
+    text = json.dumps(request)
+    if isolation == "none":
+        if flags or timeout is not None:
+            raise ValueError("a replay in this process has no timeout, and takes no flags of the tool")
+
+        def here(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> None:
+            _rehal.replay_here(path, recover, device, order == "captured", text, reply, cancellation)
+
+        return Conversation(here)
+    arguments = ["run", *_tool.to_flags({"device": device, "replay_order": order, "recover": recover, **flags}), "--", path]
+    binary = _tool.binary()
+
+    def there(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> None:
+        ended, answer = _rehal.converse(binary, arguments, text, reply, cancellation, timeout)
+        how, number, _, stderr = ended
+        if how == "interrupt":
+            return
+        crashed = _tool.crash(how, number, stderr)
+        if crashed is not None:
+            raise crashed
+        if number != 0:
+            if answer is not None:
+                raise Error._of_json(json.loads(answer))
+            raise Error._of_report(stderr.decode(errors="replace"))
+
+    return Conversation(there)
+
+
+def _replaced(substitute: Callable[[Executable], Substitute], executable: Executable) -> tuple[Any, SharedMemory | None]:
+    chosen = substitute(executable)
+    if chosen is None:
+        return "continue", None
+    if isinstance(chosen, (bytes, bytearray, memoryview)):
+        memory = SharedMemory()
+        memory.write(bytes(chosen))
+        return {"replace": {"path": memory.path, "format": None}}, memory
+    return {"replace": {"path": os.path.abspath(chosen), "format": None}}, None
+
+
+def replay(
+    path: str,
+    capture: _rehal.Capture,
+    *,
+    on_dispatch: Callable[[Dispatch], object] | None,
+    before_dispatch: Callable[[Dispatch], object] | None,
+    function: str,
+    on_host_read: Callable[[HostRead], object] | None,
+    substitute: Callable[[Executable], Substitute] | None,
+    **options: Any,
+) -> None:
+    request = {
+        "before": None if before_dispatch is None else function,
+        "after": None if on_dispatch is None else function,
+        "host_reads": on_host_read is not None,
+        "executables": substitute is not None,
+    }
+    conversation = begin(path, request, **options)
+    memory: SharedMemory | None = None
+    try:
+        while (question := conversation.next()) is not None:
+            if memory is not None:
+                memory.close()
+                memory = None
+            ((kind, asked),) = question.items()
+            answer: Any = "continue"
+            source = _Source(conversation)
+            try:
+                if kind == "before" and before_dispatch is not None:
+                    before_dispatch(Dispatch(source, asked))
+                elif kind == "after" and on_dispatch is not None:
+                    on_dispatch(Dispatch(source, asked))
+                elif kind == "host_read" and on_host_read is not None:
+                    on_host_read(HostRead(source, asked))
+                elif kind == "executable" and substitute is not None:
+                    answer, memory = _replaced(substitute, Executable(capture, asked))
+            finally:
+                source.close()
+            conversation.answer(answer)
+    finally:
+        conversation.cancel()
+        if memory is not None:
+            memory.close()
+
+
+class State:
+    """A replay just before a record. It holds the process of the replay until it is closed; a ``with``
+    statement closes it."""
+
+    def __init__(self, conversation: Conversation, record: int, buffers: list[tuple[int, int]]) -> None:
+        self._conversation = conversation
+        self._source = _Source(conversation)
+        #: The ordinal of the record.
+        self.record = record
+        #: The buffers that exist, by id.
+        self.buffers = {id: Buffer(self._source, id, 0, size) for id, size in buffers}
+
+    def buffer(self, id: int) -> Buffer:
+        """A buffer, by its id in the capture."""
+        try:
+            return self.buffers[id]
+        except KeyError:
+            message = f"buffer {id} does not exist before record {self.record}"
+            raise Error("NOT_FOUND", message, [], "State.buffers has those that exist") from None
+
+    def close(self) -> None:
+        """Ends the replay."""
+        self._source.close()
+        self._conversation.cancel()
+
+    def __enter__(self) -> State:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_source"):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"State(record={self.record}, buffers={len(self.buffers)})"
+
+
+def at(path: str, record: int, occurrence: int, **options: Any) -> State:
+    conversation = begin(path, {"at": {"record": record, "occurrence": occurrence}}, **options)
+    try:
+        question = conversation.next()
+    except BaseException:
+        conversation.cancel()
+        raise
+    if question is None:
+        raise Error("INTERNAL", "the replay ended before the record")
+    return State(conversation, record, question["at"]["buffers"])
+
+
+def absolute(path: _tool.StrPath) -> str:
+    return str(Path(os.fspath(path)).absolute())

@@ -1,0 +1,125 @@
+//! Captures, as they are on disk.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use rehal_session::{CaptureFile, CaptureOptions, Error, Plan, RecordFilter};
+
+use crate::columns::Columns;
+use crate::errors::exception;
+
+/// An open capture. It executes nothing.
+#[pyclass(frozen, module = "rehal._rehal")]
+pub struct Capture {
+    file: CaptureFile,
+    plan: OnceLock<Arc<Plan>>,
+}
+
+impl Capture {
+    fn plan(&self) -> rehal_session::Result<&Plan> {
+        match self.plan.get() {
+            Some(plan) => Ok(plan),
+            None => {
+                let plan = self.file.plan()?;
+                Ok(self.plan.get_or_init(|| plan))
+            }
+        }
+    }
+}
+
+/// Performs work without the interpreter's lock.
+fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> rehal_session::Result<T> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| exception(py, &error))
+}
+
+#[pymethods]
+impl Capture {
+    #[new]
+    fn open(py: Python<'_>, path: PathBuf, recover: bool) -> PyResult<Self> {
+        let mut options = CaptureOptions::default();
+        options.recover = recover;
+        let file = detached(py, || CaptureFile::open(&path, &options))?;
+        Ok(Self { file, plan: OnceLock::new() })
+    }
+
+    #[getter]
+    fn version(&self) -> String {
+        let version = self.file.version();
+        format!("{}.{}", version.major, version.minor)
+    }
+
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.file.is_closed()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.file.total_bytes()
+    }
+
+    /// The BLAKE3 of the file.
+    fn digest(&self, py: Python<'_>) -> String {
+        let digest = py.detach(|| self.file.digest());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The scopes: name and number of entries.
+    fn scopes(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        let survey = detached(py, || self.file.survey())?;
+        Ok(survey.scopes.iter().map(|it| (text(&it.name), it.count)).collect())
+    }
+
+    /// The executables, as dictionaries.
+    fn executables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let survey = detached(py, || self.file.survey())?;
+        let all = PyList::empty(py);
+        for executable in &survey.executables {
+            let functions = PyList::empty(py);
+            for function in &executable.functions {
+                let it = PyDict::new(py);
+                it.set_item("ordinal", function.ordinal)?;
+                it.set_item("name", text(&function.name))?;
+                it.set_item("constants", function.constant_count)?;
+                it.set_item("bindings", function.binding_count)?;
+                it.set_item("dispatches", function.dispatch_count)?;
+                functions.append(it)?;
+            }
+            let it = PyDict::new(py);
+            it.set_item("id", executable.id)?;
+            it.set_item("format", text(&executable.format))?;
+            it.set_item("size_bytes", executable.code_bytes)?;
+            it.set_item("functions", functions)?;
+            all.append(it)?;
+        }
+        Ok(all)
+    }
+
+    /// The code of an executable.
+    fn code<'py>(&self, py: Python<'py>, id: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let plan = detached(py, || self.plan())?;
+        let found = plan.executables().find(|it| it.id == id);
+        let found = found.ok_or_else(|| Error::not_found(format!("the capture has no executable {id}")));
+        found.map(|it| PyBytes::new(py, it.data)).map_err(|error| exception(py, &error))
+    }
+
+    /// The records that the patterns select.
+    fn columns(
+        &self,
+        py: Python<'_>,
+        kind: Option<String>,
+        function: Option<String>,
+        scope: Option<String>,
+    ) -> PyResult<Columns> {
+        let mut filter = RecordFilter::default();
+        (filter.kind, filter.function, filter.scope) = (kind, function, scope);
+        let columns = detached(py, || self.file.table(&filter))?;
+        Ok(Columns::from_records(columns))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

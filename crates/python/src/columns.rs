@@ -1,0 +1,132 @@
+//! Columns, which numpy and readers of Arrow see without copies.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use rehal_session::{RecordTable, TextColumn};
+
+use crate::arrow;
+use crate::errors::exception;
+
+/// The numbers of a column.
+pub enum Numbers {
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+/// A column: numbers, or texts as numbers of a dictionary. It does not change.
+pub struct Data {
+    pub name: &'static str,
+    pub numbers: Numbers,
+    pub texts: Option<Vec<String>>,
+}
+
+/// Columns of equal lengths.
+#[pyclass(frozen, module = "rehal._rehal")]
+pub struct Columns {
+    columns: Vec<Arc<Data>>,
+    row_count: usize,
+}
+
+/// A column.
+#[pyclass(frozen, module = "rehal._rehal")]
+pub struct Column(Arc<Data>);
+
+impl Data {
+    pub fn row_count(&self) -> usize {
+        match &self.numbers {
+            Numbers::U32(numbers) => numbers.len(),
+            Numbers::U64(numbers) => numbers.len(),
+        }
+    }
+}
+
+impl Columns {
+    pub fn from_records(records: RecordTable) -> Self {
+        let row_count = records.row_count();
+        let numbers = |name, numbers| Data { name, numbers, texts: None };
+        let texts = |name, column: TextColumn| Data {
+            name,
+            numbers: Numbers::U32(column.codes),
+            texts: Some(column.values),
+        };
+        let columns = vec![
+            numbers("ordinal", Numbers::U64(records.ordinal)),
+            numbers("offset", Numbers::U64(records.offset)),
+            numbers("size_bytes", Numbers::U64(records.size_bytes)),
+            texts("type", records.record_type),
+            texts("kind", records.kind),
+            texts("status", records.status),
+            numbers("thread", Numbers::U64(records.thread)),
+            numbers("device", Numbers::U64(records.device)),
+            numbers("object", Numbers::U64(records.object)),
+            numbers("related_object", Numbers::U64(records.related_object)),
+            texts("scope", records.scope),
+            numbers("executable", Numbers::U64(records.executable)),
+            texts("function", records.function),
+            numbers("workgroups_x", Numbers::U32(records.workgroups_x)),
+            numbers("workgroups_y", Numbers::U32(records.workgroups_y)),
+            numbers("workgroups_z", Numbers::U32(records.workgroups_z)),
+            numbers("bindings", Numbers::U32(records.bindings)),
+        ];
+        Self { columns: columns.into_iter().map(Arc::new).collect(), row_count }
+    }
+}
+
+#[pymethods]
+impl Columns {
+    fn __len__(&self) -> usize {
+        self.row_count
+    }
+
+    /// The columns by name.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for column in &self.columns {
+            all.set_item(column.name, Py::new(py, Column(column.clone()))?)?;
+        }
+        Ok(all)
+    }
+
+    /// The stream of Arrow's C interface, of one batch.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // A producer may ignore what is requested.
+        let _ = requested_schema;
+        arrow::stream(py, &self.columns, self.row_count).map_err(|error| exception(py, &error))?
+    }
+}
+
+#[pymethods]
+impl Column {
+    /// The texts of a dictionary.
+    #[getter]
+    fn texts(&self) -> Option<Vec<String>> {
+        self.0.texts.clone()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.row_count()
+    }
+
+    /// What numpy needs to see the numbers: it keeps this object, which owns them and never changes them.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (kind, address) = match &self.0.numbers {
+            Numbers::U32(numbers) => ("<u4", numbers.as_ptr().addr()),
+            Numbers::U64(numbers) => ("<u8", numbers.as_ptr().addr()),
+        };
+        let it = PyDict::new(py);
+        it.set_item("version", 3)?;
+        it.set_item("shape", (self.0.row_count(),))?;
+        it.set_item("typestr", kind)?;
+        let is_read_only = true;
+        it.set_item("data", (address, is_read_only))?;
+        Ok(it)
+    }
+}

@@ -1,0 +1,123 @@
+"""Captures, and records as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+import rehal
+
+
+def test_a_capture_says_what_it_contains(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    assert capture.version == "2.0" and capture.is_closed
+    assert capture.size_bytes == mlp.stat().st_size
+    assert capture.scopes == {"init": 1, "execute": 1, "deinit": 1}
+    (executable,) = capture.executables
+    assert executable.format == "embedded-elf-x86_64"
+    assert executable.functions[1].name == "mlp_dispatch_1_matmul_8x48x48_f32"
+    code = capture.code(executable.id)
+    assert len(code) == executable.size_bytes and code.startswith(b"\x7fELF")
+    info = capture.info()
+    assert info.header.capture_digest == capture.digest()
+    assert info.counts.records == 87 and info["counts"]["devices"] == 1
+    assert "dispatches" in info._repr_html_()
+    with pytest.raises(AttributeError, match="no 'nothing'; it has header, path"):
+        info.nothing
+
+
+def test_records_are_columns(mlp: Path) -> None:
+    records = rehal.open(mlp).records()
+    assert records.row_count == 87 and len(records) == 17
+    ordinal = records["ordinal"]
+    assert ordinal.dtype == np.uint64 and not ordinal.flags.writeable
+    np.testing.assert_array_equal(ordinal, np.arange(87))
+    assert records.codes("offset").base is not None
+    assert records.kind[0] == "none" and records.kind[1] == "replay.scope_begin"
+    assert set(records.scope) == {"", "init", "execute", "deinit"}
+    assert "operation" in records.categories("type")
+    with pytest.raises(KeyError):
+        records.categories("offset")
+    with pytest.raises(AttributeError):
+        records.nothing
+    assert "87 records" in records._repr_html_()
+
+
+def test_filters_are_applied_while_reading(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    dispatches = capture.records(kind="*.dispatch")
+    assert dispatches.row_count == 5
+    assert dispatches.bindings.tolist() == [3, 3, 3, 2, 2]
+    one = capture.records(function="*_dispatch_1_*")
+    assert one.function.tolist() == ["mlp_dispatch_1_matmul_8x48x48_f32"]
+    in_scope = capture.records(scope="execute")
+    assert 2 < in_scope.row_count < 87 and set(in_scope.scope) == {"execute"}
+
+
+def test_data_frames(mlp: Path) -> None:
+    records = rehal.open(mlp).records()
+    frames = [records.to_pandas(), records.to_polars(), pyarrow.table(records)]
+    for frame in frames:
+        assert len(frame) == 87
+        assert str(frame["kind"][1]) == "replay.scope_begin"
+        assert sum(int(str(it)) for it in frame["size_bytes"]) == int(records.size_bytes.sum())
+    assert isinstance(frames[0], pandas.DataFrame) and isinstance(frames[1], polars.DataFrame)
+
+
+def test_an_arrow_stream_outlives_the_records_and_may_be_dropped(mlp: Path) -> None:
+    stream = rehal.open(mlp).records().__arrow_c_stream__()
+    del stream
+    reader = pyarrow.RecordBatchReader.from_stream(rehal.open(mlp).records(kind="object"))
+    table = reader.read_all()
+    assert table.num_rows == 19 and set(table["type"].to_pylist()) == {"object"}
+    empty = pyarrow.table(rehal.open(mlp).records(kind="nothing"))
+    assert empty.num_rows == 0
+
+
+def test_sql(mlp: Path) -> None:
+    rows = rehal.open(mlp).sql("select function, bindings from records where bindings = 2 order by ordinal").fetchall()
+    assert [row[1] for row in rows] == [2, 2]
+    assert rows[1][0] == "mlp_dispatch_4_reduction_8x10_f32"
+
+
+def test_errors_have_code_context_and_advice(tmp_path: Path) -> None:
+    with pytest.raises(rehal.Error) as missing:
+        rehal.open(tmp_path / "missing.ireereplay")
+    assert missing.value.code == "NOT_FOUND" and missing.value.advice
+    assert "missing.ireereplay" in missing.value.message
+    text = tmp_path / "text"
+    text.write_text("hello")
+    with pytest.raises(rehal.Error, match="is a text file, not a capture"):
+        rehal.open(text)
+
+
+def test_a_truncated_capture_is_refused_or_recovered(mlp: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.ireereplay"
+    cut.write_bytes(mlp.read_bytes()[:-100])
+    with pytest.raises(rehal.Error) as refused:
+        rehal.open(cut)
+    assert refused.value.code == "DATA_LOSS"
+    assert 0 < rehal.open(cut, recover=True).records().row_count < 87
+
+
+def test_a_capture_that_is_removed_can_be_read_and_not_be_run(mlp: Path, copied: Callable[[Path], Path]) -> None:
+    path = copied(mlp)
+    capture = rehal.open(path)
+    path.unlink()
+    assert capture.records().row_count == 87
+    runs: list[Callable[[], object]] = [capture.replay, capture.info, lambda: capture.at(20), capture.kernels]
+    for run in runs:
+        with pytest.raises(rehal.Error) as removed:
+            run()
+        assert removed.value.code == "NOT_FOUND" and removed.value.context == [str(path)]
+    copied(mlp)
+    path.rename(path.with_suffix(".other"))
+    copied(mlp)
+    with pytest.raises(rehal.Error) as replaced:
+        capture.replay()
+    assert replaced.value.code in ("FAILED_PRECONDITION", "NOT_FOUND")

@@ -1,0 +1,269 @@
+"""Replays with callbacks, and states."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rehal
+
+ISOLATIONS = ["process", "none"]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_callbacks_see_dispatches_and_host_reads(mlp: Path, isolation: Any) -> None:
+    outputs: dict[str, np.ndarray[Any, Any]] = {}
+    order: list[str] = []
+
+    def before(dispatch: rehal.Dispatch) -> None:
+        order.append(f"before {dispatch.record}")
+
+    def after(dispatch: rehal.Dispatch) -> None:
+        order.append(f"after {dispatch.record}")
+        outputs[dispatch.function] = dispatch.bindings[-1].view(np.float32)
+
+    reads: list[rehal.HostRead] = []
+    results: list[np.ndarray[Any, Any]] = []
+
+    def read(it: rehal.HostRead) -> None:
+        reads.append(it)
+        results.append(it.view(np.float32, (8, 10)))
+
+    capture = rehal.open(mlp)
+    capture.replay(
+        before_dispatch=before, on_dispatch=after, on_host_read=read, device="local-sync", isolation=isolation
+    )
+    assert order[:4] == ["before 17", "after 17", "before 20", "after 20"] and len(outputs) == 5
+    assert len(reads) == 4 and reads[0].scope == "execute"
+    softmax = outputs["mlp_dispatch_3_softmax_8x10xf32_dispatch_tensor_store"][:80].reshape(8, 10)
+    assert any(np.array_equal(softmax, result) for result in results)
+    np.testing.assert_allclose(softmax.sum(axis=1), 1, rtol=1e-5)
+    with pytest.raises(rehal.Error, match="the replay has gone on"):
+        rehal.Buffer(reads[0]._source, 17, 0, 4).view()
+
+
+def test_only_the_dispatches_of_a_function_are_seen(mlp: Path) -> None:
+    seen: list[str] = []
+    rehal.replay(mlp, on_dispatch=lambda it: seen.append(it.function), function="*matmul_8x48x48*")
+    assert seen == ["mlp_dispatch_1_matmul_8x48x48_f32"]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_an_exception_of_a_callback_comes_out_as_itself(mlp: Path, isolation: Any) -> None:
+    class Mine(Exception):
+        pass
+
+    raised = Mine("mine")
+    count = 0
+
+    def callback(_: object) -> None:
+        nonlocal count
+        count += 1
+        raise raised
+
+    capture = rehal.open(mlp)
+    for name in ("on_dispatch", "before_dispatch", "on_host_read", "substitute"):
+        options: dict[str, Any] = {name: callback}
+        with pytest.raises(Mine) as caught:
+            capture.replay(isolation=isolation, **options)
+        assert caught.value is raised
+    assert count == 4
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> None:
+    capture = rehal.open(mlp)
+    inputs: list[bytes] = []
+    capture.replay(before_dispatch=lambda it: inputs.append(bytes(it.bindings[0])), function="*_2_*", device="local-sync")
+    with capture.at(23, isolation=isolation, device="local-sync") as state:
+        assert state.record == 23 and len(state.buffers) == 6
+        weights = state.buffer(6).view(np.float32, (16, 16))
+        assert weights.shape == (16, 16) and weights.flags.writeable
+        # Views share their bytes, and are this process's own.
+        weights[0, 0] = 42
+        assert state.buffer(6).view(np.float32)[0] == 42
+        assert np.from_dlpack(state.buffer(6)).nbytes == 1024
+        whole = state.buffer(13)
+        assert bytes(whole).find(inputs[0]) >= 0
+        with pytest.raises(rehal.Error, match="does not exist before record 23"):
+            state.buffer(99)
+        with pytest.raises(rehal.Error, match="needs 2048 bytes, found 1024"):
+            whole = state.buffer(6)
+            whole.view(np.float32, (512,))
+    assert weights[0, 0] == 42
+    with pytest.raises(rehal.Error, match="the replay has gone on"):
+        state.buffer(7).view()
+
+
+def test_records_that_are_no_operations_and_later_occurrences_have_no_state(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    for record, occurrence in [(1, 0), (23, 1), (10_000, 0)]:
+        with pytest.raises(rehal.Error) as missing:
+            capture.at(record, occurrence=occurrence)
+        assert missing.value.code == "NOT_FOUND"
+
+
+def test_code_is_substituted(mlp: Path, tmp_path: Path) -> None:
+    capture = rehal.open(mlp)
+    seen: list[rehal.Executable] = []
+
+    def same(executable: rehal.Executable) -> bytes:
+        seen.append(executable)
+        return executable.code
+
+    capture.replay(substitute=same)
+    assert [(it.id, it.size_bytes) for it in seen] == [(4, 14328)]
+    path = tmp_path / "kernel.so"
+    path.write_bytes(capture.code(4))
+    capture.replay(substitute=lambda _: path)
+    capture.replay(substitute=lambda _: None)
+    with pytest.raises(rehal.Error):
+        capture.replay(substitute=lambda _: b"no code")
+
+
+def test_a_kernel_that_crashes_is_an_exception(crashing: Path) -> None:
+    capture = rehal.open(crashing)
+    runs: list[Callable[[], None]] = [capture.replay, lambda: capture.replay(on_dispatch=print)]
+    for run in runs:
+        with pytest.raises(rehal.Crash) as crash:
+            run()
+        assert crash.value.status == 86
+        assert "a kernel crashed with SIGSEGV" in crash.value.message
+        assert crash.value.context[0].startswith("record #")
+    with pytest.raises(rehal.Crash):
+        capture.kernels()
+
+
+def test_a_killed_process_is_an_exception(mlp: Path) -> None:
+    def kill(_: object) -> None:
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                is_child = f"PPid:\t{os.getpid()}\n" in (process / "status").read_text()
+                arguments = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if is_child and b"\0worker\0run\0" in arguments:
+                os.kill(int(process.name), signal.SIGKILL)
+
+    with pytest.raises(rehal.Crash) as crash:
+        rehal.replay(mlp, before_dispatch=kill)
+    assert crash.value.status == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_an_interrupt_ends_a_replay(mlp: Path, isolation: Any) -> None:
+    def interrupt(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        rehal.replay(mlp, on_dispatch=interrupt, isolation=isolation)
+    # While no callback runs, too.
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        rehal.kernels(mlp, repetitions=1_000_000)
+    assert time.monotonic() - begun < 60
+
+
+def test_a_timeout_ends_a_job(mlp: Path) -> None:
+    with pytest.raises(rehal.Error) as late:
+        rehal.kernels(mlp, repetitions=1_000_000, timeout=0.3)
+    assert late.value.code == "DEADLINE_EXCEEDED"
+    with pytest.raises(ValueError):
+        rehal.kernels(mlp, timeout=-1)
+
+
+def test_other_threads_run_during_a_replay(mlp: Path) -> None:
+    ticks = 0
+    ended = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not ended.wait(0.001):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    rehal.kernels(mlp, repetitions=20)
+    ended.set()
+    thread.join()
+    assert ticks > 0
+
+
+def test_replays_of_several_threads(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    counts = [0] * 4
+
+    def replay(index: int) -> None:
+        def count(_: object) -> None:
+            counts[index] += 1
+
+        capture.replay(on_dispatch=count)
+
+    threads = [threading.Thread(target=replay, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [5] * 4
+
+
+def test_a_forked_process_can_replay_and_not_use_a_state(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    with capture.at(23) as state:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                capture.replay()
+                assert capture.records().row_count == 87
+                try:
+                    state.buffer(6).view()
+                except rehal.Error as error:
+                    status = 0 if error.code == "FAILED_PRECONDITION" else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert state.buffer(6).view().size == 1024
+
+
+def test_a_state_that_is_dropped_ends_its_process(mlp: Path) -> None:
+    state = rehal.open(mlp).at(23)
+    thread = state._conversation._thread
+    assert thread.is_alive()
+    del state
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_options_that_do_not_exist(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    with pytest.raises(ValueError, match="isolation='other'"):
+        capture.replay(isolation="other")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="order='other'"):
+        capture.replay(order="other")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="takes no flags"):
+        capture.replay(isolation="none", replay_ledger="x")
+    with pytest.raises(rehal.Error, match="unknown flag"):
+        capture.replay(nothing=1)
+    with pytest.raises(rehal.Error):
+        capture.replay(device="nothing")
+
+
+def test_a_panic_is_an_exception() -> None:
+    from rehal import _rehal
+
+    with pytest.raises(BaseException, match="a panic for a test") as panic:
+        _rehal.panics()
+    assert type(panic.value).__name__ == "PanicException"

@@ -1,0 +1,138 @@
+"""Verbs of the tool as functions, and programs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import rehal
+from conftest import FIXTURES, MLP
+
+ADD4 = FIXTURES / "modules/add4.vmfb"
+LEFT = np.array([1, 2, 3, 4], np.float32)
+RIGHT = np.array([10, 20, 30, 40], np.float32)
+
+
+def test_kernels_are_ranked_and_drawn(mlp: Path) -> None:
+    kernels = rehal.kernels(mlp, device="local-sync", repetitions=3)
+    assert kernels.status == 0 and kernels.header.schema.startswith("rehal.kernels/")
+    assert kernels.dispatch_count == len(kernels.kernels) == 5
+    assert kernels.kernels[0].bindings[0].length > 0
+    assert "mlp_dispatch_1_matmul" in kernels._repr_html_()
+    matplotlib.use("agg")
+    assert len(kernels.plot().patches) == 5
+
+
+def test_a_slice_is_a_capture(mlp: Path, tmp_path: Path) -> None:
+    piece = rehal.slice(mlp, tmp_path / "slice.ireereplay", dispatch=20, device="local-sync")
+    assert piece.records(kind="*.dispatch").row_count == 1
+    piece.replay()
+    with pytest.raises(rehal.Error) as missing:
+        rehal.slice(mlp, tmp_path / "none.ireereplay", dispatch=1)
+    assert missing.value.message and missing.value.code != "UNKNOWN"
+
+
+def test_a_kernel_that_does_nothing_is_wrong(mlp: Path, tmp_path: Path) -> None:
+    function = "mlp_dispatch_4_reduction_8x10_f32"
+    wrong = tmp_path / "wrong.c"
+    stub = subprocess.run(
+        [rehal._tool.binary(), "kernel", "stub", f"--function={function}", str(mlp), "-o", str(wrong)],
+        capture_output=True,
+        text=True,
+    )
+    assert stub.returncode == 0, stub.stderr
+    # A stub refuses its inputs until it has a body.
+    wrong.write_text(wrong.read_text().replace("return 1;", "return 0;"))
+    comparison = rehal.compare(mlp, function, wrong, device="local-sync", max_time="1s")
+    assert comparison.is_wrong and comparison.verdict == "wrong"
+
+
+def test_replays_are_verified(mlp: Path, tmp_path: Path) -> None:
+    same = rehal.verify(mlp, device="local-sync", other_device="local-task")
+    assert same.is_equal and same.dispatch_count == 5
+    ledger = tmp_path / "ledger"
+    capture = rehal.open(mlp)
+    capture.replay(replay_ledger=ledger, device="local-sync")
+    assert capture.verify(against=ledger, device="local-sync").is_equal
+
+
+def test_captures_are_diffed(mlp: Path) -> None:
+    assert rehal.diff(mlp, rehal.open(mlp)).is_equal
+    other = FIXTURES / "captures/bench.abs.20.local-sync.ireereplay"
+    difference = rehal.open(mlp).diff(other)
+    assert not difference.is_equal and difference.after.path == str(other)
+    assert "Diff(" in repr(difference)
+
+
+def test_a_capture_is_redacted(mlp: Path, tmp_path: Path) -> None:
+    out = tmp_path / "redacted.ireereplay"
+    redaction = rehal.redact(mlp, out, device="local-sync")
+    assert redaction.kept.dispatches == 5
+    assert rehal.open(out).digest() != rehal.open(mlp).digest()
+
+
+def test_a_profile_has_rows() -> None:
+    profile = rehal.profile(FIXTURES / "profiles/chain.local-sync.ireeprof", "summary")
+    assert profile[0].type == "summary" and len(profile) > 1
+    assert "host_execution_event_records" in profile._repr_html_()
+    with pytest.raises(rehal.Error):
+        rehal.profile(MLP)
+
+
+def test_a_function_is_run_and_recorded(tmp_path: Path) -> None:
+    (result,) = rehal.run(ADD4, "add", LEFT, RIGHT)
+    np.testing.assert_array_equal(result, LEFT + RIGHT)
+    out = tmp_path / "add.ireereplay"
+    capture = rehal.record(ADD4, "add", LEFT, RIGHT, out=out)
+    assert out.exists() and list(tmp_path.iterdir()) == [out]
+    results: list[object] = []
+    capture.replay(on_host_read=lambda read: results.append(read.view(np.float32).tolist()))
+    assert [11, 22, 33, 44] in results
+
+
+def test_scalars_are_numbers() -> None:
+    values = FIXTURES / "modules/values.vmfb"
+    with pytest.raises(rehal.Error, match="has no function 'nothing'"):
+        rehal.run(values, "nothing")
+    with pytest.raises(rehal.Error):
+        rehal.run(ADD4, "add", LEFT)
+    with pytest.raises(FileNotFoundError):
+        rehal.record(ADD4, "add", LEFT, out="/nowhere/at/all")
+
+
+def _record(out: str) -> None:
+    rehal.record(ADD4, "add", LEFT, RIGHT, out=out)
+
+
+def test_two_recorders_of_one_path_leave_one_complete_capture(tmp_path: Path) -> None:
+    out = tmp_path / "both.ireereplay"
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=_record, args=(str(out),)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    assert list(tmp_path.iterdir()) == [out]
+    rehal.open(out).replay()
+
+
+def test_a_missing_binary_is_an_error(mlp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REHAL_BINARY", "/nowhere/rehal")
+    with pytest.raises(rehal.Error) as missing:
+        rehal.replay(mlp)
+    assert missing.value.code == "NOT_FOUND"
+
+
+def test_the_import_leaves_numpy_to_its_users() -> None:
+    code = "import sys, rehal; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_all_is_exported() -> None:
+    assert all(hasattr(rehal, name) for name in rehal.__all__)

@@ -1,0 +1,124 @@
+//! Tests and builds the Python package: `crates/python`.
+//!
+//! Its tests run with a module and a program of the development profile, beside the Python sources and in an
+//! environment of their own, whose packages `crates/python/requirements.txt` pins.
+
+use crate::dist::succeed;
+use crate::{NotRun, Outcome, packages, root, run, setup};
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The crate with the sources of the package.
+const CRATE: &str = "crates/python";
+
+/// What builds a wheel: for an old C library, the linker is that of Zig.
+const WHEEL_PACKAGES: [&str; 3] = ["maturin==1.16.0", "cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
+
+/// The target of a wheel, with the C library that manylinux_2_28 has.
+const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
+const WHEEL_LIBC: &str = "2.28";
+
+/// The most bytes of a wheel.
+const MAX_WHEEL_BYTES: u64 = 12_000_000;
+
+/// Runs pytest, and mypy over the package and its tests.
+pub fn test() -> Outcome {
+    let root = root();
+    let python = environment("test", |python| {
+        python.args(["--no-deps", "--requirement"]).arg(root.join(CRATE).join("requirements.txt"));
+    })?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--package", "rehal-cli", "--package", "rehal-python"]);
+    succeed(cargo.current_dir(&root))?;
+    let site = site(&root)?;
+    let source = root.join(CRATE);
+    let configuration = source.join("pyproject.toml");
+    let mut pytest = Command::new(&python);
+    pytest.args(["-B", "-m", "pytest", "-c"]).arg(&configuration).arg(source.join("tests"));
+    succeed(pytest.env("PYTHONPATH", &site).env("REHAL_BINARY", run::target().join("debug/rehal")))?;
+    let mut mypy = Command::new(&python);
+    mypy.args(["-m", "mypy", "--config-file"]).arg(&configuration);
+    mypy.arg("--cache-dir").arg(run::target().join("python/mypy"));
+    mypy.arg(source.join("python/rehal")).arg(source.join("tests"));
+    succeed(mypy.env("MYPYPATH", source.join("tests")))
+}
+
+/// Builds the program and a wheel that has it, into `to`.
+pub fn wheel(to: &Path) -> Outcome {
+    let root = root();
+    let python = environment("wheel", |python| {
+        python.args(WHEEL_PACKAGES);
+    })?;
+    let bin = python.parent().ok_or("an environment has a directory of programs")?.to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&path)))?;
+    let mut zig = Command::new(bin.join("cargo-zigbuild"));
+    zig.args(["zigbuild", "--quiet", "--release", "--package", "rehal-cli", "--bin", "rehal"]);
+    zig.args(["--target", &format!("{WHEEL_TARGET}.{WHEEL_LIBC}")]);
+    succeed(zig.env("PATH", &path).current_dir(&root))?;
+    let scripts = root.join(CRATE).join("data/scripts");
+    fs::create_dir_all(&scripts)?;
+    let program = run::target().join(WHEEL_TARGET).join("release/rehal");
+    fs::copy(&program, scripts.join("rehal")).map_err(|error| format!("{}: {error}", program.display()))?;
+    fs::create_dir_all(to)?;
+    let mut maturin = Command::new(bin.join("maturin"));
+    maturin.args(["build", "--quiet", "--zig", "--locked", "--target", WHEEL_TARGET]);
+    maturin.args(["--compatibility", "manylinux_2_28", "--out"]).arg(to);
+    maturin.arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
+    let built = succeed(maturin.env("PATH", &path).current_dir(&root));
+    fs::remove_dir_all(root.join(CRATE).join("data"))?;
+    built?;
+    let name = format!("rehal-{}-cp310-abi3-manylinux_2_28_x86_64.whl", packages::version(&root)?);
+    let wheel = to.join(name);
+    let size = fs::metadata(&wheel).map_err(|error| format!("{}: {error}", wheel.display()))?.len();
+    if size > MAX_WHEEL_BYTES {
+        return Err(format!("{} has {size} bytes, more than {MAX_WHEEL_BYTES}", wheel.display()).into());
+    }
+    println!("dist: {} ({size} bytes)", wheel.display());
+    Ok(())
+}
+
+/// The interpreter of an environment with packages, which is made again if these change.
+fn environment(name: &str, packages: impl Fn(&mut Command)) -> Result<PathBuf> {
+    let directory = run::target().join("python").join(name);
+    let python = directory.join("bin/python");
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    packages(&mut pip);
+    let requirements = fs::read_to_string(root().join(CRATE).join("requirements.txt"))?;
+    let wanted = format!("{pip:?}\n{requirements}");
+    let stamp = directory.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    // The pinned versions need it; the package itself needs 3.10.
+    let found = ["python3", "python3.11", "python3.12", "python3.13"];
+    let fits = "import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))";
+    let found = found.into_iter().find(|python| setup::answers(python, &["-c", fits]));
+    let found = found.ok_or_else(|| NotRun("no Python from 3.11 to 3.13 with venv is installed".into()))?;
+    println!("python: making {}", directory.display());
+    succeed(Command::new(found).args(["-m", "venv", "--clear"]).arg(&directory))?;
+    succeed(&mut pip)?;
+    fs::write(stamp, wanted)?;
+    Ok(python)
+}
+
+/// A directory that has the package, with the module of the development profile.
+fn site(root: &Path) -> Result<PathBuf> {
+    let site = run::target().join("python/site");
+    let package = site.join("rehal");
+    let _ = fs::remove_dir_all(&package);
+    fs::create_dir_all(&package)?;
+    for file in fs::read_dir(root.join(CRATE).join("python/rehal"))? {
+        let file = file?;
+        if file.file_type()?.is_file() {
+            fs::copy(file.path(), package.join(file.file_name()))?;
+        }
+    }
+    fs::copy(run::target().join("debug/lib_rehal.so"), package.join("_rehal.abi3.so"))?;
+    Ok(site)
+}
