@@ -17,6 +17,7 @@ from ._errors import Crash, Error
 from ._program import record, run
 from ._replay import Dispatch, Executable, HostRead, State
 from ._report import Comparison, Diff, Info, Kernels, Node, Profile, Redaction, Report, Verification
+from ._sweep import Sweep, Task, sweep
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,8 @@ __all__ = [
     "Redaction",
     "Report",
     "State",
+    "Sweep",
+    "Task",
     "Verification",
     "compare",
     "diff",
@@ -50,6 +53,7 @@ __all__ = [
     "replay",
     "run",
     "slice",
+    "sweep",
     "verify",
 ]
 
