@@ -190,7 +190,7 @@ impl CaptureFile {
     /// Its records as columns, or those that the filter selects. Executes nothing, and reads no data.
     pub fn table(&self, filter: &RecordFilter) -> Result<RecordTable> {
         self.capture()
-            .and_then(|capture| RecordTable::of(&self.bytes, &capture, filter))
+            .and_then(|capture| RecordTable::from_capture(&self.bytes, &capture, filter))
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 

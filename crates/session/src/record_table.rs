@@ -134,7 +134,11 @@ struct Collector<'a, 'f> {
 impl RecordTable {
     /// Reads the records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record; data is
     /// not read.
-    pub(crate) fn of(bytes: &CaptureBytes, capture: &Capture<'_>, filter: &RecordFilter) -> Result<Self> {
+    pub(crate) fn from_capture(
+        bytes: &CaptureBytes,
+        capture: &Capture<'_>,
+        filter: &RecordFilter,
+    ) -> Result<Self> {
         let mut this = Collector {
             filter,
             columns: Self::default(),
