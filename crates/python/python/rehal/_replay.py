@@ -180,6 +180,19 @@ class Conversation:
         self._ended = True
 
 
+def check(order: str, isolation: str) -> None:
+    if isolation not in ("process", "none"):
+        raise ValueError(f"isolation={isolation!r} (expected 'process' or 'none')")
+    if order not in ("serialized", "captured"):
+        raise ValueError(f"order={order!r} (expected 'serialized' or 'captured')")
+
+
+def arguments_of(path: str, options: dict[str, Any]) -> list[str]:
+    """The arguments of the tool that replays a capture."""
+    flags = {name: options[name] for name in ("device", "recover")}
+    return ["run", *_tool.to_flags({**flags, "replay_order": options["order"], **options["flags"]}), "--", path]
+
+
 def begin(
     path: str,
     request: dict[str, Any],
@@ -191,10 +204,7 @@ def begin(
     timeout: float | None,
     flags: dict[str, Any],
 ) -> Conversation:
-    if isolation not in ("process", "none"):
-        raise ValueError(f"isolation={isolation!r} (expected 'process' or 'none')")
-    if order not in ("serialized", "captured"):
-        raise ValueError(f"order={order!r} (expected 'serialized' or 'captured')")
+    check(order, isolation)
     text = json.dumps(request)
     if isolation == "none":
         if flags or timeout is not None:
@@ -204,7 +214,7 @@ def begin(
             _rehal.replay_here(path, recover, device, order == "captured", text, reply, cancellation)
 
         return Conversation(here)
-    arguments = ["run", *_tool.to_flags({"device": device, "replay_order": order, "recover": recover, **flags}), "--", path]
+    arguments = arguments_of(path, {"device": device, "order": order, "recover": recover, "flags": flags})
     binary = _tool.binary()
 
     def there(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> None:
@@ -251,6 +261,11 @@ def replay(
         "host_reads": on_host_read is not None,
         "executables": substitute is not None,
     }
+    if options["isolation"] == "process" and not any(request.values()):
+        # The tool itself, which need not ask.
+        check(options["order"], options["isolation"])
+        _tool.succeed(arguments_of(path, options), timeout=options["timeout"])
+        return
     conversation = begin(path, request, **options)
     memory: SharedMemory | None = None
     try:
