@@ -2,8 +2,8 @@
 //!
 //! It opens captures, makes columns of their records, and runs jobs: what runs captured code is a process of
 //! the `rehal` binary, unless the caller says otherwise. The interpreter's lock is released during all work,
-//! and Ctrl-C ends it. It must not depend on flags. A panic becomes an exception: the profile `python` unwinds.
-//! Nothing uses it but the package.
+//! and Ctrl-C ends it. It must not depend on flags. A panic becomes an exception: the profile `python`
+//! unwinds. Nothing uses it but the package.
 
 #![deny(unsafe_code)]
 

@@ -111,7 +111,7 @@ pub fn replay_here(
         let plan = CaptureFile::open(&path, &options)?.plan()?;
         let device = device.map_or_else(|| Ok(DeviceSpec::default()), |uri| DeviceSpec::find(&uri))?;
         let devices = DeviceOptions::for_plan(&plan, device).open()?;
-        let mut options = ReplayOptions { substitute: dialogue.substitute(), ..ReplayOptions::default() };
+        let mut options = ReplayOptions::default().substitute(dialogue.substitute());
         if captured_order {
             options.order = ReplayOrder::Captured;
         }

@@ -53,8 +53,8 @@ mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
-mod executable_code;
 mod dialogue;
+mod executable_code;
 mod kernel_replay;
 mod kernels;
 mod loaded_executable;
@@ -62,8 +62,8 @@ mod named_path;
 mod profile_file;
 mod profiling;
 mod program;
-mod records;
 mod record_table;
+mod records;
 mod scope_timer;
 mod survey;
 mod verdict;
@@ -76,11 +76,11 @@ pub use devices::{
     DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, driver_of_files, driver_of_format, drivers, drivers_with,
     find_driver,
 };
-pub use executable_code::{SpirvFunction, spirv_functions};
 pub use dialogue::{
     Answer, AnsweredRead, AskedBinding, AskedDispatch, AskedExecutable, AskedHostRead, AskedPlace, Dialogue,
     Question, ReplayQuestions,
 };
+pub use executable_code::{SpirvFunction, spirv_functions};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
@@ -100,8 +100,8 @@ pub use program::{
     ProgramOptions, RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
     substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
-pub use records::{DispatchRow, RecordColumns, RecordRow, Records};
 pub use record_table::{RecordFilter, RecordTable, TextColumn};
+pub use records::{DispatchRow, RecordColumns, RecordRow, Records};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,

@@ -7,8 +7,9 @@
 //!
 //! A worker's standard input is a socket. It receives the request of its job, and sends
 //! [`Worker::reach_milestone`] and [`Worker::answer`], so that its standard output and standard error belong
-//! to the kernels that it runs. It may also ask ([`Asker`]), and then waits for the answer. Last, it sends the exit status with which it is about to end: a status that
-//! was not announced is that of a kernel that ended the process.
+//! to the kernels that it runs. It may also ask ([`Asker`]), and then waits for the answer. Last, it sends
+//! the exit status with which it is about to end: a status that was not announced is that of a kernel that
+//! ended the process.
 
 mod group;
 mod local;

@@ -24,7 +24,7 @@ fn replay(
     let file = CaptureFile::open(&capture("mlp.mlp.local-sync"), &CaptureOptions::default()).unwrap();
     let plan = file.plan().unwrap();
     let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync").unwrap()).open().unwrap();
-    let options = ReplayOptions { substitute: dialogue.substitute(), ..ReplayOptions::default() };
+    let options = ReplayOptions::default().substitute(dialogue.substitute());
     let ran = Replay::new(plan, &devices, &options).and_then(|replay| {
         dialogue.begin(replay.plan())?;
         replay.run(&mut [&mut dialogue])?;

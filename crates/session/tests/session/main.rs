@@ -7,8 +7,8 @@ mod executables;
 mod kernel_stubs;
 mod profiling;
 mod programs;
-mod substitutes;
 mod record_table;
+mod substitutes;
 mod workers;
 
 use std::path::{Path, PathBuf};
