@@ -503,7 +503,7 @@ fn kept_executables_are_prepared_once() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
     let (capture, [left, _]) = capture();
-    let options = ReplayOptions { keeps_executables: true, ..substitute(&path, &[&format!("{left}={{}}")]) };
+    let options = substitute(&path, &[&format!("{left}={{}}")]).keeps_executables(true);
     let runs = replay(&capture.finish(), &options, 2).unwrap();
     let prepared = |it: &&Ran| matches!(it, Ran::Prepared { .. });
     assert_eq!(runs.iter().map(|it| it.ran.iter().filter(prepared).count()).collect::<Vec<_>>(), [2, 0]);
