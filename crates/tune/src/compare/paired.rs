@@ -223,7 +223,9 @@ mod tests {
         // Too noisy for an end.
         let PairTimings { whole, .. } =
             time_pairs(&[], &options, |_, _| Ok(vec![1e6 * (1.0 + random.f64())])).unwrap();
-        assert_eq!((whole.stopped, whole.batch_count, whole.pair_count), (Stopped::Interrupted, 2, 30));
+        assert_eq!((whole.stopped, whole.batch_count), (Stopped::Interrupted, 2));
+        // Pairs of a thread that was preempted do not count.
+        assert!((1..=30).contains(&whole.pair_count), "{}", whole.pair_count);
     }
 
     #[test]
