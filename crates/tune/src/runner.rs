@@ -86,6 +86,8 @@ pub struct JobLimits {
     pub milestone: Option<Duration>,
     /// Time as a whole.
     pub time: Option<Duration>,
+    /// Bytes of private memory that each of its processes may allocate: an allocation beyond fails.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Which part of a stream is kept if it is longer than the limit.
@@ -201,7 +203,7 @@ impl Job {
 impl JobLimits {
     /// A limit of the whole time.
     pub fn for_time(time: Duration) -> Self {
-        Self { milestone: None, time: Some(time) }
+        Self { time: Some(time), ..Self::default() }
     }
 
     /// Whether a job has exceeded them.

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
 use super::group::ProcessGroup;
@@ -101,7 +102,10 @@ impl<'j> Running<'j> {
         };
         command.stdout(writer);
         let begun = Instant::now();
-        let group = ProcessGroup::spawn(&mut command)?;
+        let mut group = ProcessGroup::spawn(&mut command)?;
+        if let Some(bytes) = job.limits.memory_bytes {
+            limit_memory(group.child(), bytes)?;
+        }
         // Its ends of the pipes, which would keep them open.
         drop(command);
         let mut this = Self {
@@ -283,6 +287,17 @@ impl<R: Read + AsFd> Stream<R> {
     }
 }
 
+/// Limits the memory of a process, and of those that it starts from now on.
+fn limit_memory(child: &Child, bytes: u64) -> io::Result<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    match prlimit(pid, Resource::Data, limit) {
+        // It has ended.
+        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Which of the streams can be read, once some can or the time is up.
 fn ready(streams: [Option<PollFd<'_>>; 3], timeout: Duration) -> io::Result<[bool; 3]> {
     let open = streams.each_ref().map(Option::is_some);
@@ -352,12 +367,25 @@ mod tests {
     #[test]
     fn a_milestone_ends_its_limit_only() {
         let of = |milestone, time, is_past_milestone| {
-            let limits = JobLimits { milestone, time };
+            let limits = JobLimits { milestone, time, memory_bytes: None };
             limits.are_exceeded(JobProgress { elapsed: Duration::from_secs(2), is_past_milestone })
         };
         let [short, long] = [1, 3].map(|it| Some(Duration::from_secs(it)));
         assert!(of(short, long, false) && !of(short, long, true) && of(long, short, true));
         assert!(!of(None, None, false));
+    }
+
+    #[test]
+    fn memory_is_limited() {
+        // The limit is set while the shell runs already.
+        let mut job = shell(
+            "until [ \"$(ulimit -d)\" = 65536 ]; do :; done; echo set; \
+             x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}",
+        );
+        job.limits.memory_bytes = Some(64 << 20);
+        let ended = run(&job);
+        assert_eq!(ended.stdout.bytes, b"set\n", "{ended:?}");
+        assert!(!ended.is_success(), "{ended:?}");
     }
 
     #[test]
