@@ -216,7 +216,11 @@ impl Substitution {
         if selector.is_empty() || format.is_some_and(str::is_empty) || path.is_empty() {
             return wrong("has an empty selector, format or path");
         }
-        let selector = match selector.parse::<u64>() {
+        let id = match selector.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => selector.parse(),
+        };
+        let selector = match id {
             Ok(0) => return wrong("has id 0 (ids start at 1)"),
             Ok(id) => Selector::Id(id),
             Err(_) if selector == "all" => Selector::All,
@@ -525,7 +529,10 @@ mod tests {
             ("all@f=x", Some((Selector::All, Some("f"), "x"))),
             ("abs_dispatch_0=x", Some((name("abs_dispatch_0"), None, "x"))),
             ("n@f=x", Some((name("n"), Some("f"), "x"))),
+            ("0x1f=x", Some((Selector::Id(31), None, "x"))),
+            ("0xq=x", Some((name("0xq"), None, "x"))),
             ("0=x", None),
+            ("0x0=x", None),
             ("4", None),
             ("=x", None),
             ("4=", None),
