@@ -67,6 +67,8 @@ pub enum Remedy {
         /// The flags of the compiler.
         flags: &'static str,
     },
+    /// Install the compiler, or name one that is installed.
+    InstallCompiler,
     /// Compare with a ledger that keeps bytes, not only digests.
     KeepExpectedBytes {
         /// How many of each range.
@@ -157,6 +159,9 @@ impl fmt::Display for Remedy {
                 return write!(f, "compile it for devices of driver '{driver}'");
             }
             Self::CompileWith { purpose, .. } => return write!(f, "compile the program for {purpose}"),
+            Self::InstallCompiler => {
+                "install the Python package iree-base-compiler, or name an iree-compile in the environment: REHAL_COMPILER=PATH"
+            }
             Self::KeepExpectedBytes { bytes } => {
                 return write!(f, "compare with a ledger that keeps {bytes} bytes of each range");
             }

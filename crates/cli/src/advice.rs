@@ -70,6 +70,9 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::CompileWith { purpose, flags } => {
             return format!("compile the program for {purpose}: iree-compile {flags}");
         }
+        Remedy::InstallCompiler => {
+            "install it (pip install iree-base-compiler), or name an iree-compile: --compiler=PATH, or REHAL_COMPILER=PATH in the environment"
+        }
         Remedy::KeepExpectedBytes { bytes } => {
             return format!(
                 "compare with a ledger that keeps the expected bytes, of a trusted replay: \
@@ -117,7 +120,7 @@ fn use_driver(driver: &str) -> String {
 fn compile_for(driver: &str) -> String {
     let registry = drivers();
     let target = registry.find(driver).ok().and_then(|found| found.backend().compiler_target());
-    let Some(CompilerTarget { device, flags }) = target else {
+    let Some(CompilerTarget { device, flags, .. }) = target else {
         return format!("compile it for devices of driver '{driver}'");
     };
     let space = if flags.is_empty() { "" } else { " " };

@@ -51,8 +51,14 @@ impl fmt::Debug for ExecutableFormat {
 /// How a program is compiled for devices of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilerTarget {
+    /// Its short name, such as `cpu`.
+    pub name: &'static str,
     /// The compiler's name of the device.
     pub device: &'static str,
     /// Further flags of the compiler; may be empty.
     pub flags: &'static str,
+    /// The flag of the compiler that names the processor.
+    pub chip_flag: &'static str,
+    /// The processor if none is named: the one of this machine; `None` leaves it to the compiler.
+    pub own_chip: Option<&'static str>,
 }

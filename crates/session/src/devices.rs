@@ -1,5 +1,7 @@
 use rehal_base::{Context, FileKind, Result, nearest};
-use rehal_hal::{CommonOptions, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup};
+use rehal_hal::{
+    CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
+};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver};
 #[cfg(feature = "vulkan")]
@@ -43,19 +45,55 @@ struct Absent {
     format: &'static str,
     /// If the reference lists it.
     description: Option<&'static str>,
+    /// How programs are compiled for it.
+    compiler: Option<CompilerTarget>,
 }
 
 /// The drivers of known formats that this build does not have. The formats of `amdgpu` are the names of
 /// architectures.
 const ABSENT: &[Absent] = &[
-    Absent { name: "cuda", format: "cuda-", description: Some("NVIDIA GPUs, through the CUDA driver") },
-    Absent { name: "hip", format: "rocm-", description: Some("AMD GPUs, through HIP") },
+    Absent {
+        name: "cuda",
+        format: "cuda-",
+        description: Some("NVIDIA GPUs, through the CUDA driver"),
+        compiler: Some(gpu_target("cuda", "--iree-cuda-target")),
+    },
+    Absent {
+        name: "hip",
+        format: "rocm-",
+        description: Some("AMD GPUs, through HIP"),
+        compiler: Some(gpu_target("hip", "--iree-rocm-target")),
+    },
     #[cfg(not(feature = "vulkan"))]
-    Absent { name: "vulkan", format: "vulkan-", description: Some("Vulkan 1.2 or later") },
-    Absent { name: "amdgpu", format: "gfx", description: None },
-    Absent { name: "metal", format: "metal-", description: None },
-    Absent { name: "webgpu", format: "webgpu-", description: None },
+    Absent {
+        name: "vulkan",
+        format: "vulkan-",
+        description: Some("Vulkan 1.2 or later"),
+        compiler: Some(gpu_target("vulkan", "--iree-vulkan-target")),
+    },
+    Absent { name: "amdgpu", format: "gfx", description: None, compiler: None },
+    Absent { name: "metal", format: "metal-", description: None, compiler: None },
+    Absent { name: "webgpu", format: "webgpu-", description: None, compiler: None },
 ];
+
+/// How programs are compiled for GPUs that the compiler calls `name`.
+const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
+    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None }
+}
+
+/// How programs are compiled for the drivers of this build, and for those that it does not have, each by its
+/// short name.
+pub fn compiler_targets() -> Vec<CompilerTarget> {
+    let registry = drivers();
+    let own = registry.drivers().iter().filter_map(|driver| driver.backend().compiler_target());
+    let mut targets: Vec<CompilerTarget> = Vec::new();
+    for target in own.chain(ABSENT.iter().filter_map(|it| it.compiler)) {
+        if targets.iter().all(|it| it.name != target.name) {
+            targets.push(target);
+        }
+    }
+    targets
+}
 
 /// The name of the driver that runs executables of the format of this name: the default one if it does, and
 /// perhaps one that this build does not have. Fails if it cannot run them on this machine, which it says.

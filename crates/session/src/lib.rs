@@ -18,6 +18,7 @@
 //!   accesses outside of bindings.
 //! - [`redact`] writes a capture with random numbers in place of the data of its program.
 //! - [`reduce`] reduces a capture to what a check needs.
+//! - [`Compiler`] compiles programs.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -51,6 +52,7 @@
 
 mod capture_activity;
 mod capture_file;
+mod compiler;
 mod crash;
 mod devices;
 mod dialogue;
@@ -71,10 +73,15 @@ mod written_bindings;
 
 pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
+pub use compiler::{
+    Compilation, Compiled, Compiler, CompilerSetup, CompilerVersion, ExecutableFunction, ExecutableVariant,
+    ProgramExecutable, ProgramSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind,
+    compile_dispatches, is_program_source, target_flags,
+};
 pub use crash::CrashReports;
 pub use devices::{
-    DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, driver_of_files, driver_of_format, drivers, drivers_with,
-    find_driver,
+    DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, compiler_targets, driver_of_files, driver_of_format,
+    drivers, drivers_with, find_driver,
 };
 pub use dialogue::{
     Answer, AnsweredRead, AskedBinding, AskedDispatch, AskedExecutable, AskedHostRead, AskedPlace, Dialogue,

@@ -212,7 +212,13 @@ impl DriverBackend for VulkanDriver {
     }
 
     fn compiler_target(&self) -> Option<CompilerTarget> {
-        Some(CompilerTarget { device: "vulkan", flags: "" })
+        Some(CompilerTarget {
+            name: "vulkan",
+            device: "vulkan",
+            flags: "",
+            chip_flag: "--iree-vulkan-target",
+            own_chip: None,
+        })
     }
 
     fn parameters(&self) -> &'static [DeviceParameter] {

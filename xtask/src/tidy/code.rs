@@ -230,14 +230,14 @@ pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether a string in this line has `--` and a letter after a quote or a space. Flags of the compiler, which
-/// start with `--iree-`, are the same in all interfaces.
+/// Whether a string in this line has `--` and a letter after a quote or a space. Flags of the compiler are
+/// the same in all interfaces.
 fn names_flag(line: &str) -> bool {
     line.match_indices("--").any(|(at, _)| {
         let name = &line[at + 2..];
         line[..at].ends_with(['"', ' ', '(', '`', '=', '\''])
             && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && !name.starts_with("iree-")
+            && !["iree-", "mlir-", "compile-"].iter().any(|of_compiler| name.starts_with(of_compiler))
     })
 }
 

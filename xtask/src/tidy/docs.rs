@@ -36,7 +36,7 @@ const SIZES: [(&str, usize); 6] = [
 const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 18] = [
     "--release",
     "--bin",
     "--package",
@@ -50,6 +50,8 @@ const OTHERS: [&str; 16] = [
     "--doc",
     "--iree-hal-link-executables",
     "--iree-llvmcpu-target-cpu",
+    "--iree-opt-level",
+    "--iree-rocm-target",
     "--stress-count",
     "--locked",
     "--path",

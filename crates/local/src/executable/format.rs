@@ -44,8 +44,13 @@ pub const FORMATS: [ExecutableFormat; 3] = [
 ];
 
 /// How programs are compiled for both drivers.
-pub const COMPILER_TARGET: CompilerTarget =
-    CompilerTarget { device: "local", flags: "--iree-hal-local-target-device-backends=llvm-cpu" };
+pub const COMPILER_TARGET: CompilerTarget = CompilerTarget {
+    name: "cpu",
+    device: "local",
+    flags: "--iree-hal-local-target-device-backends=llvm-cpu",
+    chip_flag: "--iree-llvmcpu-target-cpu",
+    own_chip: Some("host"),
+};
 
 /// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,270 @@
+//! What the errors of a compiler say.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_tune::{JobEnd, JobOutcome};
+
+use super::{Compilation, Compiler};
+
+/// Most lines that are shown of an operation that a diagnostic prints.
+const OPERATION_LINES: usize = 4;
+/// Most lines of messages in an error.
+const MAX_LINES: usize = 60;
+
+/// The error of a compilation that failed. If the compiler crashed, what is needed to repeat that is kept.
+pub(super) fn explain(
+    compiler: &Compiler,
+    compilation: &Compilation,
+    outcome: &JobOutcome,
+    messages: &str,
+) -> Error {
+    let input = compilation.input.display();
+    let shown = condensed(messages);
+    match outcome.end {
+        JobEnd::Exited(_) if is_diagnosed(messages) => {
+            let message = format!("'{input}' does not compile\n{shown}");
+            Error::invalid_argument(message.trim_end())
+                .advise("correct the source, or the flags of the compiler")
+        }
+        JobEnd::TimedOut { .. } => {
+            let limit = compiler.limits.time.unwrap_or_default();
+            Error::new(
+                StatusCode::DeadlineExceeded,
+                format!("compiling '{input}' took longer than {limit:?}"),
+            )
+            .advise("give the compiler more time, or a smaller program")
+        }
+        JobEnd::Interrupted => {
+            Error::new(StatusCode::Cancelled, format!("compiling '{input}' was interrupted"))
+        }
+        _ if is_out_of_memory(compiler, messages) => {
+            let limit = compiler.limits.memory_bytes.unwrap_or_default();
+            let message = format!("compiling '{input}' needs more than {limit} bytes of memory");
+            Error::resource_exhausted(message).advise("give the compiler more memory, or a smaller program")
+        }
+        end => {
+            let place = match pass(messages) {
+                Some(pass) => format!("in the pass {pass}"),
+                None => "outside of its passes".into(),
+            };
+            let mut message = format!("the compiler ended {end} {place}, with '{input}'");
+            if !shown.trim().is_empty() {
+                message.push('\n');
+                message.push_str(shown.trim_end());
+            }
+            let error = Error::new(StatusCode::Internal, message);
+            match keep(compiler, compilation, messages) {
+                Ok(directory) => {
+                    let directory = directory.display();
+                    error.advise(format!("{directory} has the program, the command and all messages: sh {directory}/command.sh repeats it"))
+                }
+                Err(kept) => error.context(format!("keeping the program: {}", kept.message())),
+            }
+        }
+    }
+}
+
+/// The error of a compiler that should have printed something.
+pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str) -> Error {
+    let (path, shown) = (compiler.path().display(), condensed(messages));
+    let message = format!("'{path}' ended {}\n{shown}", outcome.end);
+    Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
+}
+
+/// The error of a compilation that did not do what flags ask for, although the compiler thinks it has
+/// succeeded.
+pub(super) fn silent(messages: &str) -> Option<Error> {
+    let line = messages.lines().find(|it| it.contains("could not perform the requested substitution"))?;
+    let name = line.split('`').nth(1).unwrap_or_default();
+    Some(
+        Error::not_found(format!(
+            "nothing was compiled: the program has no executable '{name}' to substitute"
+        ))
+        .advise("name an executable of the program"),
+    )
+}
+
+/// Whether messages say what is wrong with a program or a flag.
+fn is_diagnosed(messages: &str) -> bool {
+    let is_of_flags = |line: &str| {
+        line.contains("Unknown command line argument")
+            || line.contains("for the --")
+            || line.contains("for the -")
+            || line.contains("positional command line arguments")
+            || line.contains("positional arguments specified")
+    };
+    messages.lines().any(|line| is_diagnostic(line, "error") || is_of_flags(line))
+}
+
+/// Whether a line begins a diagnostic: `FILE:LINE:COLUMN: error: ...`.
+fn is_diagnostic(line: &str, severity: &str) -> bool {
+    let Some((place, _)) = line.split_once(&format!(": {severity}: ")) else {
+        return line.starts_with(&format!("{severity}: "));
+    };
+    place == "<unknown>"
+        || place.starts_with("loc(")
+        || place.rsplit(':').take(2).all(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The messages without what only a developer of the compiler reads: frames of stacks, and operations of
+/// many lines.
+fn condensed(messages: &str) -> String {
+    let mut text = String::new();
+    let (mut lines, mut of_operation, mut left_out) = (0, None, 0);
+    let begins = |line: &str| ["error", "warning", "note", "remark"].iter().any(|it| is_diagnostic(line, it));
+    for line in messages.lines() {
+        if begins(line) {
+            of_operation = line.contains("see current operation").then_some(0);
+        } else if let Some(count) = &mut of_operation {
+            *count += 1;
+        }
+        let is_frame = line.trim_start().starts_with('#') && line.contains(" 0x");
+        let is_report = line.starts_with("Please report issues to") || line.starts_with("Stack dump");
+        if is_frame
+            || is_report
+            || of_operation.is_some_and(|count| count > OPERATION_LINES)
+            || lines == MAX_LINES
+        {
+            left_out += 1;
+            continue;
+        }
+        lines += 1;
+        text.push_str(&shortened(line));
+        text.push('\n');
+    }
+    if left_out != 0 {
+        text.push_str(&format!("({left_out} more lines of operations and stacks)\n"));
+    }
+    text
+}
+
+/// The last lines of messages, which name the error of a script.
+pub(super) fn last_lines(messages: &str) -> String {
+    const COUNT: usize = 6;
+    let lines: Vec<_> = messages.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(COUNT)..].join("\n")
+}
+
+/// A line without the middle of what is too long to read, such as the features of a processor.
+fn shortened(line: &str) -> String {
+    const LIMIT: usize = 400;
+    let count = line.chars().count();
+    if count <= LIMIT {
+        return line.to_owned();
+    }
+    let start: String = line.chars().take(LIMIT / 2).collect();
+    let end: String = line.chars().skip(count - LIMIT / 4).collect();
+    format!("{start} ... {end}")
+}
+
+/// The pass in which the compiler crashed, from its stack.
+fn pass(messages: &str) -> Option<&str> {
+    let frames = || messages.lines().filter(|line| line.trim_start().starts_with('#'));
+    let named = |line: &'_ str, end: &str| {
+        let at = line.find(end)?;
+        let name = line[..at + "Pass".len()].rsplit(|it: char| !it.is_alphanumeric() && it != '_').next()?;
+        (name.len() > "Pass".len())
+            .then_some(at + "Pass".len() - name.len())
+            .map(|start| (start, at + "Pass".len()))
+    };
+    ["Pass::runOnOperation", "Pass::"]
+        .iter()
+        .find_map(|end| frames().find_map(|line| named(line, end).map(|(start, end)| &line[start..end])))
+}
+
+fn is_out_of_memory(compiler: &Compiler, messages: &str) -> bool {
+    const SAID: [&str; 4] = ["out of memory", "bad_alloc", "Cannot allocate memory", "failed to map segment"];
+    compiler.limits.memory_bytes.is_some() && SAID.iter().any(|it| messages.contains(it))
+}
+
+/// Keeps the program, the command and the messages of a crash in a new directory.
+fn keep(compiler: &Compiler, compilation: &Compilation, messages: &str) -> Result<PathBuf> {
+    let failed = |error: std::io::Error| Error::io("writing", &error);
+    let parent = std::env::temp_dir();
+    let directory = (0..)
+        .map(|index: u32| parent.join(format!("rehal-compiler-crash-{}-{index}", std::process::id())))
+        .find(|it| !it.exists())
+        .unwrap_or(parent);
+    fs::DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
+    let name = compilation.input.file_name().unwrap_or("program".as_ref());
+    fs::copy(&compilation.input, directory.join(name)).map_err(failed)?;
+    let mut command = format!("#!/bin/sh\n# Crashes {}.\n", compiler.version());
+    if let Ok(current) = std::env::current_dir() {
+        command.push_str(&format!("# The paths of flags were relative to {}.\n", current.display()));
+    }
+    command.push_str(&format!(
+        "exec {} \"$(dirname \"$0\")\"/{}",
+        quoted(compiler.path()),
+        quoted(Path::new(name))
+    ));
+    for flag in &compilation.flags {
+        command.push_str(&format!(" \\\n  {}", quoted(Path::new(flag))));
+    }
+    command.push_str(" \\\n  -o /dev/null\n");
+    let script = directory.join("command.sh");
+    fs::write(&script, command).map_err(failed)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    fs::write(directory.join("messages.txt"), messages).map_err(failed)?;
+    Ok(directory)
+}
+
+/// A word of a shell's command.
+fn quoted(word: &Path) -> String {
+    format!("'{}'", word.display().to_string().replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diagnostics_keep_place_and_caret_and_lose_stacks_and_operations() {
+        let messages = "a.mlir:2:23: error: use of undeclared SSA value name\n  %0 = arith.addf %a, %b\n       ^\n\
+                        a.mlir:1:1: note: see current operation: \n1\n2\n3\n4\n5\n6\nb.mlir:1:2: warning: w\nx\n\
+                        Please report issues to x\nStack dump:\n #0 0x0000 f(int) a.cpp:0:0\n";
+        let shown = condensed(messages);
+        assert!(shown.starts_with(
+            "a.mlir:2:23: error: use of undeclared SSA value name\n  %0 = arith.addf %a, %b\n       ^\n"
+        ));
+        assert!(
+            shown.ends_with(
+                "1\n2\n3\n4\nb.mlir:1:2: warning: w\nx\n(5 more lines of operations and stacks)\n"
+            ),
+            "{shown}"
+        );
+        assert!(is_diagnosed(messages) && is_diagnosed("iree-compile: Unknown command line argument '--x'."));
+        assert!(!is_diagnosed("Unknown CPU for target architecture x86_64.\nLLVM ERROR: x"));
+        assert!(!is_diagnosed("a.mlir:1:1: warning: the error: x"));
+    }
+
+    #[test]
+    fn the_pass_of_a_crash_is_that_of_the_innermost_frame() {
+        let messages = " #3 0x1 (/lib/libc.so.6+0x3c050)\n\
+                        #4 0x2 mlir::iree_compiler::(anonymous namespace)::Pattern::match() a.cpp:0:0\n\
+                        #5 0x3 mlir::iree_compiler::(anonymous namespace)::ConvertToHALPass::runOnOperation() a.cpp:0:0\n\
+                        #6 0x4 mlir::detail::OpToOpPassAdaptor::run(mlir::Pass*, bool) Pass.cpp:0:0\n";
+        assert_eq!(pass(messages), Some("ConvertToHALPass"));
+        assert_eq!(
+            pass("#12 0x1 mlir::(anonymous namespace)::AssignTargetsPass::getDependentDialects() a.cpp:0:0"),
+            Some("AssignTargetsPass")
+        );
+        assert_eq!(pass("#0 0x1 mlir::Pass::run() a.cpp:0:0"), None);
+        assert_eq!(pass("SomePass::runOnOperation"), None);
+    }
+
+    #[test]
+    fn a_substitution_that_did_not_happen_is_an_error() {
+        let warning = "WARNING: iree-hal-substitute-executables could not perform the requested substitution as the \
+                       executable `zzz` was not found in the module";
+        assert!(silent(warning).unwrap().message().contains("no executable 'zzz'"));
+        assert!(silent("a.mlir:1:1: warning: x").is_none());
+    }
+
+    #[test]
+    fn words_of_commands_are_quoted() {
+        assert_eq!(quoted(Path::new("a b'c")), r"'a b'\''c'");
+    }
+}

@@ -1,0 +1,715 @@
+//! Substitutes of a program's executables: which of the compiler's ways takes a file, and whether the program
+//! can call it. The compiler checks none of that: it leaves a program as it is, crashes, or makes one that
+//! corrupts memory.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Context, Error, Result, nearest};
+use rehal_tune::TemporaryDirectory;
+
+use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
+use super::{Compilation, Compiler, wrapper};
+
+/// Files that replace executables of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramSubstitutes {
+    /// By name.
+    pub files: Vec<SubstituteFile>,
+    /// Directories whose files replace the executables of their names.
+    pub directories: Vec<PathBuf>,
+    /// Directories in which files and the objects that they name are searched.
+    pub search_paths: Vec<PathBuf>,
+}
+
+/// A file that replaces an executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubstituteFile {
+    /// The name of the executable, or of its only function, perhaps with the prefixes of dumped files.
+    pub name: String,
+    /// What the file is; `None` lets its contents tell.
+    pub kind: Option<SubstituteKind>,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// What a substitute is, which decides where the compiler takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubstituteKind {
+    /// MLIR before the compiler has decided how it is lowered.
+    Source,
+    /// MLIR of which the lowering is decided.
+    Configuration,
+    /// Code for a GPU: PTX, SPIR-V, or an ELF image for AMD.
+    Object,
+    /// An object file for a CPU.
+    CpuObject,
+    /// C for a CPU.
+    C,
+}
+
+/// The kinds, by the names that users give them.
+const KINDS: [(&str, SubstituteKind); 5] = [
+    ("source", SubstituteKind::Source),
+    ("configuration", SubstituteKind::Configuration),
+    ("object", SubstituteKind::Object),
+    ("cpu-object", SubstituteKind::CpuObject),
+    ("c", SubstituteKind::C),
+];
+
+/// The flags of the compiler for substitutes, with the files that they name.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct SubstituteFlags {
+    /// The flags.
+    pub flags: Vec<OsString>,
+    /// What replaces what: the name of an executable, and the file.
+    pub replaced: Vec<(String, PathBuf)>,
+    _directory: Option<TemporaryDirectory>,
+}
+
+impl SubstituteFile {
+    /// Parses `NAME=FILE` or `NAME@KIND=FILE`.
+    ///
+    /// ```
+    /// use rehal_session::{SubstituteFile, SubstituteKind};
+    ///
+    /// let it = SubstituteFile::parse("add_dispatch_0@c=kernel.txt").unwrap();
+    /// assert_eq!((it.name.as_str(), it.kind), ("add_dispatch_0", Some(SubstituteKind::C)));
+    /// assert!(SubstituteFile::parse("add_dispatch_0").is_err());
+    /// ```
+    pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
+        let bytes = text.as_ref().as_bytes();
+        let wrong = |what: &str| {
+            let text = String::from_utf8_lossy(bytes);
+            Error::invalid_argument(format!("substitute '{text}' {what}"))
+                .advise("write NAME=FILE, or NAME@KIND=FILE to say what the file is")
+        };
+        let at = bytes.iter().position(|it| *it == b'=').ok_or_else(|| wrong("has no '='"))?;
+        let name = str::from_utf8(&bytes[..at]).map_err(|_| wrong("has a name that is not UTF-8"))?;
+        let path = PathBuf::from(OsStr::from_bytes(&bytes[at + 1..]));
+        let (name, kind) = match name.split_once('@') {
+            Some((name, word)) => {
+                let kind = KINDS.iter().find(|it| it.0 == word).map(|it| it.1);
+                let words: Vec<_> = KINDS.iter().map(|it| it.0).collect();
+                let expected = format!("is of kind '{word}' (expected {})", words.join(", "));
+                (name, Some(kind.ok_or_else(|| wrong(&expected))?))
+            }
+            None => (name, None),
+        };
+        if name.is_empty() || path.as_os_str().is_empty() {
+            return Err(wrong("has an empty name or file"));
+        }
+        Ok(Self { name: name.to_owned(), kind, path })
+    }
+}
+
+impl ProgramSubstitutes {
+    /// Substitutes files by name, and the files of directories.
+    pub fn new(files: Vec<SubstituteFile>, directories: Vec<PathBuf>, search_paths: Vec<PathBuf>) -> Self {
+        Self { files, directories, search_paths }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.directories.is_empty()
+    }
+}
+
+impl Compiler {
+    /// The executables that the compiler cuts out of a program with these flags, and the name of its module.
+    pub fn executables(&self, compilation: &Compilation) -> Result<(String, Vec<ProgramExecutable>)> {
+        let is_left_out = |flag: &&OsString| {
+            let flag = flag.as_bytes();
+            !flag.starts_with(b"--iree-hal-dump-") && !flag.starts_with(b"--iree-hal-substitute-")
+        };
+        let mut flags: Vec<_> = compilation.flags.iter().filter(is_left_out).cloned().collect();
+        flags.extend(["--compile-to=executable-sources", "--mlir-print-local-scope"].map(OsString::from));
+        let compiled = self.compile(&Compilation::new(&compilation.input, flags))?;
+        let text = String::from_utf8_lossy(compiled.bytes());
+        Ok((text::module_name(&text), text::executables(&text)))
+    }
+
+    /// Checks substitutes against the program, and returns the flags that make the compiler use them.
+    pub fn substitute(
+        &self,
+        compilation: &Compilation,
+        substitutes: &ProgramSubstitutes,
+    ) -> Result<SubstituteFlags> {
+        check_flags(compilation, substitutes)?;
+        if substitutes.is_empty() {
+            return Ok(SubstituteFlags { flags: search_flags(substitutes), ..SubstituteFlags::default() });
+        }
+        let (module, executables) = self.executables(compilation)?;
+        let program = Program { module, executables };
+        let mut chosen: BTreeMap<&str, (PathBuf, Option<SubstituteKind>)> = BTreeMap::new();
+        let mut files = substitutes.files.clone();
+        for directory in &substitutes.directories {
+            files.extend(files_of(directory)?);
+        }
+        for file in &files {
+            let path = found(&file.path, &substitutes.search_paths)?;
+            let executable = program.find(&file.name)?;
+            if let Some((other, _)) = chosen.insert(&executable.name, (path.clone(), file.kind)) {
+                let (name, other, path) = (&executable.name, other.display(), path.display());
+                return Err(Error::invalid_argument(format!(
+                    "executable '{name}' is substituted twice: by '{other}' and by '{path}'"
+                ))
+                .advise("name one file for each executable"));
+            }
+        }
+        let mut result = SubstituteFlags { flags: search_flags(substitutes), ..SubstituteFlags::default() };
+        let directory = TemporaryDirectory::in_temp("rehal-substitutes-")?;
+        for (name, (path, kind)) in chosen {
+            let executable = program.find(name)?;
+            let place = || format!("the substitute for '{name}'");
+            let (flag, file) = self.prepared(executable, &path, kind, directory.path()).context(place)?;
+            let mut argument = OsString::from(format!("--iree-hal-substitute-executable-{flag}={name}="));
+            argument.push(file);
+            result.flags.push(argument);
+            result.replaced.push((name.to_owned(), path));
+        }
+        result._directory = Some(directory);
+        Ok(result)
+    }
+
+    /// The flag of the compiler that takes a file, and the file that it takes.
+    fn prepared(
+        &self,
+        executable: &ProgramExecutable,
+        path: &Path,
+        kind: Option<SubstituteKind>,
+        directory: &Path,
+    ) -> Result<(&'static str, PathBuf)> {
+        let kind = match kind {
+            Some(kind) => kind,
+            None => self.kind_of(path)?,
+        };
+        match kind {
+            SubstituteKind::Source | SubstituteKind::Configuration => {
+                let text = self.text(path)?;
+                check_replacement(executable, &text, path)?;
+                let flag = if kind == SubstituteKind::Source { "source" } else { "configuration" };
+                Ok((flag, path.to_owned()))
+            }
+            SubstituteKind::Object => {
+                let variant = only_variant(executable)?;
+                check_object(variant, path)?;
+                Ok(("object", path.to_owned()))
+            }
+            SubstituteKind::CpuObject | SubstituteKind::C => {
+                let variant = only_variant(executable)?;
+                let is_source = kind == SubstituteKind::C;
+                let wrapper =
+                    wrapper::write(executable, variant, path, is_source, self.runner.as_ref(), directory)?;
+                Ok(("source", wrapper))
+            }
+        }
+    }
+
+    /// What a file is, from its contents.
+    fn kind_of(&self, path: &Path) -> Result<SubstituteKind> {
+        let bytes = rehal_base::MappedFile::open(path)?;
+        let bytes = bytes.bytes();
+        let refused = |what: &str, advice: &str| {
+            Err(Error::invalid_argument(format!("'{}' is {what}", path.display())).advise(advice))
+        };
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if bytes.starts_with(b"ML\xEFR") || matches!(extension, "mlir" | "mlirbc") {
+            // The attribute that configures a function.
+            let is_configured =
+                self.text(path)?.contains("translation_info = #iree_codegen.translation_info");
+            return Ok(match is_configured {
+                true => SubstituteKind::Configuration,
+                false => SubstituteKind::Source,
+            });
+        }
+        if let Some(elf) = Elf::of(bytes) {
+            return match elf {
+                Elf { machine: Elf::AMDGPU, .. } => Ok(SubstituteKind::Object),
+                Elf { kind: Elf::RELOCATABLE, .. } => Ok(SubstituteKind::CpuObject),
+                Elf { .. } => refused(
+                    "a shared library, which the compiler cannot link",
+                    "name the object file (.o) that it is linked from; a replay can use the library",
+                ),
+            };
+        }
+        if bytes.starts_with(&[0x03, 0x02, 0x23, 0x07]) || is_ptx(bytes) {
+            return Ok(SubstituteKind::Object);
+        }
+        match extension {
+            "c" => Ok(SubstituteKind::C),
+            _ if bytes.starts_with(b"BC\xC0\xDE") => {
+                refused("LLVM bitcode, with which the compiler crashes", "compile it to an object file (.o)")
+            }
+            _ => refused(
+                "not a substitute of a known kind",
+                "name MLIR, an object file (.o), C, PTX, SPIR-V or an ELF image for AMD; NAME@KIND=FILE says which it is",
+            ),
+        }
+    }
+}
+
+/// A program whose executables are substituted.
+struct Program {
+    module: String,
+    executables: Vec<ProgramExecutable>,
+}
+
+impl Program {
+    /// The executable that a name means.
+    fn find(&self, name: &str) -> Result<&ProgramExecutable> {
+        let is_it = |executable: &&ProgramExecutable, name: &str| {
+            let functions = executable.variants.iter().flat_map(|it| &it.functions);
+            let own = &executable.name;
+            // Binaries are dumped with the name of the function behind that of the executable.
+            own == name || functions.clone().any(|it| it.name == name || format!("{own}_{}", it.name) == name)
+        };
+        let plain = name.strip_prefix("configured_").unwrap_or(name);
+        let names = [Some(name), Some(plain), self.without_module(plain)];
+        for name in names.into_iter().flatten() {
+            if let Some(found) = self.executables.iter().find(|it| is_it(it, name)) {
+                return Ok(found);
+            }
+        }
+        let all = || self.executables.iter().map(|it| it.name.as_str());
+        let error = Error::not_found(format!("the program has no executable '{name}'"));
+        let listed: Vec<_> = all().take(10).collect();
+        let more = match all().count() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let listed = format!("it has {}{more}", listed.join(", "));
+        Err(error.advise(match (nearest(plain, all()), listed.len() > "it has ".len()) {
+            (Some(meant), _) => format!("did you mean {meant}? {listed}"),
+            (None, true) => listed,
+            (None, false) => "leave out the substitute: the program has no executables".into(),
+        }))
+    }
+
+    fn without_module<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(&*self.module)?.strip_prefix('_')
+    }
+}
+
+/// Refuses directories that are both written and read: a dump replaces the edits before they are read; and
+/// names for which the compiler would use the last of several files.
+fn check_flags(compilation: &Compilation, substitutes: &ProgramSubstitutes) -> Result<()> {
+    let valued = |flag: &OsString| {
+        let text = flag.to_string_lossy().into_owned();
+        let (name, value) = text.split_once('=')?;
+        Some((name.trim_start_matches('-').to_owned(), value.to_owned()))
+    };
+    let flags: Vec<_> = compilation.flags.iter().filter_map(valued).collect();
+    let canonical = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok();
+    let mut read: Vec<PathBuf> = substitutes.directories.clone();
+    let parent = |path: &Path| {
+        let path = found(path, &substitutes.search_paths).ok()?;
+        Some(path.parent()?.to_owned())
+    };
+    read.extend(substitutes.files.iter().filter_map(|it| parent(&it.path)));
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for (flag, value) in flags.iter().filter(|it| it.0.starts_with("iree-hal-substitute-executable-")) {
+        match value.split_once('=') {
+            Some((name, file)) => {
+                read.extend(parent(Path::new(file)));
+                let entry = (flag.as_str(), name);
+                if names.contains(&entry) {
+                    let message =
+                        format!("--{flag} names several files for '{name}', of which the last would count");
+                    return Err(Error::invalid_argument(message).advise("name one file for each executable"));
+                }
+                names.push(entry);
+            }
+            None => read.push(value.into()),
+        }
+    }
+    for (flag, value) in flags.iter().filter(|it| it.0.starts_with("iree-hal-dump-executable-")) {
+        let written = canonical(Path::new(value));
+        if written.is_some() && read.iter().any(|it| canonical(it) == written) {
+            let message = format!("--{flag}={value} would overwrite the substitutes in that directory");
+            return Err(Error::invalid_argument(message).advise("write to another directory"));
+        }
+    }
+    Ok(())
+}
+
+fn search_flags(substitutes: &ProgramSubstitutes) -> Vec<OsString> {
+    let flag = |path: &PathBuf| {
+        let mut flag = OsString::from("--iree-hal-executable-object-search-path=");
+        flag.push(path);
+        flag
+    };
+    substitutes.search_paths.iter().map(flag).collect()
+}
+
+/// A file, here or in one of the directories; its absolute path.
+fn found(path: &Path, search_paths: &[PathBuf]) -> Result<PathBuf> {
+    let candidates = std::iter::once(path.to_owned()).chain(search_paths.iter().map(|it| it.join(path)));
+    match candidates.into_iter().find(|it| it.is_file()) {
+        Some(found) => {
+            std::path::absolute(&found).map_err(|error| Error::io(format!("'{}'", found.display()), &error))
+        }
+        None => {
+            let message = match path.is_dir() {
+                true => format!("'{}' is a directory", path.display()),
+                false => format!("'{}' does not exist", path.display()),
+            };
+            Err(Error::not_found(message).advise("name a file, here or in a directory that is searched"))
+        }
+    }
+}
+
+/// The files of a directory, each a substitute for the executable of its name.
+fn files_of(directory: &Path) -> Result<Vec<SubstituteFile>> {
+    let failed = |error| Error::io(format!("reading '{}'", directory.display()), &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed).advise(|| "name a directory of substitutes")? {
+        let path = entry.map_err(failed)?.path();
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_substitute = matches!(extension, "mlir" | "mlirbc" | "o" | "c" | "ptx" | "spv" | "hsaco");
+        if let (true, Some(name)) =
+            (is_substitute && path.is_file(), path.file_stem().and_then(OsStr::to_str))
+        {
+            files.push(SubstituteFile { name: name.to_owned(), kind: None, path: path.clone() });
+        }
+    }
+    files.sort_by(|left, right| left.path.cmp(&right.path));
+    match files.is_empty() {
+        true => Err(Error::not_found(format!("'{}' has no substitutes", directory.display()))
+            .advise("name a directory with files such as NAME.mlir, NAME.o, NAME.c, NAME.ptx or NAME.spv")),
+        false => Ok(files),
+    }
+}
+
+fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
+    match &executable.variants[..] {
+        [only] => Ok(only),
+        variants => {
+            let formats: Vec<_> = variants.iter().map(|it| it.format.as_str()).collect();
+            Err(Error::invalid_argument(format!(
+                "the executable is compiled for {} targets ({}), and an object is for one",
+                variants.len(),
+                formats.join(", ")
+            ))
+            .advise("compile the program for one target, or substitute MLIR"))
+        }
+    }
+}
+
+/// Checks that a program can call the MLIR that replaces an executable.
+fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path) -> Result<()> {
+    let replacements = text::executables(text);
+    let path = path.display();
+    let Some(replacement) = replacements.iter().find(|it| it.name == executable.name) else {
+        let names: Vec<_> = replacements.iter().map(|it| format!("'{}'", it.name)).collect();
+        let message = match names.is_empty() {
+            true => format!("'{path}' has no executable"),
+            false => format!("'{path}' has no executable '{}', but {}", executable.name, names.join(", ")),
+        };
+        return Err(Error::invalid_argument(message)
+            .advise("keep the names of the dumped source, or name the executable that it is for"));
+    };
+    for variant in &executable.variants {
+        let Some(other) = replacement.variants.iter().find(|it| it.name == variant.name) else {
+            let names: Vec<_> = replacement.variants.iter().map(|it| format!("'{}'", it.name)).collect();
+            let message = format!("'{path}' has no variant '{}', but {}", variant.name, names.join(", "));
+            return Err(Error::invalid_argument(message)
+                .advise("dump the sources again, with the flags with which the program is compiled"));
+        };
+        if other.target != variant.target {
+            let message = format!(
+                "'{path}' is for another target than the program: {}",
+                difference(&other.target, &variant.target)
+            );
+            return Err(Error::invalid_argument(message)
+                .advise("dump the sources again, with the flags with which the program is compiled"));
+        }
+        for function in &variant.functions {
+            let Some(it) = other.functions.iter().find(|it| it.name == function.name) else {
+                let names: Vec<_> = other.functions.iter().map(|it| format!("'{}'", it.name)).collect();
+                let message =
+                    format!("'{path}' has no function '{}', but {}", function.name, names.join(", "));
+                return Err(Error::invalid_argument(message)
+                    .advise("keep the names of the functions: the program calls them"));
+            };
+            check_function(function, it, other.has_objects)
+                .context(|| format!("function '{}' of '{path}'", function.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a function is called as the program calls it.
+fn check_function(program: &ExecutableFunction, file: &ExecutableFunction, has_objects: bool) -> Result<()> {
+    let refused = |message: String| {
+        Err(Error::invalid_argument(message).advise("keep the export of the dumped source as it is"))
+    };
+    if file.ordinal != program.ordinal {
+        return refused(format!("it has ordinal {}, the program's {}", file.ordinal, program.ordinal));
+    }
+    if file.constants != program.constants {
+        return refused(format!(
+            "it has {} constants, and the program passes {}",
+            file.constants, program.constants
+        ));
+    }
+    if file.bindings.len() != program.bindings.len() {
+        return refused(format!(
+            "it has {} bindings, and the program passes {}",
+            file.bindings.len(),
+            program.bindings.len()
+        ));
+    }
+    for (index, (own, other)) in program.bindings.iter().zip(&file.bindings).enumerate() {
+        if own != other {
+            return refused(format!("its binding {index} is <{other}>, the program's <{own}>"));
+        }
+    }
+    if file.workload != program.workload {
+        return refused(format!(
+            "its workgroup count depends on {} values, and the program passes {}",
+            file.workload, program.workload
+        ));
+    }
+    if !has_objects && file.workgroup_count != program.workgroup_count {
+        return refused("its workgroup count is another than the program's".into());
+    }
+    for (index, (own, other)) in program.binding_bytes.iter().zip(&file.binding_bytes).enumerate() {
+        if let (Some(own), Some(other)) = (own, other)
+            && own != other
+        {
+            let message =
+                format!("it accesses {other} bytes of binding {index}, where the program has {own}");
+            return Err(Error::invalid_argument(message).advise("write it for the shapes of this program"));
+        }
+    }
+    Ok(())
+}
+
+/// Where two texts differ, with what is around it.
+fn difference(file: &str, program: &str) -> String {
+    let same = file.chars().zip(program.chars()).take_while(|(left, right)| left == right).count();
+    let part = |text: &str| text.chars().skip(same.saturating_sub(20)).take(60).collect::<String>();
+    format!("'...{}...', the program's '...{}...'", part(file), part(program))
+}
+
+/// Checks that an object for a GPU is for the target of a variant, and has its functions.
+fn check_object(variant: &ExecutableVariant, path: &Path) -> Result<()> {
+    let file = rehal_base::MappedFile::open(path)?;
+    let bytes = file.bytes();
+    let (what, prefix, names) = if bytes.starts_with(&[0x03, 0x02, 0x23, 0x07]) {
+        ("SPIR-V", "vulkan", spirv_entry_points(bytes))
+    } else if is_ptx(bytes) {
+        ("PTX", "cuda", ptx_entry_points(&String::from_utf8_lossy(bytes)))
+    } else if Elf::of(bytes).is_some_and(|it| it.machine == Elf::AMDGPU) {
+        ("code for AMD GPUs", "rocm", wrapper::defined_symbols(bytes)?)
+    } else {
+        let message = format!("'{}' is neither SPIR-V nor PTX nor an ELF image for AMD", path.display());
+        return Err(Error::invalid_argument(message).advise("name an object for the target of the program"));
+    };
+    if !variant.format.starts_with(prefix) {
+        let message = format!("'{}' is {what}, and the program is for '{}'", path.display(), variant.format);
+        return Err(Error::invalid_argument(message).advise("name an object for the target of the program"));
+    }
+    for function in &variant.functions {
+        if !names.contains(&function.name) {
+            let names: Vec<_> = names.iter().map(|it| format!("'{it}'")).collect();
+            let has = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let message = format!("'{}' has no function '{}', but {has}", path.display(), function.name);
+            return Err(Error::invalid_argument(message)
+                .advise("keep the names of the functions: the program calls them"));
+        }
+    }
+    Ok(())
+}
+
+fn is_ptx(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+    head.lines().any(|line| line.trim_start().starts_with(".version ")) && head.contains(".target ")
+}
+
+/// The names of kernels in PTX: `.entry NAME(`.
+fn ptx_entry_points(text: &str) -> Vec<String> {
+    let names = text.split(".entry").skip(1).map(str::trim_start);
+    names
+        .map(|it| it.split(|it: char| it == '(' || it.is_whitespace()).next().unwrap_or_default().into())
+        .collect()
+}
+
+/// The names of entry points in SPIR-V.
+fn spirv_entry_points(bytes: &[u8]) -> Vec<String> {
+    const HEADER_WORDS: usize = 5;
+    const OP_ENTRY_POINT: u32 = 15;
+    let words: Vec<u32> =
+        bytes.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])).collect();
+    let mut names = Vec::new();
+    let mut at = HEADER_WORDS;
+    while let Some(&first) = words.get(at) {
+        let count = (first >> 16) as usize;
+        if count == 0 {
+            break;
+        }
+        // Execution model and function precede the name.
+        if first & 0xFFFF == OP_ENTRY_POINT
+            && let Some(name) = bytes.get((at + 3) * 4..(at + count) * 4)
+        {
+            let end = name.iter().position(|it| *it == 0).unwrap_or(name.len());
+            names.push(String::from_utf8_lossy(&name[..end]).into_owned());
+        }
+        at += count;
+    }
+    names
+}
+
+/// What the header of an ELF image says.
+#[derive(Clone, Copy)]
+struct Elf {
+    kind: u16,
+    machine: u16,
+}
+
+impl Elf {
+    const RELOCATABLE: u16 = 1;
+    const AMDGPU: u16 = 224;
+
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        bytes.starts_with(b"\x7FELF").then_some(())?;
+        Some(Self { kind: number(16)?, machine: number(18)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str) -> ExecutableFunction {
+        ExecutableFunction {
+            name: name.into(),
+            ordinal: 0,
+            constants: 1,
+            bindings: vec!["storage_buffer, ReadOnly".into(), "storage_buffer".into()],
+            workload: 2,
+            workgroup_count: "a".into(),
+            binding_bytes: vec![Some(16), None],
+            text: String::new(),
+            layout: String::new(),
+        }
+    }
+
+    fn program() -> Program {
+        let executable = |name: &str| ProgramExecutable {
+            name: name.into(),
+            variants: vec![ExecutableVariant {
+                name: "v".into(),
+                target: "t".into(),
+                format: "f".into(),
+                has_objects: false,
+                functions: vec![function(&format!("{name}_add_f32"))],
+            }],
+        };
+        Program {
+            module: "my".into(),
+            executables: ["main_dispatch_0", "main_dispatch_1"].map(executable).into(),
+        }
+    }
+
+    #[test]
+    fn names_may_have_the_prefixes_of_dumps() {
+        let program = program();
+        for name in [
+            "main_dispatch_1",
+            "my_main_dispatch_1",
+            "configured_my_main_dispatch_1",
+            "main_dispatch_1_add_f32",
+            "my_main_dispatch_1_main_dispatch_1_add_f32",
+        ] {
+            assert_eq!(program.find(name).unwrap().name, "main_dispatch_1", "{name}");
+        }
+        let error = program.find("main_dispatch_2").unwrap_err().report();
+        assert!(error.contains("did you mean main_dispatch_"), "{error}");
+        assert!(error.contains("it has main_dispatch_0, main_dispatch_1"), "{error}");
+        assert!(program.find("other").unwrap_err().report().contains("try: it has "));
+    }
+
+    #[test]
+    fn each_difference_of_a_function_is_refused() {
+        let own = function("f");
+        let check = |change: &dyn Fn(&mut ExecutableFunction), has_objects| {
+            let mut file = own.clone();
+            change(&mut file);
+            check_function(&own, &file, has_objects).map_err(|error| error.message().to_owned())
+        };
+        assert!(check(&|_| (), false).is_ok());
+        type Change = dyn Fn(&mut ExecutableFunction);
+        let refused: [(&Change, &str); 7] = [
+            (&|it| it.ordinal = 1, "it has ordinal 1, the program's 0"),
+            (&|it| it.constants = 3, "it has 3 constants, and the program passes 1"),
+            (&|it| drop(it.bindings.pop()), "it has 1 bindings, and the program passes 2"),
+            (
+                &|it| it.bindings[0] = "storage_buffer".into(),
+                "its binding 0 is <storage_buffer>, the program's <storage_buffer, ReadOnly>",
+            ),
+            (&|it| it.workload = 0, "its workgroup count depends on 0 values, and the program passes 2"),
+            (&|it| it.workgroup_count = "b".into(), "its workgroup count is another than the program's"),
+            (
+                &|it| it.binding_bytes[0] = Some(32),
+                "it accesses 32 bytes of binding 0, where the program has 16",
+            ),
+        ];
+        for (change, message) in refused {
+            assert_eq!(check(change, false).unwrap_err(), message);
+        }
+        // Of objects, only their author knows the count.
+        assert!(check(&|it| it.workgroup_count = "b".into(), true).is_ok());
+        assert!(check(&|it| it.binding_bytes[1] = Some(32), false).is_ok());
+    }
+
+    #[test]
+    fn directories_that_are_written_are_not_read() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("main_dispatch_0.mlir");
+        fs::write(&file, "").unwrap();
+        let shown = scratch.path().display();
+        let dump = format!("--iree-hal-dump-executable-sources-to={shown}/.");
+        let check = |flags: &[String], substitutes: &ProgramSubstitutes| {
+            check_flags(&Compilation::new("a.mlir", flags), substitutes).map_err(|it| it.message().to_owned())
+        };
+        let none = ProgramSubstitutes::default();
+        let directory = ProgramSubstitutes { directories: vec![scratch.path().into()], ..none.clone() };
+        let named = SubstituteFile { name: "x".into(), kind: None, path: file.clone() };
+        let named = ProgramSubstitutes { files: vec![named], ..none.clone() };
+        for substitutes in [&directory, &named] {
+            assert!(check(&[], substitutes).is_ok());
+            assert!(check(std::slice::from_ref(&dump), substitutes).unwrap_err().contains("would overwrite"));
+        }
+        let from = format!("--iree-hal-substitute-executable-sources-from={shown}");
+        assert!(check(&[dump.clone(), from.clone()], &none).is_err());
+        assert!(check(&[from], &none).is_ok());
+        let one = format!("--iree-hal-substitute-executable-source=x={}", file.display());
+        assert!(check(&[dump, one.clone()], &none).is_err());
+        assert!(check(&[one.clone(), one], &none).unwrap_err().contains("several files for 'x'"));
+    }
+
+    #[test]
+    fn entry_points_are_read_from_objects() {
+        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n)\n.entry g ( )";
+        assert!(is_ptx(ptx.as_bytes()) && !is_ptx(b".version 1\n"));
+        assert_eq!(ptx_entry_points(ptx), ["f_1", "g"]);
+        let words: Vec<u32> = [0x0723_0203, 0x1_0000, 0, 9, 0]
+            .into_iter()
+            .chain([(5 << 16) | 15, 5, 1, u32::from_le_bytes(*b"main"), 0, (1 << 16) | 1, 0])
+            .collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
+        assert_eq!(spirv_entry_points(&bytes), ["main"]);
+        for end in 0..bytes.len() {
+            spirv_entry_points(&bytes[..end]);
+        }
+    }
+}

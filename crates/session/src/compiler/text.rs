@@ -1,0 +1,325 @@
+//! Executables in the text of a program, as the compiler prints it without aliases.
+
+/// An executable that the compiler has cut out of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramExecutable {
+    /// Its name.
+    pub name: String,
+    /// Its code for each target.
+    pub variants: Vec<ExecutableVariant>,
+}
+
+/// The code of an executable for a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExecutableVariant {
+    /// Its name.
+    pub name: String,
+    /// The target as the compiler prints it.
+    pub target: String,
+    /// The format of its binary, such as `embedded-elf-x86_64`.
+    pub format: String,
+    /// Whether it links objects.
+    pub has_objects: bool,
+    /// Its functions.
+    pub functions: Vec<ExecutableFunction>,
+}
+
+/// A function of an executable, as the program calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExecutableFunction {
+    /// Its name.
+    pub name: String,
+    /// Its index in the executable.
+    pub ordinal: u32,
+    /// Number of 32-bit constants.
+    pub constants: u32,
+    /// Type and flags of each binding.
+    pub bindings: Vec<String>,
+    /// Number of values from which the program computes workgroup counts.
+    pub workload: usize,
+    /// How it computes them.
+    pub workgroup_count: String,
+    /// The bytes that it accesses of each binding, if these are known and the same wherever it does.
+    pub binding_bytes: Vec<Option<u64>>,
+    /// The operation that exports it.
+    pub(super) text: String,
+    /// Its layout as operations have it.
+    pub(super) layout: String,
+}
+
+/// The name of the program's module; the one that files of unnamed modules have if it has none.
+pub(super) fn module_name(text: &str) -> String {
+    let line = text.lines().find(|line| line.starts_with("module"));
+    let name = line.and_then(|line| symbol(line.strip_prefix("module")?.trim_start()));
+    name.unwrap_or_else(|| "module".into())
+}
+
+/// The executables in the text of a program.
+pub(super) fn executables(text: &str) -> Vec<ProgramExecutable> {
+    let of = |operation: Operation<'_>| {
+        let variants = operations(operation.body, "hal.executable.variant").filter_map(variant);
+        ProgramExecutable { name: operation.name, variants: variants.collect() }
+    };
+    operations(text, "hal.executable").map(of).collect()
+}
+
+fn variant(operation: Operation<'_>) -> Option<ExecutableVariant> {
+    let target = argument(operation.head, " target(")?;
+    // <"llvm-cpu", "embedded-elf-x86_64", {...}>
+    let format = target.split('"').nth(3).unwrap_or_default().to_owned();
+    let body = operation.body;
+    let functions = operations(body, "hal.executable.export").filter_map(|it| function(&it, body));
+    Some(ExecutableVariant {
+        name: operation.name,
+        target: target.to_owned(),
+        format,
+        has_objects: operation.head.contains(" objects("),
+        functions: functions.collect(),
+    })
+}
+
+fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFunction> {
+    let layout = argument(operation.head, " layout(")?;
+    let number = |text: &str| text.trim().parse::<u32>().ok();
+    let constants = layout.split("constants = ").nth(1).and_then(|it| number(it.split([',', '>']).next()?));
+    let bindings: Vec<String> = layout
+        .split("#hal.pipeline.binding<")
+        .skip(1)
+        .filter_map(|it| Some(it.split('>').next()?.to_owned()))
+        .collect();
+    let count = argument(operation.head, " count(").unwrap_or_default();
+    let body = operations(variant, "func.func").find(|it| it.name == operation.name);
+    let sizes = body.map_or_else(Vec::new, |it| accessed(it.body));
+    let of_binding = |index: usize| {
+        let mut sizes = sizes.iter().filter(|(binding, _)| *binding == index).map(|it| it.1);
+        let first = sizes.next()?;
+        sizes.all(|it| it == first).then_some(first).flatten()
+    };
+    Some(ExecutableFunction {
+        name: operation.name.clone(),
+        ordinal: argument(operation.head, " ordinal(").and_then(number).unwrap_or(0),
+        constants: constants.unwrap_or(0),
+        binding_bytes: (0..bindings.len()).map(of_binding).collect(),
+        bindings,
+        workload: count.split(',').filter(|it| !it.trim().is_empty()).count().saturating_sub(1),
+        workgroup_count: words(operation.body),
+        text: operation.text.to_owned(),
+        layout: layout.replacen("#hal.pipeline.layout", "", 1),
+    })
+}
+
+/// The bindings that a function accesses, each with its bytes if they are known.
+fn accessed(body: &str) -> Vec<(usize, Option<u64>)> {
+    let lines = body.lines().filter(|line| line.contains(" hal.interface.binding.subspan "));
+    lines
+        .filter_map(|line| {
+            let binding = argument(line, " binding(")?.parse().ok()?;
+            let starts = argument(line, " offset(").is_none_or(|it| it == "%c0" || it.starts_with("%c0_"));
+            let bytes = line.rsplit_once(" : ").and_then(|(_, shape)| bytes_of(shape));
+            Some((binding, bytes.filter(|_| starts)))
+        })
+        .collect()
+}
+
+/// The bytes of a tensor or of a memory reference; `None` if its shape or its element type does not tell.
+fn bytes_of(shape: &str) -> Option<u64> {
+    let at = ["tensor<", "memref<"].iter().filter_map(|it| Some(shape.rfind(it)? + it.len())).max()?;
+    let inside = &shape[at..];
+    let inside = &inside[..inside.find([',', '>']).unwrap_or(inside.len())];
+    let mut count = 1_u64;
+    let mut parts = inside.split('x').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_some() {
+            count = count.checked_mul(part.parse().ok()?)?;
+            continue;
+        }
+        let digits = part.trim_start_matches(|it: char| it.is_ascii_lowercase());
+        let digits = digits.split(|it: char| !it.is_ascii_digit()).next()?;
+        let bits: u64 = digits.parse().ok()?;
+        // A boolean has a byte; other narrow numbers are packed.
+        let bits = if bits == 1 { 8 } else { bits };
+        return Some(count.checked_mul(bits)?.div_ceil(8));
+    }
+    None
+}
+
+/// An operation with a symbol and a region.
+struct Operation<'t> {
+    name: String,
+    /// From its name to the region.
+    head: &'t str,
+    /// The text in the region; empty if it has none.
+    body: &'t str,
+    /// All of it.
+    text: &'t str,
+}
+
+/// The operations of a kind in a text, at any depth, each at the start of a line.
+fn operations<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = Operation<'t>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let at = rest.find(kind)?;
+            let before = &rest[..at];
+            let after = &rest[at + kind.len()..];
+            let is_start = before.rsplit('\n').next().is_none_or(|it| it.trim().is_empty());
+            if !is_start || !after.starts_with(' ') {
+                rest = after;
+                continue;
+            }
+            let whole = &rest[at..];
+            let name = after.trim_start();
+            let name = ["public ", "private ", "nested "]
+                .iter()
+                .find_map(|it| name.strip_prefix(it))
+                .unwrap_or(name);
+            let Some(name) = symbol(name) else {
+                rest = after;
+                continue;
+            };
+            let (head, body, length) = region(whole);
+            rest = &whole[length..];
+            return Some(Operation { name, head, body, text: &whole[..length] });
+        }
+    })
+}
+
+/// What precedes the region of an operation, what is in it, and the length of all: regions begin with a brace
+/// at the end of a line.
+fn region(text: &str) -> (&str, &str, usize) {
+    let line = text.find('\n').unwrap_or(text.len());
+    let Some(head) = text[..line].strip_suffix('{') else {
+        return (&text[..line], "", line);
+    };
+    let start = head.len() + 1;
+    let (mut depth, mut is_quoted, mut is_escaped) = (1_usize, false, false);
+    for (index, byte) in text.bytes().enumerate().skip(start) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'{' if !is_quoted => depth += 1,
+            b'}' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return (head, &text[start..index], index + 1);
+        }
+    }
+    (head, &text[start..], text.len())
+}
+
+/// The text between the parenthesis at the end of `start` and the one that closes it.
+fn argument<'t>(text: &'t str, start: &str) -> Option<&'t str> {
+    let inside = &text[text.find(start)? + start.len()..];
+    let (mut depth, mut is_quoted) = (1_usize, false);
+    for (index, byte) in inside.bytes().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'(' if !is_quoted => depth += 1,
+            b')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&inside[..index]);
+        }
+    }
+    None
+}
+
+/// The name of a symbol at the start of a text: `@name` or `@"any name"`.
+fn symbol(text: &str) -> Option<String> {
+    let name = text.strip_prefix('@')?;
+    if let Some(quoted) = name.strip_prefix('"') {
+        return Some(quoted.split('"').next()?.to_owned());
+    }
+    let end = name.find(|it: char| !it.is_alphanumeric() && !"_$.-".contains(it)).unwrap_or(name.len());
+    Some(name[..end].to_owned())
+}
+
+/// The words of a text, so that indentation does not count.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"module @my attributes {x = "}"} {
+  hal.executable private @add_dispatch_0 {
+    hal.executable.variant public @embedded target(<"llvm-cpu", "embedded-elf-x86_64", {cpu = "a(b"}>) {
+      hal.executable.export public @add_f32 ordinal(0) layout(#hal.pipeline.layout<constants = 4, bindings = [#hal.pipeline.binding<storage_buffer, "ReadOnly|Indirect">, #hal.pipeline.binding<storage_buffer, Indirect>], flags = Indirect>) count(%arg0: !hal.device, %arg1: index, %arg2: index) -> (index, index, index) {
+        %x, %y, %z = from_slice(%arg1, %arg2)
+        hal.return %x, %y, %z : index, index, index
+      }
+      builtin.module {
+        func.func @add_f32() {
+          %0 = hal.interface.binding.subspan layout(<constants = 4>) binding(0) alignment(64) offset(%c0) flags("ReadOnly|Indirect") : !iree_tensor_ext.dispatch.tensor<readonly:tensor<4x8xf32>>
+          %1 = hal.interface.binding.subspan layout(<constants = 4>) binding(1) alignment(64) offset(%c64) : memref<4xi8>
+          return
+        }
+      }
+    }
+  }
+  util.func public @add() {
+  }
+  hal.executable private @"odd name" {
+    hal.executable.variant public @v target(<"vulkan-spirv", "vulkan-spirv-fb">) objects([#x<{path = "a"}>]) {
+      hal.executable.export public @f ordinal(3) layout(#hal.pipeline.layout<bindings = []>)
+    }
+  }
+}
+"#;
+
+    #[test]
+    fn executables_are_read_from_the_text_of_a_program() {
+        assert_eq!((module_name(TEXT), module_name("module {\n}\n")), ("my".into(), "module".into()));
+        let found = executables(TEXT);
+        let names: Vec<_> = found.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["add_dispatch_0", "odd name"]);
+        let variant = &found[0].variants[0];
+        assert_eq!((&*variant.name, &*variant.format), ("embedded", "embedded-elf-x86_64"));
+        assert_eq!(variant.target, r#"<"llvm-cpu", "embedded-elf-x86_64", {cpu = "a(b"}>"#);
+        let function = &variant.functions[0];
+        assert_eq!((&*function.name, function.ordinal, function.constants), ("add_f32", 0, 4));
+        assert_eq!(function.bindings, [r#"storage_buffer, "ReadOnly|Indirect""#, "storage_buffer, Indirect"]);
+        assert_eq!(function.workload, 2);
+        let count = "%x, %y, %z = from_slice(%arg1, %arg2) hal.return %x, %y, %z : index, index, index";
+        assert_eq!(function.workgroup_count, count);
+        assert_eq!(function.binding_bytes, [Some(128), None]);
+        assert!(function.text.starts_with("hal.executable.export") && function.text.ends_with('}'));
+        assert!(function.layout.starts_with("<constants = 4"));
+        let other = &found[1].variants[0];
+        assert!(other.has_objects && !variant.has_objects);
+        assert_eq!((other.functions[0].ordinal, other.functions[0].workgroup_count.as_str()), (3, ""));
+    }
+
+    #[test]
+    fn sizes_are_those_of_static_shapes() {
+        for (shape, bytes) in [
+            ("!t.tensor<readonly:tensor<64x64xf32>>", Some(16384)),
+            ("memref<3xi1, #hal.x<storage_buffer>>", Some(3)),
+            ("memref<5xi4>", Some(3)),
+            ("memref<2xbf16>", Some(4)),
+            ("memref<f64>", Some(8)),
+            ("memref<2xf8E4M3FN>", Some(2)),
+            ("!t.tensor<readonly:tensor<?xf32>>{%16}", None),
+            ("memref<4xindex>", None),
+            ("i32", None),
+        ] {
+            assert_eq!(bytes_of(shape), bytes, "{shape}");
+        }
+    }
+
+    #[test]
+    fn damaged_text_is_read_to_its_end() {
+        for end in 0..TEXT.len() {
+            executables(&TEXT[..end]);
+            module_name(&TEXT[..end]);
+        }
+    }
+}
