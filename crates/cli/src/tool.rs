@@ -53,6 +53,14 @@ pub enum Operands {
         /// Its placeholder, such as `CAPTURE.ireereplay`.
         form: &'static str,
     },
+    /// One file for another program, which gets the flags that the tool does not have; none if such a flag
+    /// makes that program print something.
+    Forwarded {
+        /// Its kind, such as `program`.
+        what: &'static str,
+        /// Its placeholder, such as `PROGRAM.mlir`.
+        form: &'static str,
+    },
     /// Two files.
     Two {
         /// The kind of each, such as `profile`.
@@ -156,7 +164,8 @@ fn start(
     worker: Option<Worker>,
 ) -> Result<u8> {
     let arguments: Vec<OsString> = arguments.collect();
-    let parsed = Flags::parse(&tool.all_groups(), arguments.iter().cloned());
+    let forwards = matches!(tool.operands, Operands::Forwarded { .. });
+    let parsed = Flags::parse_for(&tool.all_groups(), arguments.iter().cloned(), forwards);
     let wants_json = match &parsed {
         Ok(flags) => flags.wants_json(),
         Err(_) => Flags::ask_for_json(&tool.all_groups(), &arguments),
@@ -188,7 +197,7 @@ fn start_with(
     if let Some((query, value)) = flags.query() {
         let text = match query {
             "help" if value == "short" => Ok(tool.short_help(&name)),
-            "help" => Ok(tool.help(&name, value == "all")),
+            "help" if matches!(value, "" | "true" | "1" | "all") => Ok(tool.help(&name, value == "all")),
             "version" => Ok(version(&name)),
             other => (tool.answer)(other, value, &flags)
                 .unwrap_or_else(|| Err(Error::unimplemented(format!("{name} does not answer --{other}")))),
@@ -198,7 +207,13 @@ fn start_with(
     if flags.get(&AGENTS_MD) {
         return output::print(tool.guide).map(|()| 0);
     }
-    let (word, files) = tool.operands.check(&name, flags.operands())?;
+    let (word, files) = match &tool.operands {
+        // Some flags of the other program make it print something.
+        Operands::Forwarded { .. } if flags.operands().is_empty() && !flags.forwarded().is_empty() => {
+            (None, Vec::new())
+        }
+        operands => operands.check(&name, flags.operands())?,
+    };
     named_files::check(&flags, &files)?;
     // Of a worker, the process that started it has said them.
     if worker.is_none() {
@@ -418,6 +433,7 @@ impl Operands {
     pub(crate) fn usage(&self) -> &'static str {
         match self {
             Self::One { form, .. }
+            | Self::Forwarded { form, .. }
             | Self::Two { form, .. }
             | Self::WordAndFile { form, .. }
             | Self::Word { form, .. } => form,
@@ -432,7 +448,7 @@ impl Operands {
         let files = || given.iter().map(PathBuf::from).collect();
         let usage = |form: &str| format!("{name} [flags] {form}; --help describes the flags");
         match (self, given) {
-            (Self::One { .. }, [_])
+            (Self::One { .. } | Self::Forwarded { .. }, [_])
             | (Self::Two { .. }, [_, _])
             | (Self::MaybeDirectory { .. }, [] | [_])
             | (Self::None { .. }, []) => Ok((None, files())),
@@ -460,10 +476,13 @@ impl Operands {
                     .context(shown)
                     .advise(usage(form)))
             }
-            (Self::One { what, form } | Self::WordAndFile { what, form, .. }, []) => {
-                Err(Error::invalid_argument(format!("{name} needs a {what}")).advise(usage(form)))
-            }
-            (Self::One { what, .. } | Self::WordAndFile { what, .. }, _) => {
+            (
+                Self::One { what, form }
+                | Self::Forwarded { what, form }
+                | Self::WordAndFile { what, form, .. },
+                [],
+            ) => Err(Error::invalid_argument(format!("{name} needs a {what}")).advise(usage(form))),
+            (Self::One { what, .. } | Self::Forwarded { what, .. } | Self::WordAndFile { what, .. }, _) => {
                 Err(Error::invalid_argument(format!("{name} takes one {what}"))
                     .context(shown)
                     .advise("values of flags follow '=', as in --device=local-sync"))

@@ -40,6 +40,9 @@ const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
 const RECORDED_TYPE: Added = ("element_type", RECORDED_LEDGER.1);
+const COMPILER: Added = ("compiler", "the reference's tools compile no modules");
+const COMPILER_FLAG: Added = ("compiler_flag", COMPILER.1);
+const NO_CACHE: Added = ("no_cache", COMPILER.1);
 const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
 const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
@@ -99,7 +102,19 @@ const TOOLS: [(&str, &[Added]); 11] = [
             AGAINST,
         ],
     ),
-    ("iree-run-module", &[VERSION, SUBSTITUTION, EXTERNAL_PATHS, RECORDED_LEDGER, RECORDED_TYPE]),
+    (
+        "iree-run-module",
+        &[
+            VERSION,
+            SUBSTITUTION,
+            EXTERNAL_PATHS,
+            RECORDED_LEDGER,
+            RECORDED_TYPE,
+            COMPILER,
+            COMPILER_FLAG,
+            NO_CACHE,
+        ],
+    ),
     (
         "iree-benchmark-module",
         &[
@@ -111,6 +126,9 @@ const TOOLS: [(&str, &[Added]); 11] = [
             PERF_COUNTERS,
             TIME_UNIT,
             SUMMARY,
+            COMPILER,
+            COMPILER_FLAG,
+            NO_CACHE,
         ],
     ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),

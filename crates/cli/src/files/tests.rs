@@ -37,6 +37,7 @@ fn forms(tool: &Tool, flag: &str) -> &'static [&'static str] {
         "parameters" => &["{}", "scope={}"],
         "replay_executable_substitution" => &["1={}", "name@embedded-elf-x86_64={}"],
         "with" if tool.verb == "benchmark" => &["1={}", "name@embedded-elf-x86_64={}"],
+        "substitute" => &["name={}", "name@c={}"],
         "replay_file_remap" => &["/captured={}"],
         "executable_plugin" => &["{}", "embedded:{}"],
         "extract" => &["scope::key={}"],
@@ -106,7 +107,7 @@ fn check_alone(tool: &Tool, arguments: &[String]) -> Result<()> {
 /// The operands that the tool needs; the first one is `path`, if given.
 fn operands(tool: &Tool, path: Option<String>, directory: &Path) -> Vec<String> {
     let count = match tool.operands {
-        Operands::One { .. } | Operands::WordAndFile { .. } => 1,
+        Operands::One { .. } | Operands::Forwarded { .. } | Operands::WordAndFile { .. } => 1,
         Operands::Two { .. } => 2,
         Operands::Word { .. } | Operands::MaybeDirectory { .. } | Operands::None { .. } => 0,
     };

@@ -30,6 +30,8 @@ pub(super) struct Expanded {
 pub(super) struct Given {
     /// With underscores, without the leading dashes.
     pub name: String,
+    /// The name as it was typed, if that is another.
+    pub typed: Option<String>,
     /// What follows the first `=`, without the whitespace around it.
     pub value: Option<OsString>,
     /// `PATH:LINE` for a flag from a file.
@@ -43,6 +45,16 @@ impl Given {
             Some(value) => format!("--{}={}", self.name, super::value_type::shown(value)),
             None => format!("--{}", self.name),
         }
+    }
+
+    /// The argument as it was typed.
+    pub fn argument(&self) -> OsString {
+        let mut argument = OsString::from(format!("--{}", self.typed.as_ref().unwrap_or(&self.name)));
+        if let Some(value) = &self.value {
+            argument.push("=");
+            argument.push(value);
+        }
+        argument
     }
 }
 
@@ -62,10 +74,15 @@ pub(super) fn expand(
         } else if let Some(flag) = text.as_bytes().strip_prefix(b"--") {
             expanded.add(OsStr::from_bytes(flag), None, &mut Vec::new())?;
         } else if text == "-h" {
-            expanded.flags.push(Given { name: "help".into(), value: Some("short".into()), place: None });
+            expanded.flags.push(Given {
+                name: "help".into(),
+                typed: None,
+                value: Some("short".into()),
+                place: None,
+            });
         } else if let Some((name, rest)) = short_form(text, letters) {
             let value = if rest.is_empty() { arguments.next() } else { Some(rest.to_os_string()) };
-            expanded.flags.push(Given { name: name.into(), value, place: None });
+            expanded.flags.push(Given { name: name.into(), typed: None, value, place: None });
         } else {
             check_single_dash(text)?;
             expanded.operands.push(argument);
@@ -111,6 +128,7 @@ impl Expanded {
             return Err(Error::invalid_argument(format!("unknown flag '--{}'", name.to_string_lossy()))
                 .advise("names of flags are ASCII; --help lists them"));
         };
+        let typed = name;
         let name = name.replace('-', "_");
         if name == "flagfile" {
             let Some(path) = value.filter(|path| !path.is_empty()) else {
@@ -123,7 +141,8 @@ impl Expanded {
             return Err(Error::resource_exhausted(format!("more than {MAX_FLAGS} flags"))
                 .advise("check the flag files that --flagfile names"));
         }
-        self.flags.push(Given { name, value: value.map(OsStr::to_os_string), place });
+        let typed = (typed != name).then(|| typed.to_owned());
+        self.flags.push(Given { name, typed, value: value.map(OsStr::to_os_string), place });
         Ok(())
     }
 
@@ -195,13 +214,14 @@ mod tests {
     }
 
     fn given(name: &str, value: Option<&str>) -> Given {
-        Given { name: name.into(), value: value.map(OsString::from), place: None }
+        Given { name: name.into(), typed: None, value: value.map(OsString::from), place: None }
     }
 
     #[test]
     fn flags_and_operands_may_be_mixed_until_a_double_dash() {
         let it = expanded(&["a", "--x-y=1-2", "b", "--z", "-", "--", "--c", "-d"]).unwrap();
-        assert_eq!(it.flags, [given("x_y", Some("1-2")), given("z", None)]);
+        let typed = Given { typed: Some("x-y".into()), ..given("x_y", Some("1-2")) };
+        assert_eq!(it.flags, [typed, given("z", None)]);
         assert_eq!(it.operands, ["a", "b", "-", "--c", "-d"]);
     }
 

@@ -25,6 +25,8 @@ pub struct Flags {
     flag_files: Vec<PathBuf>,
     /// As given, with those of flag files.
     given: Vec<Given>,
+    /// Those of another program, as they were typed, if the tool passes them on.
+    forwarded: Option<Vec<OsString>>,
     query: Option<(&'static str, String)>,
     warnings: Vec<String>,
 }
@@ -39,6 +41,16 @@ impl Flags {
     /// Flags are checked in order, up to the first query, which is answered instead of running the tool.
     /// Fails on an unknown flag, an invalid value, or a flag that this build does not implement.
     pub fn parse(groups: &[&Group], arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
+        Self::parse_for(groups, arguments, false)
+    }
+
+    /// The same for a tool that passes the flags which it does not have on to another program, if `forwards`;
+    /// its help may be searched for any word.
+    pub fn parse_for(
+        groups: &[&Group],
+        arguments: impl IntoIterator<Item = OsString>,
+        forwards: bool,
+    ) -> Result<Self> {
         let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
         let letters: Vec<_> =
             table.iter().filter_map(|entry| Some((entry.spec().short?, entry.spec().name))).collect();
@@ -49,6 +61,7 @@ impl Flags {
             operands,
             flag_files,
             given: given.clone(),
+            forwarded: forwards.then(Vec::new),
             query: None,
             warnings: Vec::new(),
         };
@@ -86,9 +99,17 @@ impl Flags {
         &self.operands
     }
 
+    /// The flags that are passed on to another program, as they were typed.
+    pub fn forwarded(&self) -> &[OsString] {
+        self.forwarded.as_deref().unwrap_or_default()
+    }
+
     /// Arguments that are parsed to the same flags, without files: those may be pipes, which have been read.
     pub fn arguments(&self) -> Vec<OsString> {
         let flags = self.given.iter().map(|it| {
+            if self.forwarded.is_some() {
+                return it.argument();
+            }
             let mut argument = OsString::from(format!("--{}", it.name));
             if let Some(value) = &it.value {
                 argument.push("=");
@@ -182,9 +203,20 @@ impl Flags {
 
     fn add(&mut self, given: &Given) -> Result<()> {
         let Some(entry) = self.table.iter().copied().find(|entry| entry.spec().name == given.name) else {
-            return Err(unknown(&given.name, &self.table));
+            let Some(forwarded) = &mut self.forwarded else {
+                return Err(unknown(&given.name, &self.table));
+            };
+            forwarded.push(given.argument());
+            return Ok(());
         };
         let subject = format!("--{}", given.name);
+        if let (Some(_), "help", Some(word)) = (&self.forwarded, &*given.name, &given.value)
+            && let Some(text) = word.to_str()
+            && entry.parse(Some(word), Origin::Flag).is_err()
+        {
+            self.query = Some((entry.spec().name, text.to_owned()));
+            return Ok(());
+        }
         let value = parse(entry, &subject, given.value.as_deref(), Origin::Flag)?;
         check_effect(entry, given)?;
         let name = entry.spec().name;

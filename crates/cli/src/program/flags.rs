@@ -15,6 +15,7 @@ use super::{Options, OutputTarget, ResultOptions};
 use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, recorded};
 use crate::kernel_recording::ProgramRecording;
+use crate::tools::compiler_flags;
 use crate::tools::ledger_flags::ELEMENT_TYPE;
 use crate::{devices, output, parameters};
 
@@ -23,12 +24,12 @@ const MODULE: List<ModuleSource> = List::parsed(
     "PATH",
     "a path",
     parse_module,
-    "A compiled module (.vmfb), or - for standard input. Repeat it for modules that import from each other, \
+    "A compiled module (.vmfb), a program that is compiled first (.mlir, .mlirbc, .onnx), or - for standard input. Repeat it for modules that import from each other, \
      each after its dependencies; functions are looked up in the last one. The modules of rehal itself (hal, \
      io_parameters) need not be named.",
 )
 .files(|module, _| read_if(module.path()))
-.endings(&["vmfb"]);
+.endings(&["vmfb", "mlir", "mlirbc", "onnx"]);
 
 const MODULE_MODE: Flag<ModuleMode> = Flag::choice(
     "module_mode",
@@ -53,7 +54,7 @@ const EXECUTABLE_SUBSTITUTION: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable of the modules by a compiled file, as --replay_executable_substitution does in a replay. WHICH is \
+    "Replaces an executable of the modules by a compiled file, or a dispatch as the compiler dumps it (.mlir), as --replay_executable_substitution does in a replay. WHICH is \
      the number of an executable, its name, the name of one of its functions (rehal executables prints them), or all. With \
      the name of a function, only that function is replaced. The signatures must match.",
 )
@@ -218,8 +219,10 @@ impl Options {
             let error = Error::invalid_argument("--module is missing");
             return Err(error.advise("name a module: --module=FILE.vmfb, or --module=- for standard input"));
         }
+        compiler_flags::compile_modules(flags, &mut program.modules)?;
         program.module_mode = flags.get(&MODULE_MODE);
         program.substitutions = flags.list(&EXECUTABLE_SUBSTITUTION);
+        compiler_flags::compile_substitutions(&mut program.substitutions)?;
         // What replacements write next to a buffer is not to reach other memory of the process.
         let guards_buffers = !program.substitutions.is_empty();
         let expectations = Expectations { guards_buffers, ..Expectations::default() };

@@ -8,6 +8,7 @@ use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
+use super::compiler_flags::COMPILING;
 use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::PRINT_STATISTICS;
 use crate::flags::{Flag, Group, with_devices};
@@ -29,7 +30,7 @@ pub const BENCHMARK_MODULE: Tool = Tool {
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: with_devices![
-        &RUN, &BENCHMARK, &RESULTS, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING;
+        &RUN, &BENCHMARK, &RESULTS, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING;
         &PROFILING
     ],
     examples: &[

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rehal_base::{Error, Result, StatusCode, plural};
 use rehal_session::{ModuleTest, ModuleTests};
 
+use super::compiler_flags::COMPILING;
 use crate::flags::{Flag, Group, with_devices};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::kernel_recording::KERNEL_RECORDING;
@@ -29,7 +30,7 @@ pub const CHECK_MODULE: Tool = Tool {
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
-    groups: with_devices![&CHECK, &GTEST, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
+    groups: with_devices![&CHECK, &GTEST, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
         ("Run all tests", "{tool} --device=local-sync --module=tests.vmfb"),
         ("Run some of them", "{tool} --module=tests.vmfb --gtest_filter='*.matmul*-*large*'"),

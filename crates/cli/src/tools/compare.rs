@@ -77,9 +77,9 @@ const KERNELS: &[&str] = &["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
 const WITH: List<PathBuf> = List::paths(
     "with",
     "PATH",
-    "A replacement: a source in C or Rust (.c, .rs), which is compiled first, a shared library, a compiled executable, or \
-     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .so, .elf, .vmfb, \
-     .spv and .vk1. May be repeated.",
+    "A replacement: a source in C or Rust (.c, .rs), or a dispatch as the compiler dumps it (.mlir), which are compiled first, a shared library, a compiled executable, or \
+     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .mlir, .so, .elf, \
+     .vmfb, .spv and .vk1. May be repeated.",
 )
 .files(read_path)
 .endings(KERNELS);

@@ -6,6 +6,8 @@ mod benchmark_module;
 mod benchmark_replay;
 mod check_module;
 mod compare;
+mod compile;
+pub(crate) mod compiler_flags;
 mod completions;
 mod convert_parameters;
 mod create_parameters;
@@ -49,6 +51,7 @@ pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use check_module::CHECK_MODULE;
 pub use compare::COMPARE;
+pub use compile::COMPILE;
 pub use completions::COMPLETIONS;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
@@ -99,6 +102,7 @@ pub const ALL: &[&crate::Tool] = &[
     &DIFF,
     &REDACT,
     &REDUCE,
+    &COMPILE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &BENCHMARK_EXECUTABLE,

@@ -9,6 +9,7 @@ use rehal_session::{
     Plan, Replay, ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
 };
 
+use super::compiler_flags;
 use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, List, Refusal};
 use crate::progress::Progress;
@@ -50,8 +51,9 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
     "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, a SPIR-V module, or the \
-     source of a kernel in C or Rust (.c, .rs), which is compiled first and replaces only the functions that it has. \
-     WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
+     source of a kernel in C or Rust (.c, .rs) or a dispatch as the compiler dumps it (.mlir), which is compiled first and replaces \
+     only the functions that it has. \
+     WHICH is the id of an executable (iree-dump-replay prints it; 31 or 0x1f), the name of one of its functions or its \
      own name, or all. With the name of a function, only that function is replaced; otherwise a compiled file must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
      constants, bindings, parameters and workgroup sizes are compared before anything runs.",
@@ -195,5 +197,6 @@ pub(crate) fn compile_sources(substitutions: &mut [Substitution]) -> Result<()> 
     if !substitutions.is_empty() {
         interrupts::handle();
     }
-    build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))
+    build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))?;
+    compiler_flags::compile_substitutions(substitutions)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Context, Result};
 use rehal_session::{Function, Program};
 
+use super::compiler_flags::COMPILING;
 use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::output_file::OutputFile;
@@ -24,7 +25,7 @@ pub const RUN_MODULE: Tool = Tool {
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
-    groups: with_devices![&RUN, &RESULTS, &MODULES, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
+    groups: with_devices![&RUN, &RESULTS, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
         ("Call a function", "{tool} --module=model.vmfb --function=main --input=1x3x224x224xf32=0.5"),
         (

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 33] = [
+const GUIDES: [(&[&str], &str); 34] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -22,6 +22,7 @@ const GUIDES: [(&[&str], &str); 33] = [
     (&["rehal", "profile", "timeline"], include_str!("../../src/guides/profile_timeline.md")),
     (&["rehal", "profile", "compare"], include_str!("../../src/guides/profile_compare.md")),
     (&["rehal", "compare"], include_str!("../../src/guides/compare.md")),
+    (&["rehal", "compile"], include_str!("../../src/guides/compile.md")),
     (&["rehal", "completions"], include_str!("../../src/guides/completions.md")),
     (&["rehal", "man"], include_str!("../../src/guides/man.md")),
     (&["rehal", "diff"], include_str!("../../src/guides/diff.md")),
@@ -77,8 +78,8 @@ fn flags(text: &str) -> BTreeSet<String> {
         let end = rest.find(|it: char| !it.is_ascii_alphanumeric() && it != '_').unwrap_or(rest.len());
         rest[..end].to_owned()
     });
-    // The compiler's flags are `--iree-…`.
-    names.filter(|name| !name.is_empty() && name != "iree").collect()
+    // The compiler's flags are `--iree-…` and `--compile-…`.
+    names.filter(|name| !name.is_empty() && !matches!(&**name, "iree" | "compile")).collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod browser;
 mod check_module;
 mod common;
 mod compare;
+mod compile;
 mod damage;
 mod diff;
 mod dump;

@@ -14,7 +14,7 @@ fn files(scratch: &Scratch) -> Vec<(String, &'static str, &'static str)> {
         (scratch.file("x.ireeprof", profile), "a device profile (.ireeprof)", "rehal profile"),
         (fixture("modules/add4_swapped.elf"), "an ELF image (machine code)", "--executable_plugin=FILE"),
         (fixture("inputs/mlp_x.npy"), "a NumPy array (.npy)", "--input=@FILE"),
-        (fixture("programs/add4.mlir"), "a text file", "name"),
+        (scratch.file("x.txt", "text"), "a text file", "name"),
         (scratch.file("empty", ""), "empty", "name"),
     ]
 }
@@ -63,8 +63,9 @@ fn instead_of_a_module() {
             );
         }
     }
-    let ran =
-        crate::common::run(&["iree-check-module", &format!("--module={}", fixture("programs/add4.mlir"))]);
+    let scratch = Scratch::new();
+    let text = scratch.file("x.txt", "text");
+    let ran = crate::common::run(&["iree-check-module", &format!("--module={text}")]);
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.contains("is a text file, not a compiled module\n"), "{}", ran.stderr);
     refuse_all(|path| words(&["iree-dump-module"], path.into()), &module, "a compiled module");

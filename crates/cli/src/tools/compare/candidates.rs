@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rehal_base::{Error, Result};
-use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, substitute_sources};
+use rehal_session::{
+    KernelLanguage, Replacement, Selector, Substitution, is_program_source, substitute_sources,
+};
 
 use crate::tools::replay_flags;
 
 /// The extensions of replacements in directories.
-const EXTENSIONS: [&str; 7] = ["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
+const EXTENSIONS: [&str; 8] = ["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
 
 /// Advice about a file that is not a replacement.
-pub(super) const NAME_REPLACEMENT: &str =
-    "name a source (.c, .rs), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
+pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
 
 /// A replacement.
 pub(super) struct Candidate {
@@ -25,7 +26,7 @@ impl Candidate {
     /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
     pub(super) fn build(&self, function: &str) -> Result<Replacement> {
         check_file(&self.path, &metadata(&self.path)?)?;
-        if KernelLanguage::from_path(&self.path).is_none() {
+        if KernelLanguage::from_path(&self.path).is_none() && !is_program_source(&self.path) {
             let shown = self.path.display().to_string();
             let bytes =
                 fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;

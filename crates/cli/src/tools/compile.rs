@@ -1,0 +1,147 @@
+//! `rehal compile`: compiles a program with IREE's compiler, and checks the substitutes of its executables.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Error, Result};
+use rehal_session::{Compilation, ProgramSubstitutes, SubstituteFile, TemporaryDirectory};
+
+use super::compiler_flags::{
+    COMPILER, COMPILER_MEMORY, COMPILER_TIMEOUT, NO_CACHE, TARGET, compile, compiler,
+};
+use crate::flags::{Access, Flags, Group, List, read_path};
+use crate::output_file::{OUTPUT, OutputFile};
+use crate::{Invocation, Operands, Tool, interrupts, output};
+
+/// See the [module](self).
+pub const COMPILE: Tool = Tool {
+    name: "rehal compile",
+    verb: "compile",
+    summary: "compiles a program, and substitutes its executables",
+    about: "Compiles a program of MLIR (text or bytecode) or a model of ONNX with IREE's compiler, iree-compile, which runs as a \
+            process of its own. Flags that are not listed here are the compiler's: --help=WORD prints those whose name or \
+            description has the word. Values follow '='.\n\n\
+            Files that replace executables of the program are checked first: names, functions, bindings, constants, \
+            workgroup counts, targets.",
+    operands: Operands::Forwarded { what: "program", form: "PROGRAM.mlir|.mlirbc|.onnx -o OUT.vmfb" },
+    groups: &[&COMPILATION, &SUBSTITUTES],
+    examples: &[
+        ("Compile for this machine's processor", "{tool} --target=cpu model.mlir -o model.vmfb"),
+        ("Find flags of the compiler", "{tool} --help=substitute"),
+        ("Stop after a phase", "{tool} --target=cpu --compile-to=flow model.mlir -o flow.mlir"),
+        (
+            "Write the sources of the executables, and compile with an edited one",
+            "{tool} --target=cpu --iree-hal-dump-executable-sources-to=sources model.mlir -o model.vmfb\n\
+             {tool} --target=cpu --substitute=main_dispatch_0=sources/module_main_dispatch_0.mlir model.mlir -o edited.vmfb",
+        ),
+        (
+            "Use a kernel in C",
+            "{tool} --target=cpu --substitute=main_dispatch_0=kernel.c model.mlir -o edited.vmfb",
+        ),
+    ],
+    guide: include_str!("../guides/compile.md"),
+    answer,
+    runs_kernels: false,
+    run,
+};
+
+const COMPILATION: Group = Group {
+    title: "Compilation",
+    flags: &[&OUTPUT, &TARGET, &COMPILER, &NO_CACHE, &COMPILER_TIMEOUT, &COMPILER_MEMORY],
+};
+
+const SUBSTITUTE: List<SubstituteFile> = List::parsed(
+    "substitute",
+    "NAME[@KIND]=FILE",
+    "NAME=FILE or NAME@KIND=FILE",
+    |value| Ok(SubstituteFile::parse(value)?),
+    "Replaces an executable by a file: MLIR as the compiler dumps it before (source) or after (configuration) it decides how it \
+     is lowered, PTX, SPIR-V or an ELF image for AMD (object), an object file (cpu-object) or C (c) for the CPU. The \
+     contents of the file tell which, unless KIND does. NAME may have the prefixes of dumped files.",
+)
+.files(|substitute, _| vec![Access::Read.to(&substitute.path)]);
+
+const SUBSTITUTE_FROM: List<PathBuf> = List::paths(
+    "substitute_from",
+    "PATH",
+    "Replaces executables by the files of a directory, each that of its name. May be repeated.",
+)
+.files(read_path);
+
+const SEARCH_PATH: List<PathBuf> = List::paths(
+    "search_path",
+    "PATH",
+    "A directory in which files of --substitute, and the objects that sources name, are searched. May be repeated.",
+)
+.files(read_path);
+
+const SUBSTITUTES: Group =
+    Group { title: "Substitutes", flags: &[&SUBSTITUTE, &SUBSTITUTE_FROM, &SEARCH_PATH] };
+
+/// The flags of the compiler that have a word.
+fn answer(query: &str, word: &str, flags: &Flags) -> Option<Result<String>> {
+    let help = || {
+        let compiler = compiler(flags)?;
+        let found = compiler.help(word)?;
+        if found.is_empty() {
+            return Err(Error::not_found(format!("no flag of the compiler has '{word}'"))
+                .advise("--help=iree prints all flags with that word; --help those of this tool"));
+        }
+        Ok(format!("Flags of {}, version {}:\n{found}", compiler.path().display(), compiler.version()))
+    };
+    (query == "help").then(help)
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    if invocation.files().is_empty() {
+        let printed = compiler(flags)?.query(flags.forwarded())?;
+        return output::print(&String::from_utf8_lossy(&printed));
+    }
+    let output = OutputFile::from_flags(flags, "program.vmfb")?;
+    let input = Input::of(invocation.operand())?;
+    let compiler = compiler(flags)?;
+    let targets = flags.get(&TARGET).into_iter().map(OsString::from);
+    let mut compilation = Compilation::new(input.path(), targets.chain(flags.forwarded().iter().cloned()));
+    let directories = flags.list(&SUBSTITUTE_FROM);
+    let substitutes = ProgramSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
+    let substituted = compiler.substitute(&compilation, &substitutes)?;
+    compilation.flags.extend(substituted.flags.iter().cloned());
+    let compiled = compile(&compiler, &compilation)?;
+    let cached = if compiled.is_cached() { ", from the cache" } else { "" };
+    output::note(&format!("compiled by {} {}{cached}", compiler.path().display(), compiler.version()));
+    output.write(|sink| {
+        sink.write_all(compiled.bytes()).map_err(|error| Error::io("writing the compiled program", &error))
+    })?;
+    match compiled.printed.is_empty() {
+        true => Ok(()),
+        false => output::print(&String::from_utf8_lossy(&compiled.printed)),
+    }
+}
+
+/// The program; standard input is copied to a file.
+struct Input {
+    path: PathBuf,
+    /// Has the copy.
+    _directory: Option<TemporaryDirectory>,
+}
+
+impl Input {
+    fn of(path: PathBuf) -> Result<Self> {
+        if path.as_os_str() != "-" {
+            return Ok(Self { path, _directory: None });
+        }
+        interrupts::handle();
+        let directory = TemporaryDirectory::in_temp("rehal-compile-")?;
+        let path = directory.path().join("stdin.mlir");
+        let copied = File::create(&path).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
+        copied.map_err(|error| Error::io("reading the program from standard input", &error))?;
+        Ok(Self { path, _directory: Some(directory) })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,157 @@
+//! Flags of the tools that compile programs, and the compiler that they select.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rehal_base::Result;
+use rehal_session::{
+    Compilation, Compiled, Compiler, CompilerSetup, ModuleSource, Substitution, compile_dispatches, drivers,
+    is_program_source, target_flags,
+};
+
+use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, time};
+use crate::{interrupts, output};
+
+/// The compiler.
+pub(crate) const COMPILER: Flag<Option<PathBuf>> = Flag::path(
+    "compiler",
+    "The compiler: an iree-compile, or a virtual environment that has it. Default: REHAL_COMPILER in the environment, the \
+     package iree-base-compiler of the active Python, PATH.",
+)
+.files(read);
+
+/// Whether output is kept.
+pub(crate) const NO_CACHE: Flag<bool> = Flag::switch(
+    "no_cache",
+    false,
+    "Compiles again what was compiled before. By default, output is kept in REHAL_CACHE_DIR, or in rehal of the user's \
+     directory of caches, up to 4 GiB.",
+);
+
+/// The longest time of a compilation.
+pub(crate) const COMPILER_TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
+    "compiler_timeout",
+    "TIME",
+    "",
+    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
+    |value| if value.is_empty() { Ok(None) } else { time(value).map(Some) },
+    "The longest time of a compilation. Default: no limit.",
+);
+
+/// The memory of a compilation.
+pub(crate) const COMPILER_MEMORY: Flag<Option<u64>> = Flag::number(
+    "compiler_memory",
+    0,
+    (0, i64::MAX),
+    |bytes| u64::try_from(bytes).ok().filter(|it| *it != 0),
+    "Bytes of memory that a compilation may allocate. 0: no limit.",
+);
+
+/// What a program is compiled for.
+pub(crate) const TARGET: Flag<Vec<String>> = Flag::parsed(
+    "target",
+    "NAME[:CHIP]",
+    "",
+    "cpu, vulkan, cuda or hip, each with :CHIP behind it or without",
+    |value| match value.to_str() {
+        Some("") => Ok(Vec::new()),
+        Some(text) => Ok(target_flags(text)?),
+        None => Err(Refusal::Unexpected),
+    },
+    "What the program is compiled for, short for flags of the compiler: cpu is this machine's processor, cpu:generic any \
+     of its architecture; vulkan:rdna3, cuda:sm_80 and hip:gfx942 name GPUs as the compiler does.",
+);
+
+const COMPILER_FLAG: List<OsString> = List::parsed(
+    "compiler_flag",
+    "FLAG",
+    "an argument of the compiler",
+    |value| Ok(value.to_owned()),
+    "Passes an argument to the compiler of a --module that is a source. May be repeated. By default, it compiles for the \
+     first --device.",
+);
+
+/// Modules that are sources.
+pub(crate) const COMPILING: Group =
+    Group { title: "Compilation", flags: &[&COMPILER, &COMPILER_FLAG, &NO_CACHE] };
+
+/// How the compiler is found and run, from the flags that the tool has.
+fn setup(flags: &Flags) -> CompilerSetup {
+    let mut setup = CompilerSetup::default();
+    if flags.takes(COMPILER.name()) {
+        setup.path = flags.get(&COMPILER);
+        setup.caches = !flags.get(&NO_CACHE);
+    }
+    if flags.takes(COMPILER_TIMEOUT.name()) {
+        setup.time = flags.get(&COMPILER_TIMEOUT);
+        setup.memory_bytes = flags.get(&COMPILER_MEMORY);
+    }
+    setup
+}
+
+/// The compiler that the flags of a tool select. Warns if it is of another release than the tools.
+pub(crate) fn compiler(flags: &Flags) -> Result<Compiler> {
+    checked(&setup(flags))
+}
+
+fn checked(setup: &CompilerSetup) -> Result<Compiler> {
+    interrupts::handle();
+    let compiler = Compiler::find(setup)?;
+    if compiler.version().is_other() {
+        let (version, path) = (compiler.version(), compiler.path().display());
+        output::note(&format!(
+            "warning: '{path}' is of release {version}, and rehal follows 3.13: other releases write modules that may not run here"
+        ));
+    }
+    Ok(compiler)
+}
+
+/// Compiles the dispatches that substitutions of captured executables name.
+pub(crate) fn compile_substitutions(substitutions: &mut [Substitution]) -> Result<()> {
+    let mut compiler = || checked(&CompilerSetup::default());
+    compile_dispatches(substitutions, &mut compiler, |_, messages| output::note(messages))
+}
+
+/// Compiles the modules that are sources, for the first device of the flags unless flags of the compiler name
+/// another.
+pub(crate) fn compile_modules(flags: &Flags, modules: &mut [ModuleSource]) -> Result<()> {
+    let mut found = None;
+    for module in modules {
+        let Some(path) = module.path().filter(|it| is_program_source(it)).map(PathBuf::from) else {
+            continue;
+        };
+        let compiler = match &found {
+            Some(compiler) => compiler,
+            None => found.insert(compiler(flags)?),
+        };
+        let mut arguments = flags.list(&COMPILER_FLAG);
+        let is_target =
+            |it: &OsString| it.to_string_lossy().replace('_', "-").starts_with("--iree-hal-target-");
+        if !arguments.iter().any(is_target) {
+            arguments.splice(0..0, device_target(flags).into_iter().map(OsString::from));
+        }
+        let compiled = compile(compiler, &Compilation::new(path, arguments))?;
+        *module = ModuleSource::Bytes(Arc::from(compiled.bytes()));
+    }
+    Ok(())
+}
+
+/// The flags of the compiler for the first device of the flags.
+fn device_target(flags: &Flags) -> Vec<String> {
+    let device = flags.list(&DEVICE).into_iter().next();
+    let driver = device.as_deref().map(|uri| uri.split_once("://").map_or(uri, |(driver, _)| driver));
+    let registry = drivers();
+    let target = driver.and_then(|name| registry.find(name).ok()?.backend().compiler_target());
+    target_flags(target.map_or("cpu", |it| it.name)).unwrap_or_default()
+}
+
+/// Compiles, and prints what the compiler prints.
+pub(crate) fn compile(compiler: &Compiler, compilation: &Compilation) -> Result<Compiled> {
+    let compiled = compiler.compile(compilation)?;
+    if !compiled.messages.trim().is_empty() {
+        output::note(compiled.messages.trim_end());
+    }
+    Ok(compiled)
+}

@@ -1,0 +1,401 @@
+//! `rehal compile`, and the tools that compile what they are given, with the pinned release of the compiler.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::common::{Ran, command, ran};
+
+/// Two functions: one of static shapes without constants, one of dynamic shapes with four.
+const PROGRAM: &str = "module @my {
+  func.func @double(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %0 = arith.addf %a, %a : tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+  func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = arith.addf %a, %b : tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+}
+";
+
+const DOUBLE: &str = "double_dispatch_0";
+
+/// A directory with the program, and a cache of its own.
+struct Work(TempDir);
+
+impl Work {
+    fn new() -> Self {
+        let this = Self(TempDir::new().unwrap());
+        this.write("p.mlir", PROGRAM);
+        this
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Runs a tool in the directory.
+    fn run(&self, words: &[&str]) -> Ran {
+        ran(self.output(words))
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        let environment = std::env::var_os("REHAL_REFERENCE").filter(|it| !it.is_empty());
+        let environment = environment.map_or_else(|| testing::repository().join(".venv"), PathBuf::from);
+        command(words[0])
+            .args(&words[1..])
+            .current_dir(self.0.path())
+            .env("REHAL_COMPILER", environment)
+            .env("REHAL_CACHE_DIR", self.path("cache"))
+            .env("TMPDIR", self.temporary())
+            .output()
+            .unwrap()
+    }
+
+    fn temporary(&self) -> PathBuf {
+        let path = self.path("tmp");
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// Compiles the program with more flags; returns standard error.
+    fn compile(&self, flags: &[&str]) -> String {
+        let ran =
+            self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "p.vmfb"], flags].concat());
+        assert_eq!(ran.status, Some(0), "{flags:?}: {}", ran.stderr);
+        ran.stderr
+    }
+
+    /// The same, which must fail, write nothing, and leave no temporary files.
+    fn refused(&self, flags: &[&str]) -> String {
+        let ran =
+            self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "none.vmfb"], flags].concat());
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flags:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("\n  try: "), "{flags:?}: {}", ran.stderr);
+        assert!(!self.path("none.vmfb").exists());
+        ran.stderr
+    }
+
+    /// What `double` of 1 and `add` of 1 and 2 return in a module.
+    fn results(&self, module: &str) -> [String; 2] {
+        let module = format!("--module={module}");
+        let call = |words: &[&str]| {
+            let ran = self.run(&[&["iree-run-module", "--device=local-sync", &module], words].concat());
+            assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
+            ran.stdout.lines().last().unwrap().to_owned()
+        };
+        let double = call(&["--function=double", "--input=4x8xf32=1"]);
+        let [double, ..] = [double.split(['[', ' ', ']']).nth(1).unwrap().to_owned()];
+        [double, call(&["--function=add", "--input=3xf32=1", "--input=3xf32=2"])]
+    }
+
+    /// Dumps of the program, edited: `from` becomes `to` in the file of `double`.
+    fn edited(&self, directory: &str, prefix: &str, from: &str, to: &str) -> String {
+        let path = self.path(directory).join(format!("{prefix}my_{DOUBLE}.mlir"));
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{from} is not in\n{text}");
+        self.write("edited.mlir", &text.replace(from, to));
+        format!("--substitute={DOUBLE}=edited.mlir")
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn output_is_the_compilers_and_is_cached() {
+    let work = Work::new();
+    let first = work.compile(&[]);
+    assert!(first.contains("compiled by ") && first.contains(" 3.13.0"), "{first}");
+    assert!(!first.contains("from the cache"));
+    let compiled = fs::read(work.path("p.vmfb")).unwrap();
+    assert!(work.compile(&[]).contains("from the cache"));
+    assert_eq!(fs::read(work.path("p.vmfb")).unwrap(), compiled);
+    assert!(!work.compile(&["--no_cache"]).contains("from the cache"));
+    assert_eq!(fs::read(work.path("p.vmfb")).unwrap(), compiled);
+    assert_eq!(work.results("p.vmfb"), ["2", "3xf32=3 3 3"]);
+    // A changed program is another.
+    work.write("p.mlir", &PROGRAM.replace("arith.addf %a, %a", "arith.mulf %a, %a"));
+    assert!(!work.compile(&[]).contains("from the cache"));
+    assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"]);
+    assert_eq!(names(&work.temporary()), [""; 0]);
+}
+
+#[test]
+fn phases_and_formats_pass_through() {
+    let work = Work::new();
+    let run = |words: &[&str]| {
+        let ran = work.run(&[&["rehal", "compile"], words].concat());
+        assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
+        ran.stdout
+    };
+    let flow = run(&["--target=cpu", "--compile-to=flow", "p.mlir", "-o", "-"]);
+    assert!(flow.contains("flow.dispatch @double_dispatch_0"), "{flow}");
+    work.write("flow.mlir", &flow);
+    run(&["--target=cpu", "--compile-from=flow", "flow.mlir", "-o", "flow.vmfb"]);
+    assert_eq!(work.results("flow.vmfb"), ["2", "3xf32=3 3 3"]);
+    let text = run(&["--target=cpu", "--output-format=vm-asm", "p.mlir", "-o", "-"]);
+    assert!(text.contains("vm.module"), "{text}");
+    assert!(run(&["--iree-list-plugins"]).contains("input_"), "plugins");
+    let help = run(&["--help=substitute_executable_SOURCE"]);
+    assert!(help.contains("--iree-hal-substitute-executable-sources-from="), "{help}");
+    assert!(!help.contains("--iree-cuda-target"), "{help}");
+}
+
+#[test]
+fn diagnostics_and_wrong_flags_are_errors() {
+    let work = Work::new();
+    work.write("p.mlir", &PROGRAM.replace("%a, %b", "%a, %c"));
+    let error = work.refused(&[]);
+    assert!(error.contains("\np.mlir:7:25: error: use of undeclared SSA value name\n"), "{error}");
+    assert!(
+        error.contains("    %0 = arith.addf %a, %c : tensor<?xf32>\n                        ^\n"),
+        "{error}"
+    );
+    assert!(work.refused(&["--nosuch-flag"]).contains("Unknown command line argument '--nosuch-flag'"));
+    let error = work.refused(&["--target=vulcan"]);
+    assert!(error.contains("did you mean vulkan?"), "{error}");
+    let error = work.refused(&["--compiler=none"]);
+    assert!(error.contains("'none' does not exist") && error.contains("iree-base-compiler"), "{error}");
+    let error = work.refused(&["--compiler=/bin/true"]);
+    assert!(error.contains("is not a compiler of programs"), "{error}");
+    work.write("m.onnx", "");
+    let ran = work.run(&["rehal", "compile", "--target=cpu", "m.onnx", "-o", "m.vmfb"]);
+    let is_missing =
+        ran.stderr.contains("needs the Python package onnx") && ran.stderr.contains("pip install onnx");
+    assert!(
+        ran.status == Some(1) && (is_missing || ran.stderr.contains("cannot be imported")),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(names(&work.temporary()), [""; 0]);
+}
+
+#[test]
+fn crashes_keep_what_repeats_them() {
+    let work = Work::new();
+    let error = work.refused(&["--iree-llvmcpu-target-triple=nothing"]);
+    assert!(error.contains("the compiler ended by signal 11 in the pass "), "{error}");
+    assert!(error.contains("with 'p.mlir'"), "{error}");
+    let [kept] = &names(&work.temporary())[..] else { panic!("{error}") };
+    assert!(error.contains(kept.as_str()), "{error}");
+    let kept = work.temporary().join(kept);
+    assert_eq!(fs::read_to_string(kept.join("p.mlir")).unwrap(), PROGRAM);
+    let script = fs::read_to_string(kept.join("command.sh")).unwrap();
+    assert!(script.contains("'--iree-llvmcpu-target-triple=nothing'"), "{script}");
+    assert!(fs::read_to_string(kept.join("messages.txt")).unwrap().contains("Stack dump"));
+    // It exits without a diagnostic.
+    let error = work.refused(&["--iree-llvmcpu-target-cpu=nothing"]);
+    assert!(error.contains("the compiler ended ") && error.contains("Unknown CPU"), "{error}");
+    let error = work.refused(&["--compiler_timeout=1ms", "--no_cache"]);
+    assert!(error.starts_with("DEADLINE_EXCEEDED; "), "{error}");
+    let error = work.refused(&["--compiler_memory=20000000", "--no_cache"]);
+    assert!(error.contains("20000000 bytes of memory") || error.contains("ended by signal"), "{error}");
+}
+
+#[test]
+fn sources_and_configurations_are_substituted() {
+    let work = Work::new();
+    let dumps = ["--iree-hal-dump-executable-sources-to=s", "--iree-hal-dump-executable-configurations-to=c"];
+    work.compile(&dumps);
+    let double = "arith.addf %in, %in : f32";
+    let square = "arith.mulf %in, %in : f32";
+    for (directory, prefix) in [("s", ""), ("c", "configured_")] {
+        let flag = work.edited(directory, prefix, double, square);
+        let messages = work.compile(&[&flag]);
+        assert!(messages.contains("substituted"), "{messages}");
+        assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"], "{directory}");
+        // From a directory, under the names of the dump.
+        let file = format!("{prefix}my_{DOUBLE}.mlir");
+        fs::rename(work.path("edited.mlir"), work.path(directory).join(file)).unwrap();
+        work.compile(&[]);
+        assert_eq!(work.results("p.vmfb"), ["2", "3xf32=3 3 3"]);
+        work.compile(&[&format!("--substitute_from={directory}")]);
+        assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"], "{directory}");
+    }
+    // The compiler's own flags.
+    work.compile(&["--iree-hal-substitute-executable-sources-from=s"]);
+    assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"]);
+    let name = format!("--substitute=configured_my_{DOUBLE}=my_{DOUBLE}.mlir");
+    work.compile(&[&name, "--search_path=s"]);
+    assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"]);
+}
+
+#[test]
+fn substitutes_that_the_program_cannot_call_are_refused() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-dump-executable-sources-to=s"]);
+    let function = "double_dispatch_0_elementwise_32_f32";
+    let text = fs::read_to_string(work.path("s").join(format!("my_{DOUBLE}.mlir"))).unwrap();
+    let function = match text.contains(function) {
+        true => function.to_owned(),
+        false => {
+            let at =
+                text.find("hal.executable.export public @").unwrap() + "hal.executable.export public @".len();
+            text[at..].split(' ').next().unwrap().to_owned()
+        }
+    };
+    for (from, to, message) in [
+        (&*function, "renamed", format!("has no function '{function}', but 'renamed'")),
+        ("@double_dispatch_0 ", "@other ", "has no executable 'double_dispatch_0', but 'other'".into()),
+        ("cpu_features = \"", "cpu_features = \"+none,", "is for another target than the program".into()),
+        ("@embedded_elf", "@another_elf", "has no variant 'embedded_elf".into()),
+        (
+            "bindings = [",
+            "constants = 1, bindings = [",
+            "it has 1 constants, and the program passes 0".into(),
+        ),
+        (
+            "bindings = [",
+            "bindings = [#hal.pipeline.binding<storage_buffer, Indirect>, ",
+            "it has 3 bindings, and the program passes 2".into(),
+        ),
+        (
+            "count(%arg0: !hal.device)",
+            "count(%arg0: !hal.device, %arg1: index)",
+            "depends on 1 values".into(),
+        ),
+    ] {
+        let flag = work.edited("s", "", from, to);
+        let error = work.refused(&[&flag]);
+        assert!(error.contains(&message), "{message}: {error}");
+    }
+    let larger = text.replace("tensor<32xf32>", "tensor<64xf32>").replace("sizes = [32]", "sizes = [64]");
+    assert_ne!(larger, text);
+    work.write("edited.mlir", &larger);
+    let error = work.refused(&["--substitute=double_dispatch_0=edited.mlir"]);
+    assert!(error.contains("bytes of binding 0, where the program has 128"), "{error}");
+    let unknown = work.refused(&["--substitute=duble_dispatch_0=edited.mlir"]);
+    assert!(
+        unknown.contains("did you mean double_dispatch_0? it has double_dispatch_0, add_dispatch_0"),
+        "{unknown}"
+    );
+    let both = ["--substitute=double_dispatch_0=edited.mlir", "--substitute=my_double_dispatch_0=p.mlir"];
+    assert!(work.refused(&both).contains("is substituted twice"));
+    let same = work.refused(&["--substitute_from=s", "--iree-hal-dump-executable-sources-to=s"]);
+    assert!(same.contains("would overwrite"), "{same}");
+    // The compiler's own flag, which it warns about only.
+    let own = work.refused(&["--iree-hal-substitute-executable-source=none=edited.mlir"]);
+    assert!(own.contains("no executable 'none'"), "{own}");
+    work.write("x.txt", "text");
+    let error = work.refused(&["--substitute=double_dispatch_0=x.txt"]);
+    assert!(error.contains("not a substitute of a known kind"), "{error}");
+}
+
+#[test]
+fn objects_and_c_are_linked() {
+    let work = Work::new();
+    work.write(
+        "k.c",
+        "void k(const float *a, float *out) { for (int i = 0; i < 32; ++i) out[i] = a[i] + 10; }\n",
+    );
+    work.compile(&["--substitute=double_dispatch_0=k.c"]);
+    assert_eq!(work.results("p.vmfb"), ["11", "3xf32=3 3 3"]);
+    let add = "void f(const float *a, const float *b, float *out, unsigned n0, unsigned n1, unsigned n2, unsigned n3) {\n\
+               for (unsigned i = 0; i < n0; ++i) out[i] = a[i] * 10 + b[i]; }\n";
+    work.write("add.c", add);
+    let compiled = std::process::Command::new("cc")
+        .args(["-c", "-O2", "-ffreestanding", "-fPIC", "-fno-stack-protector", "add.c", "-o", "add.o"])
+        .current_dir(work.0.path())
+        .status();
+    assert!(compiled.unwrap().success());
+    work.compile(&["--substitute=double_dispatch_0=k.c", "--substitute=add_dispatch_0=add.o"]);
+    assert_eq!(work.results("p.vmfb"), ["11", "3xf32=12 12 12"]);
+    work.write("libc.c", "float expf(float);\nvoid k(const float *a, float *o) { o[0] = expf(a[0]); }\n");
+    assert!(work.refused(&["--substitute=double_dispatch_0=libc.c"]).contains("needs expf"));
+    work.write("two.c", "void k(float *a) {}\nvoid l(float *a) {}\n");
+    let error = work.refused(&["--substitute=double_dispatch_0=two.c"]);
+    assert!(error.contains("defines k, l, not double_dispatch_0_"), "{error}");
+    assert!(error.contains("(const void *binding_0, void *binding_1)"), "{error}");
+    let library = format!("--substitute=double_dispatch_0={}", env!("CARGO_BIN_EXE_rehal"));
+    assert!(work.refused(&[&library]).contains("a shared library, which the compiler cannot link"));
+}
+
+#[test]
+fn gpu_objects_are_for_their_targets() {
+    let work = Work::new();
+    let compile = |words: &[&str]| {
+        let ran =
+            work.run(&[&["rehal", "compile", "--target=vulkan", "p.mlir", "-o", "v.vmfb"], words].concat());
+        (ran.status, ran.stderr)
+    };
+    let (status, error) = compile(&["--iree-hal-dump-executable-binaries-to=b"]);
+    assert_eq!(status, Some(0), "{error}");
+    let binaries = names(&work.path("b"));
+    let binary = |name: &str| format!("b/{}", binaries.iter().find(|it| it.contains(name)).unwrap());
+    let own = format!("--substitute={DOUBLE}={}", binary(DOUBLE));
+    let (status, error) = compile(&[&own]);
+    assert!(status == Some(0) && error.contains("substituted with object file"), "{error}");
+    let (status, error) = compile(&["--substitute_from=b"]);
+    assert_eq!(status, Some(0), "{error}");
+    let (status, error) = compile(&[&format!("--substitute={DOUBLE}={}", binary("add_dispatch_0"))]);
+    assert!(status == Some(1) && error.contains("has no function 'double_dispatch_0"), "{error}");
+    let error = work.refused(&[&own]);
+    assert!(error.contains("is SPIR-V, and the program is for 'embedded-elf"), "{error}");
+    work.write("k.c", "void k() {}");
+    let (status, error) = compile(&[&format!("--substitute={DOUBLE}=k.c")]);
+    assert!(status == Some(1) && error.contains("is for CPUs, and the program is for 'vulkan"), "{error}");
+}
+
+#[test]
+fn programs_run_from_their_source() {
+    let work = Work::new();
+    assert_eq!(work.results("p.mlir"), ["2", "3xf32=3 3 3"]);
+    let flags = [
+        "--compiler_flag=--iree-hal-target-device=local",
+        "--compiler_flag=--iree-hal-local-target-device-backends=vmvx",
+    ];
+    let words =
+        ["iree-run-module", "--module=p.mlir", "--function=add", "--input=3xf32=1", "--input=3xf32=2"];
+    let ran = work.run(&[&words[..], &flags].concat());
+    assert!(ran.status == Some(0) && ran.stdout.ends_with("3xf32=3 3 3\n"), "{ran:?}");
+    work.write("p.mlir", "func.func @f( {");
+    let ran = work.run(&["iree-run-module", "--module=p.mlir", "--function=f"]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("p.mlir:1:"), "{ran:?}");
+}
+
+#[test]
+fn dumped_dispatches_replace_captured_executables() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-dump-executable-sources-to=s"]);
+    let record = [
+        "iree-run-module",
+        "--device=local-sync",
+        "--module=p.vmfb",
+        "--function=double",
+        "--input=4x8xf32=3",
+    ];
+    let ran = work.run(&[&record[..], &["--device_replay_output=c.ireereplay"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    work.edited("s", "", "arith.addf %in, %in : f32", "arith.mulf %in, %in : f32");
+    let function = fs::read_to_string(work.path("edited.mlir")).unwrap();
+    let at =
+        function.find("hal.executable.export public @").unwrap() + "hal.executable.export public @".len();
+    let function = function[at..].split(' ').next().unwrap();
+    let reads = |flag: &str| {
+        let words = ["rehal", "run", "--device=local-sync", "--replay_host_reads=-", "c.ireereplay"];
+        let ran = work.run(&[&words[..], &[flag]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let captured = reads("--recover=false");
+    let replaced = reads(&format!("--replay_executable_substitution={function}=edited.mlir"));
+    assert_ne!(replaced, captured);
+    let words = ["rehal", "run", "--device=local-sync", "c.ireereplay"];
+    let ran =
+        work.run(&[&words[..], &[&*format!("--replay_executable_substitution={function}=p.mlir")]].concat());
+    assert!(
+        ran.status == Some(1) && ran.stderr.contains("has 0 executables, not one dispatch"),
+        "{}",
+        ran.stderr
+    );
+}
