@@ -35,7 +35,9 @@ fn forms(tool: &Tool, flag: &str) -> &'static [&'static str] {
         "output" if has_results => &["@{}", "+{}"],
         "input" | "expected_output" | "binding" => &["2xf32=@{}", "2xf32=+{}"],
         "parameters" => &["{}", "scope={}"],
-        "replay_executable_substitution" => &["1={}", "name@embedded-elf-x86_64={}"],
+        "replay_executable_substitution" | "executable_substitution" | "executable" => {
+            &["1={}", "name@embedded-elf-x86_64={}"]
+        }
         "with" if tool.verb == "benchmark" => &["1={}", "name@embedded-elf-x86_64={}"],
         "substitute" => &["name={}", "name@c={}"],
         "replay_file_remap" => &["/captured={}"],
@@ -57,7 +59,9 @@ struct Argument {
 impl Argument {
     fn all(tool: &Tool) -> Vec<Self> {
         let mut all = vec![Self { flag: "", form: "{}" }];
-        for entry in entries(tool).into_iter().filter(|entry| entry.has_files()) {
+        // A directory is not the file in it.
+        let is_file = |entry: &&dyn Entry| entry.has_files() && entry.spec().name != "binaries_to";
+        for entry in entries(tool).into_iter().filter(is_file) {
             let flag = entry.spec().name;
             all.extend(forms(tool, flag).iter().map(|form| Self { flag, form }));
         }

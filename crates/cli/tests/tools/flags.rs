@@ -325,11 +325,12 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 21] = [
+const TAKE_ANYTHING: [&str; 22] = [
     "against",
     "against_capture",
     "baseline",
     "benchmark_out",
+    "binaries_to",
     "compiler",
     "compiler_flag",
     "device_capture_file",
