@@ -6,7 +6,7 @@ use rehal_hal::{
     Indexed, PrepareExecutable, WorkgroupSchedule,
 };
 
-use crate::substitute::{Layer, NO_EXECUTABLE, OpenReplacement, ReplacementCode, Replacements};
+use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode, Replacements};
 use crate::{ExecutableRecord, Plan};
 
 /// The code of an executable of a capture, with its captured functions.
@@ -112,8 +112,9 @@ const STUB: &str = "a stub of the kernel has the name and the signature that a r
 fn prepare_replacement(
     device: &Device,
     captured: &ExecutableParams<'_>,
-    replacement: &OpenReplacement,
+    layer: &Layer<'_>,
 ) -> Result<(Executable, ReplacementCode)> {
+    let replacement = layer.replacement;
     let data = replacement.data();
     let kind = FileKind::from_head(data);
     let refuse = |kind: FileKind| kind.refuse_as(&replacement.place, "an executable");
@@ -134,6 +135,7 @@ fn prepare_replacement(
     };
     let format = match replacement.format.as_deref() {
         Some(format) => format,
+        None if layer.keeps_format => captured.format,
         None => device.infer_executable_format(data).ok_or_else(unknown)?,
     };
     if device.info().format(format).is_none() && !device.can_prepare_executable(format) {
@@ -254,7 +256,7 @@ impl Matching<'_> {
         };
         let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
-            let part = prepare_replacement(self.device, &self.params, layer.replacement);
+            let part = prepare_replacement(self.device, &self.params, layer);
             let (part, code) = part.map_err(|error| in_layer(layer, error))?;
             parts.push(part);
             replacements.push(code);

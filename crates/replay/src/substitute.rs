@@ -123,6 +123,9 @@ pub(crate) struct Layer<'r> {
     pub replacement: &'r OpenReplacement,
     /// The function by whose name it is selected: the only one that it replaces.
     pub function: Option<&'r [u8]>,
+    /// Whether the replacement has the format of the executable unless another one is stated; otherwise the
+    /// device infers it.
+    pub keeps_format: bool,
 }
 
 enum Bytes {
@@ -249,6 +252,9 @@ impl ProgramSubstitutes {
     /// What runs in place of each function of `original`, the executable `id` of a program, which has been
     /// prepared with `params`: the code, and the ordinal of the function there. `None` if it is not selected.
     ///
+    /// A replacement whose format is not stated has that of `params` if `keeps_format`; otherwise the device
+    /// infers it.
+    ///
     /// Replacements are native code with the privileges of the process: a user who names one asks for it to
     /// run.
     pub fn replace(
@@ -257,6 +263,7 @@ impl ProgramSubstitutes {
         device: &Device,
         params: &ExecutableParams<'_>,
         original: &Executable,
+        keeps_format: bool,
     ) -> Result<Option<Vec<(Executable, u32)>>> {
         let names = || original.functions().iter().map(|function| function.name.as_bytes());
         let selecting: Vec<_> = (self.selected.iter().zip(&self.is_used))
@@ -268,7 +275,7 @@ impl ProgramSubstitutes {
         if selecting.is_empty() {
             return Ok(None);
         }
-        let layers: Vec<_> = selecting.iter().map(|(layer, _)| *layer).collect();
+        let layers: Vec<_> = selecting.iter().map(|(layer, _)| Layer { keeps_format, ..*layer }).collect();
         let replaced = prepare::replace(device, params, original, &format!("executable {id}"), &layers)?;
         selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
         Ok(Some(replaced))
@@ -398,7 +405,7 @@ impl Replacements {
         own_name: &str,
     ) -> Vec<Layer<'r>> {
         if let Some(replacement) = self.given.get(index).and_then(Option::as_ref) {
-            return vec![Layer { replacement, function: None }];
+            return vec![Layer { replacement, function: None, keeps_format: false }];
         }
         let layer = |(it, replacement): &'r (Substitution, OpenReplacement)| {
             it.layer(replacement, record.id, record.function_names(), own_name)
@@ -454,7 +461,11 @@ impl Substitution {
             Selector::Name(name) if is_selected => Some(name.as_bytes()),
             _ => None,
         };
-        (is_selected || self.selects_by_own_name(own_name)).then_some(Layer { replacement, function })
+        (is_selected || self.selects_by_own_name(own_name)).then_some(Layer {
+            replacement,
+            function,
+            keeps_format: false,
+        })
     }
 
     fn selects_by_own_name(&self, own_name: &str) -> bool {

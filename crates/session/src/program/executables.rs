@@ -172,7 +172,7 @@ fn other_code(
         workgroups: WorkgroupSchedule::All,
     };
     let (device, own) = (loaded.device(), loaded.executable());
-    let Some(replaced) = substitutes.replace(executable.number, device, &params, own)? else {
+    let Some(replaced) = substitutes.replace(executable.number, device, &params, own, true)? else {
         return Ok(None);
     };
     let code = substitutes.only_code(executable.number, own).ok_or_else(|| {
@@ -194,17 +194,15 @@ fn other_code(
              program with --iree-hal-link-executables=false, so that each executable has one",
         ));
     }
-    let format = code.format.map_or_else(|| device.infer_executable_format(code.data), Some);
-    match format {
-        Some(format) if format == executable.format => Ok(Some(code.data.to_vec())),
-        other => {
-            let other = other.unwrap_or("unknown");
+    match code.format {
+        Some(other) if other != executable.format => {
             let message = format!(
                 "the replacement has format '{other}', and the program creates the executable as '{}'",
                 executable.format
             );
             Err(Error::incompatible(message).advise("compile it to the format of the program"))
         }
+        _ => Ok(Some(code.data.to_vec())),
     }
 }
 
@@ -288,7 +286,7 @@ impl RunningSubstitutes {
             let listed = this.executables.iter().find(|(it, module)| it.code(module) == params.data);
             let (number, name) = listed.map_or((0, String::new()), |(it, _)| (it.number, it.name()));
             this.names.lock().unwrap_or_else(PoisonError::into_inner).add(&name, own);
-            this.substitutes.replace(number, device, params, own)
+            this.substitutes.replace(number, device, params, own, false)
         })
     }
 
