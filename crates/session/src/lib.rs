@@ -56,6 +56,7 @@ mod compiler;
 mod crash;
 mod devices;
 mod dialogue;
+#[cfg(feature = "vulkan")]
 mod executable_code;
 mod kernel_replay;
 mod kernels;
@@ -87,6 +88,7 @@ pub use dialogue::{
     Answer, AnsweredRead, AskedBinding, AskedDispatch, AskedExecutable, AskedHostRead, AskedPlace, Dialogue,
     Question, ReplayQuestions,
 };
+#[cfg(feature = "vulkan")]
 pub use executable_code::{SpirvFunction, spirv_functions};
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
