@@ -58,17 +58,17 @@ impl Columns {
             texts("type", records.record_type),
             texts("kind", records.kind),
             texts("status", records.status),
-            numbers("thread", Numbers::U64(records.thread)),
-            numbers("device", Numbers::U64(records.device)),
-            numbers("object", Numbers::U64(records.object)),
-            numbers("related_object", Numbers::U64(records.related_object)),
+            numbers("thread", Numbers::U64(records.thread_id)),
+            numbers("device", Numbers::U64(records.device_id)),
+            numbers("object", Numbers::U64(records.object_id)),
+            numbers("related_object", Numbers::U64(records.related_id)),
             texts("scope", records.scope),
-            numbers("executable", Numbers::U64(records.executable)),
+            numbers("executable", Numbers::U64(records.executable_id)),
             texts("function", records.function),
             numbers("workgroups_x", Numbers::U32(records.workgroups_x)),
             numbers("workgroups_y", Numbers::U32(records.workgroups_y)),
             numbers("workgroups_z", Numbers::U32(records.workgroups_z)),
-            numbers("bindings", Numbers::U32(records.bindings)),
+            numbers("bindings", Numbers::U32(records.binding_count)),
         ];
         Self { columns: columns.into_iter().map(Arc::new).collect(), row_count }
     }

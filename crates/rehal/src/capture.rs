@@ -4,15 +4,16 @@
 //! # fn main() -> rehal::Result<()> {
 //! # let path =
 //! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
-//! use rehal::capture::{CaptureFile, CaptureOptions, RecordColumns};
+//! use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter};
 //! use rehal::device::DeviceOptions;
 //!
 //! let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;
 //! let survey = capture.survey()?;
-//! // Record by record, or as columns.
-//! let columns = capture.record_columns(&mut |_| {})?;
-//! let dispatches = columns.function.iter().filter(|function| **function != RecordColumns::NONE).count();
-//! println!("{} records, {dispatches} of which dispatch", survey.record_count);
+//! // Record by record, or as columns; both with filters.
+//! let mut dispatches = RecordFilter::default();
+//! dispatches.function = Some("*".into());
+//! let table = capture.table(&dispatches)?;
+//! println!("{} records, {} of which dispatch", survey.record_count, table.row_count());
 //! assert!(capture.verdict(&DeviceOptions::default().open()?, &[]).is_replayable());
 //! # Ok(())
 //! # }
@@ -20,5 +21,5 @@
 
 pub use rehal_session::{
     CaptureBytes, CaptureFile, CaptureOptions, DispatchRow, ExecutableSurvey, ExternalFile, FunctionSurvey,
-    RecordColumns, RecordRow, Records, ScopeSurvey, Survey, Verdict,
+    RecordFilter, RecordRow, RecordTable, Records, ScopeSurvey, Survey, TextColumn, Verdict,
 };

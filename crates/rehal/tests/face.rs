@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rehal::StatusCode;
-use rehal::capture::{CaptureFile, CaptureOptions, RecordColumns, Records};
+use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter, Records, TextColumn};
 use rehal::device::{Device, DeviceOptions, DeviceSpec, HostMemory};
 use rehal::kernel::Launches;
 use rehal::profile::ProfileFile;
@@ -64,38 +64,43 @@ fn objects_may_be_sent_and_some_shared() {
 
 #[test]
 fn columns_have_what_rows_have() {
+    fn text(column: &TextColumn, index: usize) -> &[u8] {
+        column.values[column.codes[index] as usize].as_bytes()
+    }
     for name in ["add4.add.local-sync", "bench.mlp.5.local-sync"] {
         let capture = capture(name);
-        let columns = capture.record_columns(&mut |_| {}).unwrap();
-        let survey = capture.survey().unwrap();
-        assert_eq!(columns.len() as u64, survey.record_count);
+        let all = RecordFilter::default();
+        let columns = capture.table(&all).unwrap();
+        assert_eq!(columns.row_count() as u64, capture.survey().unwrap().record_count);
         let mut dispatches = 0;
-        for (index, row) in capture.records().unwrap().enumerate() {
+        for (index, row) in capture.records(&all).unwrap().enumerate() {
             let row = row.unwrap();
-            assert_eq!(row.ordinal, index as u64);
+            assert_eq!((row.ordinal, columns.ordinal[index]), (index as u64, index as u64));
             assert_eq!((row.offset, row.size_bytes), (columns.offset[index], columns.size_bytes[index]));
-            assert_eq!((row.record_type, row.name), columns.kinds[usize::from(columns.kind[index])]);
-            assert_eq!(
-                (row.object_id, row.related_id),
-                (columns.object_id[index], columns.related_id[index])
-            );
-            let scope = (columns.scope[index] != RecordColumns::NONE)
-                .then(|| &columns.scopes[columns.scope[index] as usize][..]);
-            assert_eq!(row.scope, scope);
-            match row.dispatch {
-                None => assert_eq!(columns.function[index], RecordColumns::NONE),
-                Some(dispatch) => {
-                    dispatches += 1;
-                    let (executable_id, function, name) =
-                        &columns.functions[columns.function[index] as usize];
-                    assert_eq!((dispatch.executable_id, dispatch.function), (*executable_id, *function));
-                    assert_eq!(dispatch.function_name, name);
-                    assert_eq!(dispatch.workgroup_count, Some(columns.workgroup_count[index]));
-                }
+            assert_eq!(row.record_type.as_bytes(), text(&columns.record_type, index));
+            assert_eq!(row.kind.as_bytes(), text(&columns.kind, index));
+            assert_eq!(row.object_id, columns.object_id[index]);
+            assert_eq!(row.related_id, columns.related_id[index]);
+            assert_eq!(row.binding_count, columns.binding_count[index]);
+            assert_eq!(row.scope.unwrap_or_default(), text(&columns.scope, index));
+            let (mut executable_id, mut function, mut workgroups) = (0, &b""[..], [0; 3]);
+            if let Some(dispatch) = row.dispatch {
+                dispatches += 1;
+                (executable_id, function) = (dispatch.executable_id, dispatch.function_name);
+                workgroups = dispatch.workgroup_count.unwrap();
             }
+            assert_eq!(executable_id, columns.executable_id[index]);
+            assert_eq!(function, text(&columns.function, index));
+            let (x, y, z) =
+                (&columns.workgroups_x[index], &columns.workgroups_y[index], &columns.workgroups_z[index]);
+            assert_eq!(workgroups, [*x, *y, *z]);
         }
         assert!(dispatches > 0);
-        assert!(columns.scopes.iter().any(|scope| scope == b"execute"));
+        assert!(columns.scope.values.iter().any(|scope| scope == "execute"));
+        let mut filter = RecordFilter::default();
+        filter.function = Some("*".into());
+        assert_eq!(capture.table(&filter).unwrap().row_count(), dispatches);
+        assert_eq!(capture.records(&filter).unwrap().count(), dispatches);
     }
 }
 

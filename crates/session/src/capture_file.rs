@@ -12,7 +12,7 @@ use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
 use rehal_tune::{CaptureDiff, DiffError, DiffOptions, diff_captures};
 
-use crate::{CaptureActivity, RecordFilter, RecordTable, Survey, Verdict};
+use crate::{CaptureActivity, Survey, Verdict};
 
 /// Advice about a corrupt capture.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
@@ -160,6 +160,11 @@ impl CaptureFile {
         Some(Error::data_loss(message).advise(DAMAGED))
     }
 
+    /// The error of reading it. Damage can cause any other error; reporting the damage is more helpful.
+    pub(crate) fn blame_damage(&self, error: Error) -> Error {
+        self.explain(self.damage_error().unwrap_or(error))
+    }
+
     /// Compiles it to a plan. Fails if a record is damaged or cannot be reproduced; the error names the
     /// record.
     pub fn plan(&self) -> Result<Arc<Plan>> {
@@ -183,15 +188,7 @@ impl CaptureFile {
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
             .and_then(|capture| Survey::from_capture(&self.bytes, &capture, progress))
-            // Damage can cause any other error; reporting the damage is more helpful.
-            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
-    }
-
-    /// Its records as columns, or those that the filter selects. Executes nothing, and reads no data.
-    pub fn table(&self, filter: &RecordFilter) -> Result<RecordTable> {
-        self.capture()
-            .and_then(|capture| RecordTable::from_capture(&self.bytes, &capture, filter))
-            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
+            .map_err(|error| self.blame_damage(error))
     }
 
     /// The paths of its external files, as captured, without those of records after a corrupt one. Verifies
@@ -217,7 +214,7 @@ impl CaptureFile {
     pub fn activity(&self, limit: usize, progress: &mut dyn FnMut(Progress)) -> Result<CaptureActivity> {
         self.capture()
             .and_then(|capture| CaptureActivity::from_capture(&self.bytes, &capture, limit, progress))
-            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
+            .map_err(|error| self.blame_damage(error))
     }
 
     /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads

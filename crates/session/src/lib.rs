@@ -109,8 +109,8 @@ pub use program::{
     ProgramOptions, RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
     substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
-pub use record_table::{RecordFilter, RecordTable, TextColumn};
-pub use records::{DispatchRow, RecordColumns, RecordRow, Records};
+pub use record_table::{RecordTable, TextColumn};
+pub use records::{DispatchRow, RecordFilter, RecordRow, Records};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,

@@ -1,12 +1,12 @@
-//! The records of a capture as rows and as columns.
+//! The records of a capture as rows.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, glob};
 use rehal_capture::payload::Dispatch;
-use rehal_capture::{Capture, OperationCode, Payload, Record, RecordType};
+use rehal_capture::{OperationCode, Payload, PayloadType, Record, RecordType};
 use rehal_hal::DispatchFlags;
-use rehal_replay::dump::Progress;
 
 use crate::CaptureFile;
 
@@ -23,7 +23,7 @@ pub struct RecordRow<'a> {
     /// Its type, such as `operation`.
     pub record_type: &'static str,
     /// The operation, such as `device.queue_execute`, or the type of the object; `none` for other records.
-    pub name: &'static str,
+    pub kind: &'static str,
     /// The thread that made the call.
     pub thread_id: u64,
     /// The id of the device; 0 for none.
@@ -36,6 +36,8 @@ pub struct RecordRow<'a> {
     pub status: u32,
     /// The name of the innermost scope that is open; a record that begins or ends a scope is in it.
     pub scope: Option<&'a [u8]>,
+    /// The number of bindings of a dispatch, or in the table of an execution; 0 for other records.
+    pub binding_count: u32,
     /// What it dispatches, if it is a dispatch.
     pub dispatch: Option<DispatchRow<'a>>,
 }
@@ -54,65 +56,48 @@ pub struct DispatchRow<'a> {
     pub workgroup_count: Option<[u32; 3]>,
 }
 
+/// Which records [`CaptureFile::records`] and [`CaptureFile::table`] contain: those that all of these select.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RecordFilter {
+    /// A pattern, with `*` and `?`, of the type of the record or of its [kind](RecordRow::kind).
+    pub kind: Option<String>,
+    /// A pattern of the function that is dispatched: of its name, or of its ordinal, such as `#0`, if the
+    /// capture does not have names.
+    pub function: Option<String>,
+    /// A pattern of a scope that is open; of those that begin and end it, too.
+    pub scope: Option<String>,
+}
+
 /// The records of a capture in file order; made by [`CaptureFile::records`]. It ends after the first error.
 pub struct Records<'a> {
     file: &'a CaptureFile,
     records: rehal_capture::Records<'a>,
-    open_scopes: Vec<&'a [u8]>,
+    filter: RecordFilter,
+    /// The open scopes, and whether the filter selects them.
+    open_scopes: Vec<(&'a [u8], bool)>,
     /// The names of the functions of each executable.
     functions: HashMap<u64, Vec<&'a [u8]>>,
+    /// The offset before which pages have been released.
+    released_bytes: u64,
+    has_failed: bool,
 }
 
-/// The records of a capture, one list per field of a [`RecordRow`], all of one length. The ordinal of a
-/// record is its index.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RecordColumns {
-    /// File offsets in bytes.
-    pub offset: Vec<u64>,
-    /// Sizes in bytes, with headers.
-    pub size_bytes: Vec<u64>,
-    /// Indices into [`RecordColumns::kinds`].
-    pub kind: Vec<u16>,
-    /// Threads.
-    pub thread_id: Vec<u64>,
-    /// Devices.
-    pub device_id: Vec<u64>,
-    /// Objects.
-    pub object_id: Vec<u64>,
-    /// Related objects.
-    pub related_id: Vec<u64>,
-    /// Status codes.
-    pub status: Vec<u32>,
-    /// Indices into [`RecordColumns::scopes`]; [`RecordColumns::NONE`] outside of scopes.
-    pub scope: Vec<u32>,
-    /// Indices into [`RecordColumns::functions`]; [`RecordColumns::NONE`] for records that dispatch nothing.
-    pub function: Vec<u32>,
-    /// Numbers of workgroups in x, y and z; zeros for indirect counts and for records that dispatch nothing.
-    pub workgroup_count: Vec<[u32; 3]>,
-    /// The distinct pairs of [`RecordRow::record_type`] and [`RecordRow::name`].
-    pub kinds: Vec<(&'static str, &'static str)>,
-    /// The distinct names of scopes.
-    pub scopes: Vec<Vec<u8>>,
-    /// The distinct functions: executable, ordinal, name.
-    pub functions: Vec<(u64, u32, Vec<u8>)>,
-}
-
-/// Number of bytes after which pages that have been read are released, and progress is reported.
+/// Number of bytes after which pages that have been read are released.
 const STEP_BYTES: u64 = 4 << 20;
 
 impl CaptureFile {
-    /// Its records in file order. Verifies the checksums of what it reads, which is everything except the
-    /// data of the program.
+    /// Its records in file order, or those that the filter selects. Executes nothing. Verifies the checksums
+    /// of what it reads, which is everything except the data of the program.
     ///
     /// ```
     /// # fn main() -> rehal_session::Result<()> {
     /// # let path =
     /// #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
-    /// use rehal_session::{CaptureFile, CaptureOptions};
+    /// use rehal_session::{CaptureFile, CaptureOptions, RecordFilter};
     ///
     /// let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;
-    /// for record in capture.records()? {
+    /// for record in capture.records(&RecordFilter::default())? {
     ///     let record = record?;
     ///     if let Some(dispatch) = record.dispatch {
     ///         println!("#{} {}", record.ordinal, dispatch.function_name.escape_ascii());
@@ -121,32 +106,17 @@ impl CaptureFile {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn records(&self) -> Result<Records<'_>> {
-        let capture: Capture<'_> = self.capture()?;
+    pub fn records(&self, filter: &RecordFilter) -> Result<Records<'_>> {
+        let capture = self.capture().map_err(|error| self.blame_damage(error))?;
         Ok(Records {
             file: self,
             records: capture.records_without_data(),
+            filter: filter.clone(),
             open_scopes: Vec::new(),
             functions: HashMap::new(),
+            released_bytes: 0,
+            has_failed: false,
         })
-    }
-
-    /// Its records as columns; see [`CaptureFile::records`]. `progress` is called every few megabytes.
-    pub fn record_columns(&self, progress: &mut dyn FnMut(Progress)) -> Result<RecordColumns> {
-        let total_bytes = self.length_bytes();
-        let mut columns = RecordColumns::default();
-        let mut indices = Indices::default();
-        let mut behind = 0;
-        for row in self.records()? {
-            let row = row?;
-            columns.push(&row, &mut indices);
-            if row.offset - behind >= STEP_BYTES {
-                self.bytes().forget(behind, row.offset - behind);
-                behind = row.offset;
-                progress(Progress { done_bytes: behind, total_bytes });
-            }
-        }
-        Ok(columns)
     }
 }
 
@@ -154,45 +124,68 @@ impl<'a> Iterator for Records<'a> {
     type Item = Result<RecordRow<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.records.next()?.map_err(Error::from);
-        Some(record.and_then(|record| self.row(&record)).map_err(|error| self.file.explain(error)))
+        while !self.has_failed {
+            let record = self.records.next()?.map_err(Error::from);
+            match record.and_then(|record| self.row(&record)) {
+                Ok(Some(row)) => return Some(Ok(row)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.has_failed = true;
+                    return Some(Err(self.file.blame_damage(error)));
+                }
+            }
+        }
+        None
     }
 }
 
 impl<'a> Records<'a> {
-    fn row(&mut self, record: &Record<'a>) -> Result<RecordRow<'a>> {
+    /// The row of a record; `None` if the filter does not select it.
+    fn row(&mut self, record: &Record<'a>) -> Result<Option<RecordRow<'a>>> {
         let header = record.header;
-        let record_type = record.record_type();
-        let (mut dispatch, mut scope) = (None, self.open_scopes.last().copied());
-        if record_type == RecordType::OPERATION {
-            match record.operation() {
-                OperationCode::REPLAY_SCOPE_BEGIN | OperationCode::REPLAY_SCOPE_END => {
-                    if let Payload::Scope(it) = record.payload()? {
-                        scope = Some(it.name);
-                        self.step(record.operation(), it.name);
-                    }
-                }
-                OperationCode::EXECUTABLE_CACHE_PREPARE_EXECUTABLE => {
-                    if let Payload::ExecutablePrepare(it) = record.payload()? {
-                        let functions = it.metadata().into_iter().flat_map(|metadata| metadata.functions());
-                        let names = functions.map(|function| function.name).collect();
-                        self.functions.insert(header.related_object_id.get(), names);
-                    }
-                }
-                OperationCode::COMMAND_BUFFER_DISPATCH | OperationCode::DEVICE_QUEUE_DISPATCH => {
-                    if let Payload::Dispatch(it) = record.payload()? {
-                        dispatch = Some(self.dispatch(&it));
-                    }
-                }
-                _ => {}
-            }
+        if record.offset - self.released_bytes >= STEP_BYTES {
+            self.file.bytes().forget(self.released_bytes, record.offset - self.released_bytes);
+            self.released_bytes = record.offset;
         }
-        Ok(RecordRow {
+        // Only these payloads have something for a row, or for those of later records.
+        let payload = match record.payload_type() {
+            PayloadType::DISPATCH
+            | PayloadType::REPLAY_SCOPE
+            | PayloadType::EXECUTABLE_PREPARE
+            | PayloadType::DEVICE_QUEUE_EXECUTE => record.payload()?,
+            _ => Payload::None,
+        };
+        let (mut dispatch, mut binding_count, mut ended_scope) = (None, 0, None);
+        match &payload {
+            Payload::Dispatch(it) => {
+                dispatch = Some(self.dispatch(it));
+                binding_count = it.bindings.len() as u32;
+            }
+            Payload::QueueExecute(it) => binding_count = it.bindings.len() as u32,
+            // A call that failed opened, closed and made nothing.
+            _ if header.status_code.get() != 0 => {}
+            Payload::Scope(it) if record.operation() == OperationCode::REPLAY_SCOPE_BEGIN => {
+                let is_selected = self.filter.scope.as_deref().is_some_and(|wanted| matches(wanted, it.name));
+                self.open_scopes.push((it.name, is_selected));
+            }
+            // Scopes may overlap instead of nesting, and an end may lack its begin.
+            Payload::Scope(it) if record.operation() == OperationCode::REPLAY_SCOPE_END => {
+                ended_scope = self.open_scopes.iter().rposition(|(name, _)| *name == it.name);
+            }
+            Payload::ExecutablePrepare(it) => {
+                let functions = it.metadata().into_iter().flat_map(|metadata| metadata.functions());
+                let names = functions.map(|function| function.name).collect();
+                self.functions.insert(header.related_object_id.get(), names);
+            }
+            _ => {}
+        }
+        let record_type = record.record_type();
+        let row = RecordRow {
             ordinal: record.ordinal(),
             offset: record.offset,
             size_bytes: header.record_length.get(),
             record_type: record_type.name(),
-            name: match record_type {
+            kind: match record_type {
                 RecordType::OPERATION | RecordType::UNSUPPORTED => record.operation().name(),
                 RecordType::OBJECT => record.object_type().name(),
                 _ => "none",
@@ -202,18 +195,30 @@ impl<'a> Records<'a> {
             object_id: header.object_id.get(),
             related_id: header.related_object_id.get(),
             status: header.status_code.get(),
-            scope,
+            scope: match ended_scope {
+                Some(at) => self.open_scopes.get(at),
+                None => self.open_scopes.last(),
+            }
+            .map(|(name, _)| *name),
+            binding_count,
             dispatch,
-        })
+        };
+        let is_selected = self.selects(&row);
+        if let Some(at) = ended_scope {
+            self.open_scopes.remove(at);
+        }
+        Ok(is_selected.then_some(row))
     }
 
-    /// Scopes may overlap instead of nesting, and an end may lack its begin.
-    fn step(&mut self, operation: OperationCode, name: &'a [u8]) {
-        if operation == OperationCode::REPLAY_SCOPE_BEGIN {
-            self.open_scopes.push(name);
-        } else if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
-            self.open_scopes.remove(open);
-        }
+    fn selects(&self, row: &RecordRow<'a>) -> bool {
+        let RecordFilter { kind, function, scope } = &self.filter;
+        (scope.is_none() || self.open_scopes.iter().any(|(_, is_selected)| *is_selected))
+            && kind.as_deref().is_none_or(|wanted| {
+                glob::matches(wanted, row.kind) || glob::matches(wanted, row.record_type)
+            })
+            && function.as_deref().is_none_or(|wanted| {
+                row.dispatch.is_some_and(|dispatch| glob::matches(wanted, &dispatch.function_text()))
+            })
     }
 
     fn dispatch(&self, it: &Dispatch<'a>) -> DispatchRow<'a> {
@@ -231,55 +236,16 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Where the distinct values of columns are.
-#[derive(Default)]
-struct Indices<'a> {
-    kinds: HashMap<(&'static str, &'static str), u16>,
-    scopes: HashMap<&'a [u8], u32>,
-    functions: HashMap<(u64, u32), u32>,
+impl<'a> DispatchRow<'a> {
+    /// The name of the function, or its ordinal, such as `#0`, without a name.
+    pub(crate) fn function_text(&self) -> Cow<'a, str> {
+        match self.function_name {
+            [] => format!("#{}", self.function).into(),
+            name => String::from_utf8_lossy(name),
+        }
+    }
 }
 
-impl RecordColumns {
-    /// The index of no scope and of no function.
-    pub const NONE: u32 = u32::MAX;
-
-    /// Number of records.
-    pub fn len(&self) -> usize {
-        self.offset.len()
-    }
-
-    /// Whether there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.offset.is_empty()
-    }
-
-    fn push<'a>(&mut self, row: &RecordRow<'a>, indices: &mut Indices<'a>) {
-        self.offset.push(row.offset);
-        self.size_bytes.push(row.size_bytes);
-        self.thread_id.push(row.thread_id);
-        self.device_id.push(row.device_id);
-        self.object_id.push(row.object_id);
-        self.related_id.push(row.related_id);
-        self.status.push(row.status);
-        let kind = (row.record_type, row.name);
-        self.kind.push(*indices.kinds.entry(kind).or_insert_with(|| {
-            self.kinds.push(kind);
-            // The tables of the format have fewer names.
-            (self.kinds.len() - 1) as u16
-        }));
-        self.scope.push(row.scope.map_or(Self::NONE, |name| {
-            *indices.scopes.entry(name).or_insert_with(|| {
-                self.scopes.push(name.to_vec());
-                (self.scopes.len() - 1) as u32
-            })
-        }));
-        self.function.push(row.dispatch.map_or(Self::NONE, |it| {
-            *indices.functions.entry((it.executable_id, it.function)).or_insert_with(|| {
-                self.functions.push((it.executable_id, it.function, it.function_name.to_vec()));
-                (self.functions.len() - 1) as u32
-            })
-        }));
-        let workgroup_count = row.dispatch.and_then(|it| it.workgroup_count);
-        self.workgroup_count.push(workgroup_count.unwrap_or_default());
-    }
+fn matches(wanted: &str, name: &[u8]) -> bool {
+    glob::matches(wanted, &String::from_utf8_lossy(name))
 }

@@ -28,8 +28,8 @@ fn all_records_are_rows_and_agree_with_the_survey() {
     }
     let function = &survey.executables[0].functions[0];
     let at = texts(&all.function).iter().position(|it| it.as_bytes() == function.name).unwrap();
-    assert_eq!(all.executable[at], survey.executables[0].id);
-    assert_eq!(all.bindings[at], u32::from(function.binding_count));
+    assert_eq!(all.executable_id[at], survey.executables[0].id);
+    assert_eq!(all.binding_count[at], u32::from(function.binding_count));
     let workgroups = [all.workgroups_x[at], all.workgroups_y[at], all.workgroups_z[at]];
     assert_eq!(function.workgroup_counts, [Some(workgroups)]);
 }
