@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html.parser
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rehal
-from rehal import _sweep
+from rehal import executors
 
 FUNCTION = "mlp_dispatch_4_reduction_8x10_f32"
 
@@ -42,7 +44,7 @@ def test_results_are_kept_and_only_what_has_changed_is_done_again(mlp: Path, stu
 
     first = sweep(mlp, [stub, wrong], out, executor=counting)
     assert [row.outcome for row in first] == ["failed", "wrong"] and len(first.regressions()) == 2
-    assert first.status == 1 and first.rows[1].report.function == FUNCTION
+    assert first.status == 2 and first.rows[1].report.function == FUNCTION
     assert list(first.to_pandas()["outcome"]) == ["failed", "wrong"] and "wrong" in first._repr_html_()
     assert [task["id"] for task in json.loads((out / "plan.json").read_text())] == [it.id for it in first.plan]
     # A sweep that is killed may leave a part of a line.
@@ -72,5 +74,107 @@ def test_a_crash_is_tried_again_and_an_error_is_a_result(
         patched.setattr(rehal.Capture, "compare", crash)
         assert sweep(mlp, [stub], out).rows[0].outcome == "crashed" and calls == 2
         assert sweep(mlp, [stub], out).rows[0].attempts == 2 and calls == 4
-    missing = rehal.sweep([mlp], ["nothing"], [stub], ["local-sync"], out=out, executor=_sweep.local)
+    missing = rehal.sweep([mlp], ["nothing"], [stub], ["local-sync"], out=out, executor=executors.local)
     assert missing.rows[0].outcome == "failed" and "nothing" in missing.rows[0].error
+
+
+def result(number: int, outcome: str, ratio: tuple[float, float] | None = None, **names: Any) -> dict[str, Any]:
+    """A result as an executor yields it, whose ratio with warm caches has this interval."""
+    row: dict[str, Any] = {
+        "id": f"{number:x}", "capture": "/a/<x>.ireereplay", "function": f"f{number}", "candidate": "/a/c.c",
+        "device": "local-sync", "flags": {}, "label": None, "attempts": 1, "outcome": outcome, "error": None, **names,
+    }
+    if ratio:
+        timing = {"cache": "warm", "margin": 0.05, "ratio": sum(ratio) / 2, "ratio_interval": list(ratio)}
+        row["report"] = {"header": {"host": "node"}, "candidates": [{"timings": [timing]}]}
+    return row
+
+
+def swept(*rows: dict[str, Any]) -> rehal.Sweep:
+    fields = ("id", "capture", "function", "candidate", "device", "flags", "label")
+    return rehal.Sweep([rehal.Task(**{name: row[name] for name in fields}) for row in rows], {row["id"]: row for row in rows})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change", "status"),
+    [
+        (("not slower", (0.98, 1.0)), ("not slower", (0.99, 1.01)), None, 0),
+        # Faster than the captured kernel, but slower than it was.
+        (("not slower", (0.48, 0.5)), ("not slower", (0.8, 0.82)), "slower", 3),
+        (("slower", (2.0, 2.02)), ("slower", (2.0, 2.02)), None, 0),
+        (("not slower", (0.5, 0.9)), ("not slower", (0.6, 0.9)), "cannot tell", 4),
+        (("not slower", (0.5, 0.5)), ("not slower", None), "cannot tell", 4),
+        (("wrong", None), ("wrong", None), None, 0),
+        (("wrong", None), ("slower", (2.0, 2.1)), "slower", 3),
+        (("not slower", (0.5, 0.5)), ("wrong", None), "wrong", 2),
+        (("not slower", (0.5, 0.5)), ("crashed", None), "crashed", 1),
+    ],
+)
+def test_regressions_against_an_earlier_sweep(before: Any, now: Any, change: str | None, status: int) -> None:
+    elsewhere: dict[str, Any] = {"capture": "/b/<x>.ireereplay", "candidate": "/b/c.c"}
+    found = swept(result(1, *now)).regressions(against=swept(result(1, *before, **elsewhere)))
+    assert ([row.change for row in found], found.status) == ([change] if change else [], status)
+    assert all(row.before == before[0] for row in found)
+
+
+def test_the_status_of_a_sweep_is_that_of_its_worst_result() -> None:
+    rows = [
+        result(1, "not slower", (0.5, 0.5)), result(2, "cannot tell"), result(3, "slower"), result(4, "lost"), result(5, "wrong"),
+    ]
+    assert [swept(*rows[:count]).status for count in range(6)] == [0, 0, 4, 3, 1, 2]
+    new = swept(result(1, "slower", (2, 2))).regressions(against=swept(result(2, "slower", (2, 2))))
+    assert new.status == 3 and new[0].before is None
+    twice = swept(result(1, "slower"), result(2, "slower", function="f1"))
+    assert twice.status == 3
+    with pytest.raises(rehal.Error, match="the same names"):
+        twice.regressions(against=swept())
+
+
+@pytest.mark.parametrize("without", [(), ("pyarrow",), ("pyarrow", "polars")])
+def test_results_become_parquet(without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import polars
+
+    path = tmp_path / "results.parquet"
+    sweep = swept(result(1, "not slower", (0.5, 0.7)), result(2, "lost"))
+    with monkeypatch.context() as patched:
+        for name in without:
+            patched.setitem(sys.modules, name, None)
+        if "polars" in without:
+            with pytest.raises(ImportError, match="pip install pyarrow"):
+                sweep.to_parquet(path)
+            return
+        sweep.to_parquet(path)
+    read = polars.read_parquet(path)
+    assert read["outcome"].to_list() == ["not slower", "lost"] and read["attempts"].to_list() == [1, 1]
+    assert read["warm_ratio"].to_list() == [0.6, None] and read["cold_ratio"].dtype == polars.Float64
+    assert json.loads(read["report"][0])["header"]["host"] == read["host"][0] == "node" and read["report"][1] is None
+
+
+def test_the_page_of_a_sweep_has_all_results_and_the_regressions(tmp_path: Path) -> None:
+    rows = [result(number, "not slower", (0.5, 0.5)) for number in range(150)]
+    sweep = swept(*rows, result(150, "slower", (2.0, 2.0)))
+    sweep.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    tags: list[str] = []
+
+    class Tags(html.parser.HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            tags.append(tag)
+
+    Tags().feed(page)
+    assert tags.count("tr") == (1 + 1) + (1 + 151) and "x" not in tags
+    assert "1 slower" in page and "150 not slower" in page and "status 3" in page and "&lt;x&gt;" in page
+    assert "Regressions" not in sweep._repr_html_() and "slower" in sweep.regressions()._repr_html_()
+
+
+def test_what_is_no_sweep_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(rehal.Error, match="not a sweep"):
+        rehal.Sweep.open(tmp_path)
+    (tmp_path / "plan.json").write_text("[]")
+    assert len(rehal.Sweep.open(tmp_path)) == 0
+    (tmp_path / "results.jsonl").write_text('{"id": "1", "outcome": "slower"}\n[1]\n{"id')
+    with pytest.raises(rehal.Error, match="line 2"):
+        rehal.Sweep.open(tmp_path)
+    (tmp_path / "plan.json").write_text('[{"a": 1}]')
+    with pytest.raises(rehal.Error, match="not the plan"):
+        rehal.Sweep.open(tmp_path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json as _json
 from typing import Any
 
-from . import _tool
+from . import _tool, executors
 from ._buffers import Buffer
 from ._capture import Capture, diff, path_of
 from ._columns import Records
@@ -17,7 +17,7 @@ from ._errors import Crash, Error
 from ._program import record, run
 from ._replay import Dispatch, Executable, HostRead, State
 from ._report import Comparison, Diff, Info, Kernels, Node, Profile, Redaction, Report, Verification
-from ._sweep import Sweep, Task, sweep
+from ._sweep import Regressions, Sweep, Task, sweep
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "Profile",
     "Records",
     "Redaction",
+    "Regressions",
     "Report",
     "State",
     "Sweep",
@@ -44,6 +45,7 @@ __all__ = [
     "Verification",
     "compare",
     "diff",
+    "executors",
     "info",
     "kernels",
     "open",

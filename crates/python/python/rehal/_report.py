@@ -101,14 +101,21 @@ def _cell(value: Any) -> str:
 _MAX_ROWS = 100
 
 
-def _rows_of(rows: Sequence[dict[str, Any]]) -> str:
+def _rows_of(rows: Sequence[dict[str, Any]], limit: int = _MAX_ROWS) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = "<table><thead><tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr></thead><tbody>"
-    for row in rows[:_MAX_ROWS]:
+    for row in rows[:limit]:
         text += "<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>"
-    if len(rows) > _MAX_ROWS:
-        text += f'<tr><td colspan="{len(names)}">and {len(rows) - _MAX_ROWS} more</td></tr>'
+    if len(rows) > limit:
+        text += f'<tr><td colspan="{len(names)}">and {len(rows) - limit} more</td></tr>'
     return text + "</tbody></table>"
+
+
+def _page_of(title: str, body: str) -> str:
+    """A page that needs no other file."""
+    style = "body{font:14px sans-serif;margin:2em}td,th{padding:.2em .6em;text-align:left;border-bottom:1px solid #ccc}"
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{style}</style>'
+    return f"<!doctype html><html><head>{head}</head><body><h1>{html.escape(title)}</h1>{body}</body></html>\n"
 
 
 def _table_of(members: dict[str, Any]) -> str:
