@@ -867,7 +867,7 @@ void rehal_value_free(rehal_value_t* value);
 
 /* Calls a function and waits for it. Inputs stay the caller's. `results` has places for `result_capacity`
  * handles, and `result_count` is set to the number of results, also if there are too few places, which is
- * REHAL_STATUS_OUT_OF_RANGE. Results are in memory that the host can map: they are copied there if need be. */
+ * REHAL_STATUS_OUT_OF_RANGE before anything runs. If it fails, all places are NULL. Results are in memory that the host can map: they are copied there if need be. */
 rehal_error_t* rehal_function_call(const rehal_function_t* function, const rehal_value_t* const* inputs,
                                    size_t input_count, rehal_value_t** results, size_t result_capacity,
                                    size_t* result_count);
@@ -881,7 +881,8 @@ rehal_error_t* rehal_function_start(const rehal_function_t* function, const reha
  * function and the next one: between two submissions it needs them to be called. A call that fails is over. */
 rehal_error_t* rehal_call_wait(const rehal_call_t* call, uint64_t timeout_ns, bool* is_done);
 
-/* Waits for a call, and gives its results once, as `rehal_function_call` does. */
+/* Waits for a call, and gives its results once, as `rehal_function_call` does. With too few places, the call
+ * stays as it is. */
 rehal_error_t* rehal_call_results(const rehal_call_t* call, rehal_value_t** results, size_t result_capacity,
                                   size_t* result_count);
 

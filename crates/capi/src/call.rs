@@ -17,6 +17,7 @@ use crate::value::{self, rehal_value_t};
 pub struct Calling {
     call: Mutex<Option<PendingCall>>,
     program: Arc<Program>,
+    result_count: usize,
 }
 
 handle!(rehal_call_t, Calling, "call", b"call\0\0\0\0");
@@ -37,27 +38,47 @@ unsafe fn values(inputs: *const *const rehal_value_t, count: usize) -> Result<Ve
     }
 }
 
+/// Sets the places to NULL and tells the number of results, before anything runs or is taken.
+///
 /// # Safety
 /// As the header says of results.
+unsafe fn prepare_places(
+    found: usize,
+    places: *mut *mut rehal_value_t,
+    capacity: usize,
+    count: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        put(count, found)?;
+        if !places.is_null() {
+            (0..capacity).for_each(|index| places.add(index).write(std::ptr::null_mut()));
+        }
+    }
+    if found > capacity {
+        let message = format!("the function has {found} results, and there are places for {capacity}");
+        return Err(Error::out_of_range(message));
+    }
+    if found > 0 && places.is_null() {
+        return Err(Error::invalid_argument("the place for the results is NULL"));
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As the header says of results, of which there are places.
 unsafe fn give(
     program: &Program,
     mut results: Vec<Value>,
     places: *mut *mut rehal_value_t,
     capacity: usize,
-    count: *mut usize,
 ) -> Result<()> {
-    let found = results.len();
     // SAFETY: the caller guarantees it.
     unsafe {
-        put(count, found)?;
-        if found > capacity {
-            let message = format!("the function has {found} results, and there are places for {capacity}");
-            return Err(Error::out_of_range(message));
-        }
-        if found > 0 && places.is_null() {
-            return Err(Error::invalid_argument("the place for the results is NULL"));
-        }
         program.to_host(&mut results)?;
+        if results.len() > capacity {
+            return Err(Error::out_of_range("the function has returned more results than it declares"));
+        }
         for (index, result) in results.into_iter().enumerate() {
             places.add(index).write(value::new(result));
         }
@@ -78,8 +99,9 @@ pub unsafe extern "C" fn rehal_function_call(
     guard(|| unsafe {
         put(result_count, 0)?;
         let callable = handle::get(function)?;
+        prepare_places(callable.function.result_kinds().len(), results, result_capacity, result_count)?;
         let found = callable.program.call(&callable.function, values(inputs, input_count)?)?;
-        give(&callable.program, found, results, result_capacity, result_count)
+        give(&callable.program, found, results, result_capacity)
     })
 }
 
@@ -96,7 +118,8 @@ pub unsafe extern "C" fn rehal_function_start(
         let callable = handle::get(function)?;
         let started = callable.program.start(&callable.function, values(inputs, input_count)?)?;
         let call = Mutex::new(Some(started));
-        *out = handle::new(Calling { call, program: callable.program.clone() });
+        let result_count = callable.function.result_kinds().len();
+        *out = handle::new(Calling { call, program: callable.program.clone(), result_count });
         Ok(())
     })
 }
@@ -127,9 +150,10 @@ pub unsafe extern "C" fn rehal_call_results(
     guard(|| unsafe {
         put(result_count, 0)?;
         let calling = handle::get(call)?;
+        prepare_places(calling.result_count, results, result_capacity, result_count)?;
         let call = calling.call.lock().unwrap_or_else(PoisonError::into_inner).take();
         let found = call.ok_or_else(over)?.results()?;
-        give(&calling.program, found, results, result_capacity, result_count)
+        give(&calling.program, found, results, result_capacity)
     })
 }
 

@@ -15,8 +15,8 @@ use rehal::{Error, Result};
 /// # Safety
 /// It is `repr(transparent)` over [`Shell`].
 pub unsafe trait Handle: Sized {
-    /// The object.
-    type Object;
+    /// The object, which several threads may use at a time.
+    type Object: Send + Sync;
     /// What it is called in errors.
     const NAME: &'static str;
     /// The word that it begins with.

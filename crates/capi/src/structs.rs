@@ -49,6 +49,9 @@ macro_rules! sized_struct {
 }
 pub(crate) use sized_struct;
 
+/// Limit on the size of a struct: one of a later version is not that large, and a field that was never set may be.
+const MAX_STRUCT_BYTES: usize = 4096;
+
 /// The options at `pointer`; the defaults for null. Fields that the caller does not know are defaults.
 ///
 /// # Safety
@@ -59,7 +62,7 @@ pub unsafe fn options<T: SizedStruct>(pointer: *const T) -> Result<T> {
         // SAFETY: the caller's struct begins with its size.
         let size = unsafe { pointer.cast::<usize>().read_unaligned() };
         let known = size_of::<T>();
-        if size < size_of::<usize>() {
+        if !(size_of::<usize>()..=MAX_STRUCT_BYTES).contains(&size) {
             return Err(no_size::<T>(size));
         }
         // SAFETY: the caller guarantees `size` bytes, and `T` has `known`.
@@ -88,7 +91,7 @@ pub unsafe fn fill<T: SizedStruct>(pointer: *mut T, value: &T) -> Result<()> {
     }
     // SAFETY: the caller's struct begins with its size.
     let size = unsafe { pointer.cast::<usize>().read_unaligned() };
-    if size < size_of::<usize>() {
+    if !(size_of::<usize>()..=MAX_STRUCT_BYTES).contains(&size) {
         return Err(no_size::<T>(size));
     }
     let written = size.min(size_of::<T>());

@@ -10,8 +10,8 @@
 //! use rehal::replay::{Replay, ReplayOptions};
 //!
 //! let plan = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?.plan()?;
-//! // Without running it: distinct dispatches. `Kernels::of_replay` also measures them.
-//! let kernels = Kernels::of_plan(&plan, &KernelOptions::default())?;
+//! // Without running it: distinct dispatches. `Kernels::from_replay` also measures them.
+//! let kernels = Kernels::from_plan(&plan, &KernelOptions::default())?;
 //! let kernel = &kernels.kernels[0];
 //!
 //! // A capture of the first dispatch of this kernel alone, with what it reads.

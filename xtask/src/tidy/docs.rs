@@ -36,7 +36,11 @@ const SIZES: [(&str, usize); 6] = [
 const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 22] = [
+    "--resources",
+    "--exclusive",
+    "--constraint",
+    "--requeue",
     "--release",
     "--bin",
     "--package",

@@ -72,7 +72,7 @@ pub(super) fn lookup_function(_state: &HalState, call: &mut Call<'_>) -> Result<
 }
 
 /// Prepares code of the running program.
-#[allow(unsafe_code, reason = "unsafe.md says what running one means/unsafe.md says what running one means")]
+#[allow(unsafe_code, reason = "docs/unsafe.md says what running one means")]
 fn prepare(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
     // SAFETY: the code is part of the module that the user asked to run. Running a module implies trusting
     // its executables, which have the user's privileges.

@@ -122,11 +122,15 @@ class Conversation:
         self._cancellation = _rehal.Cancellation()
         self._raised: BaseException | None = None
         self._ended = False
+        self._cancelled = False
         self._thread = threading.Thread(target=self._run, args=(run,), name="rehal replay", daemon=True)
         self._thread.start()
 
     def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], None]) -> None:
         def reply(question: str) -> str:
+            # What is asked after the end was requested is answered here: nobody waits for it.
+            if self._cancelled:
+                return '"continue"'
             self._questions.put(json.loads(question))
             return self._answers.get()
 
@@ -170,13 +174,15 @@ class Conversation:
         finally:
             memory.close()
 
-    def cancel(self) -> None:
-        """Ends the replay, and waits for its end."""
+    def cancel(self, wait: bool = True) -> None:
+        """Ends the replay, and waits for its end unless ``wait`` is false."""
         if self._process != os.getpid() or self._ended:
             return
+        self._cancelled = True
         self._cancellation.cancel()
         self._answers.put('"continue"')
-        self._thread.join()
+        if wait:
+            self._thread.join()
         self._ended = True
 
 
@@ -326,8 +332,10 @@ class State:
         self.close()
 
     def __del__(self) -> None:
+        # Garbage is collected anywhere: this does not wait for the replay.
         if hasattr(self, "_source"):
-            self.close()
+            self._source.close()
+            self._conversation.cancel(wait=False)
 
     def __repr__(self) -> str:
         return f"State(record={self.record}, buffers={len(self.buffers)})"

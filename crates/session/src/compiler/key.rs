@@ -49,7 +49,11 @@ pub(super) fn key(compilation: &Compilation, identity: &Identity, version: &Comp
         let flag = flag.as_bytes();
         key.add(flag);
         let text = String::from_utf8_lossy(flag);
-        let (name, value) = text.split_once('=').unwrap_or((&text, ""));
+        // A response file may name others; a word without `=` may be the value of the flag before it.
+        if text.starts_with('@') {
+            return None;
+        }
+        let (name, value) = text.split_once('=').unwrap_or((&text, &text));
         if WRITING.iter().any(|it| name.contains(it)) {
             return None;
         }

@@ -1,5 +1,6 @@
 //! Modules with other constant data, such as other executables.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use rehal_base::{Cursor, Error, Result};
@@ -56,10 +57,8 @@ impl ModuleFile {
     /// module without an archive.
     pub fn rodata_names(&self) -> Vec<Option<String>> {
         let entries = self.entries().unwrap_or_default();
-        let name = |range: Range<usize>| {
-            let entry = entries.iter().find(|entry| entry.data == range)?;
-            String::from_utf8(entry.name.clone()).ok()
-        };
+        let names: HashMap<_, _> = entries.iter().map(|it| (&it.data, &it.name)).collect();
+        let name = |range: Range<usize>| String::from_utf8(names.get(&range)?.to_vec()).ok();
         self.rodata_segments().map(|segment| name(segment.range)).collect()
     }
 
@@ -68,7 +67,8 @@ impl ModuleFile {
     /// Fails if an archive does not list a segment, or if the flatbuffer would exceed 2 GiB.
     pub fn with_rodata(&self, others: &[(usize, &[u8])]) -> Result<Vec<u8>> {
         let segments: Vec<_> = self.rodata_segments().collect();
-        let other = |index: usize| others.iter().find(|(it, _)| *it == index).map(|(_, bytes)| *bytes);
+        let others: HashMap<_, _> = others.iter().copied().collect();
+        let other = |index: usize| others.get(&index).copied();
         let mut flatbuffer = self.flatbuffer().to_vec();
         let tables = self.root().tables(id::MODULE_RODATA);
         for (index, segment) in segments.iter().enumerate().filter(|(_, segment)| !segment.external) {
@@ -76,28 +76,36 @@ impl ModuleFile {
             let start = self.flatbuffer_range().start;
             let (was, field) = (segment.range.start - start, table.field(id::RODATA_EMBEDDED));
             let field = field.ok_or_else(|| damaged("an embedded segment has no bytes"))?;
-            embed(&mut flatbuffer, start, field, was..segment.range.end - start, bytes)?;
+            // Tables may share bytes.
+            let is_shared = segments.iter().enumerate().any(|(at, it)| {
+                at != index && it.range.start < segment.range.end && segment.range.start < it.range.end
+            });
+            let room = (!is_shared).then_some(was..segment.range.end - start);
+            embed(&mut flatbuffer, start, field, room, bytes)?;
         }
         let entries = self.entries()?;
         let is_archive = !entries.is_empty();
         // What follows the flatbuffer, in order: the files of the archive, or the segments alone.
         let mut pieces: Vec<Entry> = entries.into_iter().skip(1).collect();
+        let mut listed: HashSet<_> = pieces.iter().map(|piece| piece.data.clone()).collect();
+        // The other bytes of pieces.
+        let mut replaced = HashMap::new();
         for (index, segment) in segments.iter().enumerate().filter(|(_, segment)| segment.external) {
-            match pieces.iter().any(|piece| piece.data == segment.range) {
-                true => {}
-                false if is_archive => {
+            if listed.insert(segment.range.clone()) {
+                if is_archive {
                     return Err(damaged(&format!("the archive does not list rodata segment {index}")));
                 }
-                false => pieces.push(Entry { name: Vec::new(), data: segment.range.clone() }),
+                pieces.push(Entry { name: Vec::new(), data: segment.range.clone() });
             }
+            replaced.extend(other(index).map(|bytes| (segment.range.clone(), bytes)));
         }
         pieces.sort_by_key(|piece| (piece.data.start, piece.data.end));
+        // Bytes that are in several files would be written several times.
+        if pieces.iter().zip(pieces.iter().skip(1)).any(|(piece, next)| next.data.start < piece.data.end) {
+            return Err(damaged("parts of it overlap"));
+        }
         let bytes_of = |piece: &Entry| {
-            let of_piece = |(index, segment): (usize, &super::RodataSegment)| {
-                (segment.external && segment.range == piece.data).then(|| other(index)).flatten()
-            };
-            let other = segments.iter().enumerate().find_map(of_piece);
-            other.map_or_else(|| self.bytes().get(piece.data.clone()), Some)
+            replaced.get(&piece.data).copied().or_else(|| self.bytes().get(piece.data.clone()))
         };
 
         let prefix_at = self.flatbuffer_range().start - PREFIX_BYTES;
@@ -113,8 +121,9 @@ impl ModuleFile {
             placed.push(Placed { name: &piece.name, header_at: end, start, bytes, listed: bytes.len() });
             end = start + bytes.len();
         }
+        let places: HashMap<_, _> = pieces.iter().enumerate().map(|(at, piece)| (&piece.data, at)).collect();
         for (index, segment) in segments.iter().enumerate().filter(|(_, segment)| segment.external) {
-            let at = pieces.iter().position(|piece| piece.data == segment.range);
+            let at = places.get(&segment.range).copied();
             let (Some(at), Some(table)) = (at, tables.get(index)) else { continue };
             let values = [
                 (id::RODATA_EXTERNAL_OFFSET, (placed[at].start - base) as u64),
@@ -169,13 +178,14 @@ fn damaged(what: &str) -> Error {
     Error::data_loss(format!("the module cannot be rewritten: {what}"))
 }
 
-/// Gives an embedded segment other bytes: in its place if they fit, otherwise after everything else. `start`
-/// is the position of the flatbuffer in the file, `field` that of the offset of the segment's vector.
+/// Gives an embedded segment other bytes: in its own place, `room`, if it has one and they fit; otherwise after
+/// everything else. `start` is the position of the flatbuffer in the file, `field` that of the offset of the
+/// segment's vector.
 fn embed(
     flatbuffer: &mut Vec<u8>,
     start: usize,
     field: usize,
-    was: Range<usize>,
+    room: Option<Range<usize>>,
     bytes: &[u8],
 ) -> Result<()> {
     let put = |flatbuffer: &mut [u8], at: usize, value: usize| {
@@ -183,11 +193,13 @@ fn embed(
         place.copy_from_slice(&(value as u32).to_le_bytes());
         Ok::<_, Error>(())
     };
-    let room = flatbuffer.get_mut(was.clone()).ok_or_else(|| damaged("a segment is outside of it"))?;
-    room.fill(0);
-    if let Some(room) = room.get_mut(..bytes.len()) {
-        room.copy_from_slice(bytes);
-        return put(flatbuffer, was.start - 4, bytes.len());
+    if let Some(was) = room {
+        let room = flatbuffer.get_mut(was.clone()).ok_or_else(|| damaged("a segment is outside of it"))?;
+        room.fill(0);
+        if let Some(room) = room.get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+            return put(flatbuffer, was.start - 4, bytes.len());
+        }
     }
     let vector = (start + flatbuffer.len() + 4).next_multiple_of(EMBEDDED_ALIGNMENT) - start - 4;
     if vector + 4 + bytes.len() > MAX_FLATBUFFER_BYTES {

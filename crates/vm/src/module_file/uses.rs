@@ -82,10 +82,8 @@ impl Registers {
                 }
                 // Block arguments; which branch is taken is not known.
                 (Field::Moves, FieldValue::Moves(list)) => {
-                    for (from, to) in list.pairs() {
-                        let segment = self.segment(from);
-                        self.set(to, segment);
-                    }
+                    let moved: Vec<_> = list.pairs().map(|(from, to)| (self.segment(from), to)).collect();
+                    moved.into_iter().for_each(|(segment, to)| self.set(to, segment));
                 }
                 _ => {}
             }
