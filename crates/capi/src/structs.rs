@@ -49,7 +49,8 @@ macro_rules! sized_struct {
 }
 pub(crate) use sized_struct;
 
-/// Limit on the size of a struct: one of a later version is not that large, and a field that was never set may be.
+/// Limit on the size of a struct: one of a later version is not that large, and a field that was never set
+/// may be.
 const MAX_STRUCT_BYTES: usize = 4096;
 
 /// The options at `pointer`; the defaults for null. Fields that the caller does not know are defaults.

@@ -178,9 +178,9 @@ fn damaged(what: &str) -> Error {
     Error::data_loss(format!("the module cannot be rewritten: {what}"))
 }
 
-/// Gives an embedded segment other bytes: in its own place, `room`, if it has one and they fit; otherwise after
-/// everything else. `start` is the position of the flatbuffer in the file, `field` that of the offset of the
-/// segment's vector.
+/// Gives an embedded segment other bytes: in its own place, `room`, if it has one and they fit; otherwise
+/// after everything else. `start` is the position of the flatbuffer in the file, `field` that of the offset
+/// of the segment's vector.
 fn embed(
     flatbuffer: &mut Vec<u8>,
     start: usize,
