@@ -91,10 +91,27 @@ fn a_bytecode_version_mismatch_names_both() {
     let mut bytes = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
     let version = (17u32 << 16).to_le_bytes();
     let at = bytes.windows(4).position(|window| window == version).unwrap();
-    bytes[at + 2] = 18;
-    let error = read_bytes(&bytes).unwrap_err();
-    assert_eq!(error.fault, Fault::Unsupported);
-    assert!(error.to_string().contains("17.0") && error.to_string().contains("18.0"), "{error}");
+    let mut error = |major: u8| {
+        bytes[at + 2] = major;
+        let error = read_bytes(&bytes).unwrap_err();
+        assert_eq!(error.fault, Fault::Unsupported);
+        rehal_base::Error::from(error)
+    };
+    let newer = error(18);
+    let text = newer.to_string();
+    assert!(text.contains("17.0") && text.ends_with("18.0"), "{text}");
+    // Earlier ones have releases that wrote them, and that run them.
+    for (major, releases) in [
+        (13, "13.0, which snapshots since 20220927.279 wrote"),
+        (14, "14.0, which snapshots since 20230304.448 wrote"),
+        (15, "15.0, which the releases 3.0.0 to 3.9.0, and snapshots since 20230307.451, wrote"),
+        (16, "16.0, which release 3.10.0 wrote"),
+    ] {
+        let earlier = error(major);
+        assert!(earlier.to_string().contains(releases), "{earlier}");
+        let advice = earlier.advice().map(ToString::to_string).unwrap_or_default();
+        assert!(advice.starts_with("run the module with the tools of a release that wrote"), "{advice}");
+    }
 }
 
 #[test]

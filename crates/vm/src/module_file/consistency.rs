@@ -45,9 +45,21 @@ fn check_version(file: &ModuleFile) -> Result<(), FormatError> {
     let expected = format!("bytecode version {supported}");
     let field = "BytecodeModuleDef.bytecode_version";
     let found = format!("bytecode version {version}");
-    let advice = format!(
-        "compile the module with a compiler whose bytecode version is {supported}, such as release 3.13.0"
-    );
+    let (found, advice) = match version.earlier_releases() {
+        Some(releases) => (
+            format!("{found}, which {releases} wrote"),
+            "run the module with the tools of a release that wrote its version, or compile its program again \
+             with release 3.13.0"
+                .to_owned(),
+        ),
+        None => (
+            found,
+            format!(
+                "compile the module with a compiler whose bytecode version is {supported}, such as \
+                 release 3.13.0"
+            ),
+        ),
+    };
     Err(error(file, Fault::Unsupported, field, expected, found).advise(advice))
 }
 

@@ -276,6 +276,18 @@ impl BytecodeVersion {
         Self { major: (bits >> 16) as u16, minor: bits as u16 }
     }
 
+    /// The releases whose compilers wrote it, in words, if it is an earlier one that this library knows.
+    /// Their tools run it; those of other releases do not.
+    pub fn earlier_releases(self) -> Option<&'static str> {
+        match (self.major, self.minor) {
+            (13, 0) => Some("snapshots since 20220927.279"),
+            (14, 0) => Some("snapshots since 20230304.448"),
+            (15, 0) => Some("the releases 3.0.0 to 3.9.0, and snapshots since 20230307.451,"),
+            (16, 0) => Some("release 3.10.0"),
+            _ => None,
+        }
+    }
+
     /// Whether this VM runs it.
     pub fn is_supported(self) -> bool {
         (0..=Self::SUPPORTED.minor).contains(&self.minor) && self.major == Self::SUPPORTED.major
