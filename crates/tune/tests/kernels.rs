@@ -84,7 +84,10 @@ fn functions_of_any_shape_and_name_compile() {
 #[test]
 fn functions_that_no_library_can_have_are_refused() {
     for (function, words) in [
-        (function(""), "version 1.0 do not name functions"),
+        (
+            function(""),
+            "version 1.0, which 3.12.0rc20260429 to 3.12.0rc20260519 wrote, do not name functions",
+        ),
         (function("a\0b"), "NUL"),
         (FunctionInfo { constant_count: 65, ..function("f") }, "more than 64"),
         (FunctionInfo { binding_count: 65, ..function("f") }, "more than 64"),

@@ -79,7 +79,9 @@ impl ObservedKernel {
     fn check(&self) -> Result<()> {
         let function = &self.function;
         let problem = if function.name.is_empty() {
-            "it has no name: captures of version 1.0 do not name functions".into()
+            "it has no name: captures of version 1.0, which 3.12.0rc20260429 to 3.12.0rc20260519 wrote, do not \
+             name functions"
+                .into()
         } else if function.name.contains('\0') {
             "its name contains NUL".into()
         } else if function.constant_count > MAX_ARGUMENTS || function.binding_count > MAX_ARGUMENTS {
@@ -91,11 +93,15 @@ impl ObservedKernel {
         } else {
             return Ok(());
         };
-        let name = function.name.escape_debug();
-        Err(Error::unimplemented(format!(
+        let name = function.name.escape_debug().to_string();
+        let error = Error::unimplemented(format!(
             "function '{name}' of format '{}' cannot be replaced by a library for the CPU: {problem}",
             self.format.escape_debug()
-        )))
+        ));
+        Err(match name.is_empty() {
+            true => error.advise("capture the program again: 3.12.0rc20260520 and later write version 2.0"),
+            false => error,
+        })
     }
 
     /// The declarations of the arguments.
