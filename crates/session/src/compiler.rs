@@ -8,6 +8,7 @@
 //! as a library.
 
 mod cache;
+mod dump;
 mod failure;
 mod find;
 mod identity;
@@ -32,6 +33,7 @@ use rehal_tune::{Job, JobLimits, JobOutcome, KeptOutput, LocalRunner, Printed, R
 use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 
+pub use dump::{DumpKind, DumpedExecutables};
 pub use substitute::{ProgramSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind};
 pub use substitute_dispatch::compile_dispatches;
 pub use target::target_flags;

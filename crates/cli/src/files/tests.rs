@@ -60,7 +60,7 @@ impl Argument {
     fn all(tool: &Tool) -> Vec<Self> {
         let mut all = vec![Self { flag: "", form: "{}" }];
         // A directory is not the file in it.
-        let is_file = |entry: &&dyn Entry| entry.has_files() && entry.spec().name != "binaries_to";
+        let is_file = |entry: &&dyn Entry| entry.has_files() && !entry.spec().name.ends_with("s_to");
         for entry in entries(tool).into_iter().filter(is_file) {
             let flag = entry.spec().name;
             all.extend(forms(tool, flag).iter().map(|form| Self { flag, form }));

@@ -64,13 +64,14 @@ pub(crate) const TARGET: Flag<Vec<String>> = Flag::parsed(
      of its architecture; vulkan:rdna3, cuda:sm_80 and hip:gfx942 name GPUs as the compiler does.",
 );
 
-const COMPILER_FLAG: List<OsString> = List::parsed(
+/// Arguments of the compiler.
+pub(crate) const COMPILER_FLAG: List<OsString> = List::parsed(
     "compiler_flag",
     "FLAG",
     "an argument of the compiler",
     |value| Ok(value.to_owned()),
-    "Passes an argument to the compiler of a --module that is a source. May be repeated. By default, it compiles for the \
-     first --device.",
+    "Passes an argument to the compiler of a program that is a source. May be repeated. By default, it compiles for the \
+     first --device of tools that run it.",
 );
 
 /// Modules that are sources.
@@ -126,16 +127,21 @@ pub(crate) fn compile_modules(flags: &Flags, modules: &mut [ModuleSource]) -> Re
             Some(compiler) => compiler,
             None => found.insert(compiler(flags)?),
         };
-        let mut arguments = flags.list(&COMPILER_FLAG);
-        let is_target =
-            |it: &OsString| it.to_string_lossy().replace('_', "-").starts_with("--iree-hal-target-");
-        if !arguments.iter().any(is_target) {
-            arguments.splice(0..0, device_target(flags).into_iter().map(OsString::from));
-        }
+        let arguments = arguments(flags, || device_target(flags));
         let compiled = compile(compiler, &Compilation::new(path, arguments))?;
         *module = ModuleSource::Bytes(Arc::from(compiled.bytes()));
     }
     Ok(())
+}
+
+/// The arguments of the compiler, with `target` before them unless they name one.
+pub(crate) fn arguments(flags: &Flags, target: impl FnOnce() -> Vec<String>) -> Vec<OsString> {
+    let mut arguments = flags.list(&COMPILER_FLAG);
+    let is_target = |it: &OsString| it.to_string_lossy().replace('_', "-").starts_with("--iree-hal-target-");
+    if !arguments.iter().any(is_target) {
+        arguments.splice(0..0, target().into_iter().map(OsString::from));
+    }
+    arguments
 }
 
 /// The flags of the compiler for the first device of the flags.

@@ -1,16 +1,20 @@
-//! `rehal executables`: lists the executables of a module or a capture, and writes their code to files.
+//! `rehal executables`: lists the executables of a program, a module or a capture, and writes files of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Result};
 use rehal_session::hal::FunctionInfo;
-use rehal_session::{CaptureBytes, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule};
+use rehal_session::{
+    CaptureBytes, Compilation, DumpKind, DumpedExecutables, ModuleExecutable, ModuleMode, ModuleSource,
+    ProgramModule, is_program_source, target_flags,
+};
 use serde::Serialize;
 
+use super::compiler_flags::{self, COMPILER, COMPILER_FLAG, NO_CACHE, TARGET};
 use super::replay_flags;
 use super::report_format::{self, Format};
-use crate::flags::{Access, Flag, Group};
+use crate::flags::{Access, Flag, Flags, Group, NamedFile};
 use crate::report::{Report, Subject, write_json};
 use crate::table::{Column, Layout, Table};
 use crate::{Invocation, Operands, Tool, captures, output};
@@ -19,18 +23,27 @@ use crate::{Invocation, Operands, Tool, captures, output};
 pub const EXECUTABLES: Tool = Tool {
     name: "rehal executables",
     verb: "executables",
-    summary: "lists the executables of a module or a capture, and writes them to files",
+    summary: "lists the executables of a program, a module or a capture, and writes them to files",
     about: "Prints each executable with its format, its size and its functions: bindings, constants and workgroup size. \
             With --binaries_to, also writes the code of each to a file, and index.json with all that is known. Such a \
             file can replace the executable: in a program, in a module, and in a replay.\n\n\
             To find the functions of a module's executables, these are loaded, which runs their initializers and their \
             query functions with your privileges, but no kernel: list only what you would also run. Captures describe \
-            their executables, so that nothing of them runs.",
-    operands: Operands::One { what: "module or capture", form: "MODULE.vmfb|CAPTURE.ireereplay" },
-    groups: &[&EXECUTABLES_GROUP],
+            their executables, so that nothing of them runs.\n\n\
+            A program that is a source is given to IREE's compiler, which cuts it into executables and dumps these as \
+            --sources_to, --configurations_to, --benchmarks_to and --binaries_to say. Nothing of it runs.",
+    operands: Operands::One {
+        what: "program, module or capture",
+        form: "PROGRAM.mlir|MODULE.vmfb|CAPTURE.ireereplay",
+    },
+    groups: &[&EXECUTABLES_GROUP, &SOURCES_GROUP],
     examples: &[
         ("List the executables of a module", "{tool} model.vmfb"),
         ("Write the code of each to a file", "{tool} --binaries_to=binaries model.ireereplay"),
+        (
+            "Write the sources that the compiler makes of a program",
+            "{tool} --target=cpu --sources_to=sources model.mlir",
+        ),
     ],
     guide: include_str!("../guides/executables.md"),
     answer: |_, _, _| None,
@@ -44,10 +57,46 @@ const BINARIES_TO: Flag<Option<PathBuf>> = Flag::path(
     "binaries_to",
     "Writes the code of each executable to a file of this directory, which is created, and index.json.",
 )
-.files(|directory, _| directory.iter().map(|directory| Access::Write.to(directory.join(INDEX))).collect());
+.files(index_in);
+
+const SOURCES_TO: Flag<Option<PathBuf>> = Flag::path(
+    "sources_to",
+    "Writes the executables of a program, before the compiler decides how they are lowered, and index.json.",
+)
+.files(index_in);
+
+const CONFIGURATIONS_TO: Flag<Option<PathBuf>> = Flag::path(
+    "configurations_to",
+    "Writes the executables of a program, after the compiler has decided how they are lowered, and index.json.",
+)
+.files(index_in);
+
+const BENCHMARKS_TO: Flag<Option<PathBuf>> = Flag::path(
+    "benchmarks_to",
+    "Writes a program for each function of static shapes that calls only it, and index.json.",
+)
+.files(index_in);
 
 const EXECUTABLES_GROUP: Group =
     Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &replay_flags::RECOVER] };
+
+const SOURCES_GROUP: Group = Group {
+    title: "Programs that are sources",
+    flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET, &COMPILER_FLAG, &COMPILER, &NO_CACHE],
+};
+
+/// What the compiler dumps for which flag.
+const DUMPS: [(&Flag<Option<PathBuf>>, DumpKind); 4] = [
+    (&SOURCES_TO, DumpKind::Sources),
+    (&CONFIGURATIONS_TO, DumpKind::Configurations),
+    (&BENCHMARKS_TO, DumpKind::Benchmarks),
+    (&BINARIES_TO, DumpKind::Binaries),
+];
+
+/// The list in a directory, of the files that a flag writes there.
+fn index_in(directory: &Option<PathBuf>, _: &Flags) -> Vec<NamedFile> {
+    directory.iter().map(|directory| Access::Write.to(directory.join(INDEX))).collect()
+}
 
 /// The file that lists the others.
 const INDEX: &str = "index.json";
@@ -55,6 +104,19 @@ const INDEX: &str = "index.json";
 fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let flags = &invocation.flags;
+    if is_program_source(&path) {
+        return run_compiler(invocation, path);
+    }
+    let mut of_sources = DUMPS.iter().filter(|(_, kind)| *kind != DumpKind::Binaries);
+    if let Some((flag, kind)) = of_sources.find(|(flag, _)| flags.get(flag).is_some()) {
+        let (name, path, word) = (flag.name(), path.display(), kind.word());
+        return Err(Error::invalid_argument(format!(
+            "--{name} needs the program's source: '{path}' has no {word} of its executables"
+        ))
+        .advise(format!(
+            "rehal executables PROGRAM.mlir --{name}=DIR, or --binaries_to=DIR for their code"
+        )));
+    }
     let kind = FileKind::from_head(MappedFile::open(&path)?.bytes());
     let (found, capture) = match kind {
         Some(FileKind::Capture) => {
@@ -86,6 +148,128 @@ fn report(invocation: &Invocation, found: Vec<Found>, capture: Option<&CaptureBy
         put(&directory.join(INDEX), &index)?;
     }
     invocation.print(&list, invocation.flags.get(&FORMAT), subject)
+}
+
+/// Lists the executables of a source, and has the compiler dump them.
+fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
+    let flags = &invocation.flags;
+    let compiler = compiler_flags::compiler(flags)?;
+    let targets = flags.get(&TARGET);
+    let arguments = compiler_flags::arguments(flags, || match targets.is_empty() {
+        true => target_flags("cpu").unwrap_or_default(),
+        false => targets,
+    });
+    let to = |(flag, kind): &(&Flag<Option<PathBuf>>, DumpKind)| Some((*kind, flags.get(flag)?));
+    let to: Vec<_> = DUMPS.iter().filter_map(to).collect();
+    let dumped = compiler.dump(&Compilation::new(path, arguments), &to)?;
+    if !dumped.messages.trim().is_empty() {
+        output::note(dumped.messages.trim_end());
+    }
+    for ((_, directory), files) in to.iter().zip(&dumped.files) {
+        let mut index = Vec::new();
+        output::written(write_json(&ProgramList::new(&dumped, Some((directory, files))), false, &mut index))?;
+        put(&directory.join(INDEX), &index)?;
+    }
+    let only = match (&to[..], &dumped.files[..]) {
+        ([(_, directory)], [files]) => Some((directory, files)),
+        _ => None,
+    };
+    let list = ProgramList::new(&dumped, only);
+    invocation.print(&list, flags.get(&FORMAT), Subject { capture: None, devices: None })
+}
+
+/// The executables of a program that is a source.
+#[derive(Serialize)]
+struct ProgramList {
+    /// Where the files are; `None` if none or several directories were written.
+    directory: Option<String>,
+    module: String,
+    executables: Vec<ProgramRow>,
+}
+
+#[derive(Serialize)]
+struct ProgramRow {
+    name: String,
+    /// The target as the compiler prints it.
+    target: String,
+    format: String,
+    /// Its files in the directory.
+    files: Vec<String>,
+    functions: Vec<ProgramFunction>,
+}
+
+#[derive(Serialize)]
+struct ProgramFunction {
+    ordinal: u32,
+    name: String,
+    /// Type and flags of each.
+    bindings: Vec<String>,
+    constants: u32,
+}
+
+impl ProgramList {
+    fn new(dumped: &DumpedExecutables, written: Option<(&PathBuf, &Vec<String>)>) -> Self {
+        let mut executables = Vec::new();
+        for executable in &dumped.executables {
+            for variant in &executable.variants {
+                let files = written.map_or(&[][..], |(_, files)| files);
+                let functions = variant.functions.iter().map(|it| ProgramFunction {
+                    ordinal: it.ordinal,
+                    name: it.name.clone(),
+                    bindings: it.bindings.clone(),
+                    constants: it.constants,
+                });
+                executables.push(ProgramRow {
+                    name: executable.name.clone(),
+                    target: variant.target.clone(),
+                    format: variant.format.clone(),
+                    files: dumped
+                        .files_of(files, executable, variant)
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect(),
+                    functions: functions.collect(),
+                });
+            }
+        }
+        let directory = written.map(|(directory, _)| directory.display().to_string());
+        Self { directory, module: dumped.module.clone(), executables }
+    }
+}
+
+impl Report for ProgramList {
+    const SCHEMA: &'static str = "rehal.program_executables/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, layout: Layout) -> String {
+        let columns = [
+            Column::names("executable"),
+            Column::names("function"),
+            Column::right("bindings"),
+            Column::right("constants"),
+            Column::left("format").optional(1),
+            Column::left("files").shortened().optional(2),
+        ];
+        let mut table = Table::new("", columns);
+        for row in &self.executables {
+            let files = if row.files.is_empty() { "-".into() } else { row.files.join(", ") };
+            for it in &row.functions {
+                let numbers = [it.bindings.len().to_string(), it.constants.to_string()];
+                let [bindings, constants] = numbers;
+                let names = [row.name.clone(), it.name.clone()];
+                let ends = [bindings, constants, row.format.clone(), files.clone()];
+                table.row(names.into_iter().chain(ends).collect::<Vec<_>>());
+            }
+        }
+        let mut text = table.text(layout);
+        if self.executables.is_empty() {
+            text.push_str("no executables\n");
+        }
+        if let Some(directory) = &self.directory {
+            text.push_str(&format!("written to {directory}\n"));
+        }
+        text
+    }
 }
 
 /// Writes the code of executables to files.

@@ -399,3 +399,70 @@ fn dumped_dispatches_replace_captured_executables() {
         ran.stderr
     );
 }
+
+#[test]
+fn executables_of_sources_are_dumped_with_an_index() {
+    let work = Work::new();
+    let flags = ["sources", "configurations", "benchmarks", "binaries"].map(|it| format!("--{it}_to={it}"));
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let ran = work.run(&[&["rehal", "executables", "--target=cpu", "p.mlir"], &flags[..]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("add_dispatch_0") && ran.stdout.contains(DOUBLE), "{}", ran.stdout);
+    for (directory, files) in [
+        ("sources", ["my_add_dispatch_0.mlir", "my_double_dispatch_0.mlir"]),
+        ("configurations", ["configured_my_add_dispatch_0.mlir", "configured_my_double_dispatch_0.mlir"]),
+        // The compiler writes none for dynamic shapes.
+        ("benchmarks", ["", "my_double_dispatch_0_embedded_elf_x86_64_benchmark.mlir"]),
+        (
+            "binaries",
+            ["my_add_dispatch_0_embedded_elf_x86_64.so", "my_double_dispatch_0_embedded_elf_x86_64.so"],
+        ),
+    ] {
+        let text = fs::read_to_string(work.path(directory).join("index.json")).unwrap();
+        let index: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let of = |name: &str| {
+            let rows = index["executables"].as_array().unwrap();
+            rows.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("{text}")).clone()
+        };
+        for (row, file) in [of("add_dispatch_0"), of(DOUBLE)].iter().zip(files) {
+            assert_eq!(row["format"], "embedded-elf-x86_64");
+            let found: Vec<_> =
+                row["files"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+            let expected: Vec<_> = [file].into_iter().filter(|it| !it.is_empty()).collect();
+            assert_eq!(found, expected, "{text}");
+            assert!(found.iter().all(|it| work.path(directory).join(it).is_file()));
+            assert!(row["target"].as_str().unwrap().contains("llvm-cpu"), "{text}");
+        }
+        let function = |row: serde_json::Value| row["functions"][0].clone();
+        let (add, double) = (function(of("add_dispatch_0")), function(of(DOUBLE)));
+        assert_eq!(add["bindings"].as_array().unwrap().len(), 3, "{text}");
+        assert_eq!((double["ordinal"].as_u64(), double["constants"].as_u64()), (Some(0), Some(0)));
+        assert_ne!(add["constants"].as_u64(), Some(0), "{text}");
+    }
+    // What was dumped is what substitutes are edited from.
+    let flag = work.edited("sources", "", "arith.addf", "arith.mulf");
+    work.compile(&[&flag]);
+    assert_eq!(work.results("p.vmfb")[0], "1");
+    // A listing alone writes nothing; directories that hold other files keep these out of the index.
+    work.write("sources/my_add_dispatch_0_old.mlir", "");
+    let ran = work.run(&["rehal", "executables", "p.mlir", "--sources_to=sources"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(!fs::read_to_string(work.path("sources/index.json")).unwrap().contains("_old"));
+    assert_eq!(names(&work.temporary()), [""; 0]);
+}
+
+#[test]
+fn sources_of_executables_need_the_programs_source() {
+    let work = Work::new();
+    work.compile(&[]);
+    for flag in ["sources_to", "configurations_to", "benchmarks_to"] {
+        let ran = work.run(&["rehal", "executables", "p.vmfb", &format!("--{flag}=d")]);
+        let expected = format!("--{flag} needs the program's source: 'p.vmfb' has no ");
+        assert!(ran.status == Some(1) && ran.stderr.contains(&expected), "{ran:?}");
+        assert!(!work.path("d").exists());
+    }
+    work.write("wrong.mlir", "func.func @f( {");
+    let ran = work.run(&["rehal", "executables", "wrong.mlir", "--sources_to=d"]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("wrong.mlir:1:"), "{ran:?}");
+    assert!(!work.path("d").exists());
+}

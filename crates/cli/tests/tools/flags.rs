@@ -325,14 +325,16 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 22] = [
+const TAKE_ANYTHING: [&str; 25] = [
     "against",
     "against_capture",
     "baseline",
     "benchmark_out",
+    "benchmarks_to",
     "binaries_to",
     "compiler",
     "compiler_flag",
+    "configurations_to",
     "device_capture_file",
     "device_profiling_output",
     "device_replay_output",
@@ -343,6 +345,7 @@ const TAKE_ANYTHING: [&str; 22] = [
     "instrument_file",
     "output",
     "replay_host_reads",
+    "sources_to",
     "replay_ledger",
     "task_topology_snapshot",
     "to",
