@@ -439,6 +439,16 @@ fn executables_of_sources_are_dumped_with_an_index() {
         assert_eq!((double["ordinal"].as_u64(), double["constants"].as_u64()), (Some(0), Some(0)));
         assert_ne!(add["constants"].as_u64(), Some(0), "{text}");
     }
+    // Binaries for Vulkan have the names of functions.
+    let ran = work.run(&["rehal", "executables", "--target=vulkan", "p.mlir", "--binaries_to=spirv"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let index = fs::read_to_string(work.path("spirv/index.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+    for row in index["executables"].as_array().unwrap() {
+        let (name, function) = (&row["name"], &row["functions"][0]["name"]);
+        let file = format!("my_{}_{}.spv", name.as_str().unwrap(), function.as_str().unwrap());
+        assert_eq!(row["files"], serde_json::json!([file]));
+    }
     // What was dumped is what substitutes are edited from.
     let flag = work.edited("sources", "", "arith.addf", "arith.mulf");
     work.compile(&[&flag]);

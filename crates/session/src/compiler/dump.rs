@@ -58,6 +58,10 @@ impl DumpedExecutables {
         executable: &ProgramExecutable,
         variant: &ExecutableVariant,
     ) -> Vec<&'a str> {
+        // Binaries of some targets have the name of a function instead.
+        let is_of_variant = |rest: &str| {
+            rest.starts_with(&*variant.name) || variant.functions.iter().any(|it| rest == it.name)
+        };
         let is_of = |file: &&str| {
             let stem = file.rsplit_once('.').map_or(*file, |(stem, _)| stem);
             let stem = stem.strip_prefix("configured_").unwrap_or(stem);
@@ -73,7 +77,7 @@ impl DumpedExecutables {
             let behind = name.get(executable.name.len()..).unwrap_or_default();
             rest(executable).is_some()
                 && rest(executable) == longest
-                && (behind.is_empty() || behind[1..].starts_with(&*variant.name))
+                && behind.strip_prefix('_').is_none_or(is_of_variant)
         };
         files.iter().map(String::as_str).filter(is_of).collect()
     }
