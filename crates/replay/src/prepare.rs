@@ -1,6 +1,7 @@
 //! Prepares executables on the devices that run them, or the code that replaces them or functions of them.
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
+use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, FunctionParameter, HostOp,
     Indexed, PrepareExecutable, WorkgroupSchedule,
@@ -73,9 +74,8 @@ pub(crate) fn prepare(
         workgroups,
     };
     let layers = replacements.layers(created as usize, record, own_name);
-    let wanted = Wanted::of_record(record, plan.version().major == 1);
-    let name = format!("executable {}", record.id);
-    let prepared = Matching { name: &name, wanted, prepared: None, device, params }.all(&layers)?;
+    let wanted = Wanted::from_record(record, plan.version().major == 1);
+    let prepared = Matching { id: record.id, wanted, prepared: None, device, params }.all(&layers)?;
     // The plan validated the same bytes, unless the file has been modified since.
     match prepared.function_count() == stored.function_count as usize {
         true => Ok(prepared),
@@ -168,11 +168,11 @@ pub(crate) fn replace(
     device: &Device,
     params: &ExecutableParams<'_>,
     original: &Executable,
-    name: &str,
+    id: u64,
     layers: &[Layer<'_>],
 ) -> Result<Vec<(Executable, u32)>> {
-    let wanted = Wanted::of_executable(original);
-    let matching = Matching { name, wanted, prepared: Some(original), device, params: *params };
+    let wanted = Wanted::from_executable(original);
+    let matching = Matching { id, wanted, prepared: Some(original), device, params: *params };
     let Prepared { parts, functions, .. } = matching.all(layers)?;
     Ok(functions.into_iter().map(|(part, function)| (parts[part].clone(), function)).collect())
 }
@@ -183,43 +183,91 @@ struct Wanted<'a> {
     /// Empty if it is identified by its ordinal.
     name: &'a [u8],
     /// What callers rely on.
-    info: FunctionInfo,
+    info: WantedInfo<'a>,
     /// Whether it may be identified by its ordinal.
     may_lack_name: bool,
-    /// Where it comes from: `captured` or `compiled`.
-    origin: &'static str,
+}
+
+/// What is known of a function: in place, since replays prepare executables in each iteration.
+enum WantedInfo<'a> {
+    Captured(Function<'a>),
+    Compiled(&'a FunctionInfo),
+}
+
+/// Flags, constants, bindings, parameters, workgroup size.
+type Shape = (u64, u16, u16, u16, [u32; 3]);
+/// Kind, size, flags, offset.
+type ParameterShape = (u8, u8, u16, u16);
+
+impl WantedInfo<'_> {
+    fn shape(&self) -> Shape {
+        match self {
+            Self::Compiled(it) => shape(it),
+            Self::Captured(Function { metadata: it, .. }) => (
+                it.flags.get(),
+                it.constant_count.get(),
+                it.binding_count.get(),
+                it.parameter_count.get(),
+                it.workgroup_size.map(|size| size.get()),
+            ),
+        }
+    }
+
+    /// The parameter at an index; `None` beyond the last.
+    fn parameter(&self, index: usize) -> Option<ParameterShape> {
+        match self {
+            Self::Compiled(it) => it.parameters.get(index).map(parameter_shape),
+            Self::Captured(it) => {
+                let it = it.parameters.get(index)?;
+                Some((it.parameter_type, it.size, it.flags.get(), it.offset.get()))
+            }
+        }
+    }
+
+    /// Where it comes from.
+    fn origin(&self) -> &'static str {
+        match self {
+            Self::Captured(_) => "captured",
+            Self::Compiled(_) => "compiled",
+        }
+    }
+}
+
+fn shape(it: &FunctionInfo) -> Shape {
+    (it.flags, it.constant_count, it.binding_count, it.parameter_count, it.workgroup_size)
+}
+
+fn parameter_shape(it: &FunctionParameter) -> ParameterShape {
+    (it.kind, it.size, it.flags, it.offset)
 }
 
 impl<'a> Wanted<'a> {
     /// The functions of an executable of a capture. Captures of version 1.0 identify functions only by
     /// ordinal.
-    fn of_record(record: &ExecutableRecord<'a>, has_ordinals_only: bool) -> Vec<Self> {
-        let infos = record.function_infos().into_iter().zip(record.function_names()).enumerate();
-        let wanted = |(ordinal, (info, name)): (usize, (FunctionInfo, &'a [u8]))| Self {
-            ordinal: ordinal as u32,
-            name,
-            info,
+    fn from_record(record: &ExecutableRecord<'a>, has_ordinals_only: bool) -> Vec<Self> {
+        let wanted = |it: Function<'a>| Self {
+            ordinal: it.ordinal,
+            name: it.name,
+            info: WantedInfo::Captured(it),
             may_lack_name: has_ordinals_only,
-            origin: "captured",
         };
-        infos.map(wanted).collect()
+        record.functions().map(wanted).collect()
     }
 
     /// The functions of an executable that has been prepared; some formats have no names.
-    fn of_executable(executable: &'a Executable) -> Vec<Self> {
+    fn from_executable(executable: &'a Executable) -> Vec<Self> {
         let wanted = |(ordinal, info): (usize, &'a FunctionInfo)| Self {
             ordinal: ordinal as u32,
             name: info.name.as_bytes(),
-            info: info.clone(),
+            info: WantedInfo::Compiled(info),
             may_lack_name: true,
-            origin: "compiled",
         };
         executable.functions().iter().enumerate().map(wanted).collect()
     }
 
     /// Its ordinal in `executable`.
     fn ordinal_in(&self, executable: &Executable) -> Result<u32> {
-        let Self { origin, ordinal, .. } = self;
+        let (origin, ordinal) = (self.info.origin(), &self.ordinal);
         if self.name.is_empty() {
             if self.may_lack_name {
                 executable.function(*ordinal)?;
@@ -236,8 +284,8 @@ impl<'a> Wanted<'a> {
 
 /// An executable whose functions are looked up in what replaces it.
 struct Matching<'a> {
-    /// Its name in errors, such as `executable 4`.
-    name: &'a str,
+    /// Its number in errors.
+    id: u64,
     wanted: Vec<Wanted<'a>>,
     /// The executable, if it has been prepared.
     prepared: Option<&'a Executable>,
@@ -252,7 +300,7 @@ impl Matching<'_> {
         let in_layer = |layer: &Layer<'_>, error: Error| {
             let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
             let (place, function) = (&layer.replacement.place, function.unwrap_or_default());
-            error.context(format!("substitute {place} for {function}{}", self.name))
+            error.context(format!("substitute {place} for {function}executable {}", self.id))
         };
         let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
@@ -277,7 +325,7 @@ impl Matching<'_> {
             let checked = match functions.iter().position(|it| *it == found) {
                 Some(other) => Err(Error::failed_precondition(format!(
                     "{} functions {other} and {} are both '{}' in the executable",
-                    captured.origin,
+                    captured.info.origin(),
                     captured.ordinal,
                     captured.name.escape_ascii()
                 ))),
@@ -381,10 +429,7 @@ impl Matching<'_> {
 /// Fails if callers of the wanted function cannot call the other one. Names may differ: captures have none of
 /// parameters.
 fn compare(wanted: &Wanted<'_>, loaded: &FunctionInfo) -> Result<()> {
-    let shape = |it: &FunctionInfo| {
-        (it.flags, it.constant_count, it.binding_count, it.parameter_count, it.workgroup_size)
-    };
-    let (captured_shape, loaded_shape) = (shape(&wanted.info), shape(loaded));
+    let (captured_shape, loaded_shape) = (wanted.info.shape(), shape(loaded));
     if captured_shape != loaded_shape {
         let text = |(flags, constants, bindings, parameters, [x, y, z]): (u64, u16, u16, u16, [u32; 3])| {
             format!(
@@ -393,12 +438,11 @@ fn compare(wanted: &Wanted<'_>, loaded: &FunctionInfo) -> Result<()> {
         };
         return Err(mismatch(wanted, "", &text(captured_shape), &text(loaded_shape)));
     }
-    let shape = |it: &FunctionParameter| (it.kind, it.size, it.flags, it.offset);
     let text = |(kind, size, flags, offset): (u8, u8, u16, u16)| {
         format!("(type={kind} size={size} flags={flags:#x} offset={offset})")
     };
-    for (index, was) in wanted.info.parameters.iter().enumerate() {
-        let (was, is) = (shape(was), loaded.parameters.get(index).map(shape));
+    for (index, was) in (0..).map_while(|index| Some((index, wanted.info.parameter(index)?))) {
+        let is = loaded.parameters.get(index).map(parameter_shape);
         if is != Some(was) {
             let is = is.map_or_else(|| "(not described)".to_string(), text);
             return Err(mismatch(wanted, &format!(" parameter {index}"), &text(was), &is));
@@ -411,6 +455,6 @@ fn mismatch(captured: &Wanted<'_>, part: &str, was: &str, is: &str) -> Error {
     Error::failed_precondition(format!(
         "signature mismatch of function '{}'{part}: {}={was} replacement={is}",
         captured.name.escape_ascii(),
-        captured.origin
+        captured.info.origin()
     ))
 }

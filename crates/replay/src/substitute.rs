@@ -276,7 +276,7 @@ impl ProgramSubstitutes {
             return Ok(None);
         }
         let layers: Vec<_> = selecting.iter().map(|(layer, _)| Layer { keeps_format, ..*layer }).collect();
-        let replaced = prepare::replace(device, params, original, &format!("executable {id}"), &layers)?;
+        let replaced = prepare::replace(device, params, original, id, &layers)?;
         selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
         Ok(Some(replaced))
     }
