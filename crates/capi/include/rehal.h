@@ -557,7 +557,7 @@ rehal_error_t* rehal_recorder_create(rehal_string_t path, const rehal_record_opt
                                      rehal_recorder_t** recorder);
 
 /* Starts a capture in an open file, which must be writable and able to seek, from its current position, which
- * should be 0. The descriptor is duplicated: the caller closes its own at any time. */
+ * should be 0, without O_APPEND. The descriptor is duplicated: the caller closes its own at any time. */
 rehal_error_t* rehal_recorder_create_fd(int32_t descriptor, const rehal_record_options_t* options,
                                         rehal_recorder_t** recorder);
 

@@ -151,6 +151,14 @@ pub unsafe extern "C" fn rehal_recorder_create_fd(
         let mut file = File::from(duplicate.map_err(|error| Error::io("duplicating a descriptor", &error))?);
         file.stream_position()
             .map_err(|_| Error::invalid_argument("a capture needs a descriptor that can seek"))?;
+        let flags =
+            rustix::fs::fcntl_getfl(&file).map_err(|error| Error::io("a descriptor", &error.into()))?;
+        if flags.contains(rustix::fs::OFlags::APPEND) {
+            return Err(Error::invalid_argument(
+                "a capture cannot be appended: its header is written at the end",
+            )
+            .advise("open the file without O_APPEND"));
+        }
         *out = handle::new(Recorder::to(file, record_options(options)?)?);
         Ok(())
     })

@@ -213,6 +213,9 @@ static void work(void) {
   close(file);
   rehal_recorder_t* none = NULL;
   FAILS(rehal_recorder_create_fd(-1, NULL, &none), REHAL_STATUS_INVALID_ARGUMENT);
+  const int appending = open("/dev/null", O_WRONLY | O_APPEND);
+  FAILS(rehal_recorder_create_fd(appending, NULL, &none), REHAL_STATUS_INVALID_ARGUMENT);
+  close(appending);
   rehal_devices_t *base = NULL, *devices = NULL;
   OK(rehal_devices_open(NULL, 0, &base));
   OK(rehal_recorder_wrap(recorder, base, &devices));

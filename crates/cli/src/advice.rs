@@ -64,7 +64,7 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         }
         Remedy::NameExecutable => {
             "name a source (.c, .rs) or a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan; if it is of another \
-             format, name that: --replay_executable_substitution=WHICH@FORMAT=PATH"
+             format, name that: WHICH@FORMAT=PATH"
         }
         Remedy::CompileExecutable { driver } => return compile_for(driver),
         Remedy::CompileWith { purpose, flags } => {

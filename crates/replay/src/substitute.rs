@@ -275,6 +275,8 @@ impl ProgramSubstitutes {
         if selecting.is_empty() {
             return Ok(None);
         }
+        let selected = self.selected.iter().map(|(it, _)| it);
+        check_overlap(selected, id, |it| it.selects(id, names()), original.backend().name())?;
         let layers: Vec<_> = selecting.iter().map(|(layer, _)| Layer { keeps_format, ..*layer }).collect();
         let replaced = prepare::replace(device, params, original, id, &layers)?;
         selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
@@ -364,7 +366,7 @@ impl Replacements {
             }
         }
         for record in plan.executables() {
-            check_overlap(substitutions.iter(), &record, "")?;
+            check_overlap(substitutions.iter(), record.id, |it| it.selects_by_capture(&record), "")?;
         }
         Ok(Self { selected: open_all(substitutions)?, given: Vec::new() })
     }
@@ -416,7 +418,8 @@ impl Replacements {
     /// Fails if a name selects no executable, or one that its id selects too, given their own names.
     pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
         for (record, own_name) in plan.executables().zip(own_names) {
-            check_overlap(self.selected.iter().map(|(it, _)| it), &record, own_name)?;
+            let selected = self.selected.iter().map(|(it, _)| it);
+            check_overlap(selected, record.id, |it| it.selects_by_capture(&record), own_name)?;
         }
         for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
@@ -483,25 +486,26 @@ impl Selector {
 }
 
 /// Fails if an executable is selected by its id and by a name: one of the replacements would have no effect,
-/// or only on functions that the other lacks.
+/// or only on functions that the other lacks. `selects` tells what its id and its functions are selected by.
 fn check_overlap<'s>(
     substitutions: impl Iterator<Item = &'s Substitution> + Clone,
-    record: &ExecutableRecord<'_>,
+    id: u64,
+    selects: impl Fn(&Substitution) -> bool,
     own_name: &str,
 ) -> Result<()> {
-    let is_id = |it: &Substitution| it.selector == Selector::Id(record.id);
+    let is_id = |it: &Substitution| it.selector == Selector::Id(id);
     if !substitutions.clone().any(is_id) {
         return Ok(());
     }
     for it in substitutions {
         let Selector::Name(name) = &it.selector else { continue };
-        let what = match (it.selects_by_capture(record), it.selects_by_own_name(own_name)) {
+        let what = match (selects(it), it.selects_by_own_name(own_name)) {
             (true, _) => "the name of its function",
             (false, true) => "its own name",
             (false, false) => continue,
         };
         let message =
-            format!("executable {} is selected by its id and by {what} '{}'", record.id, name.escape_debug());
+            format!("executable {id} is selected by its id and by {what} '{}'", name.escape_debug());
         return Err(Error::invalid_argument(message)
             .advise("select each function by name, or select the executable by its id only"));
     }

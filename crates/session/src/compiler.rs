@@ -1,7 +1,7 @@
 //! The compiler of programs, `iree-compile`, as a child process: found, limited, its errors explained, its
 //! output cached.
 //!
-//! [`Compiler`] runs it. [`ProgramSubstitutes`] are files that replace executables which it cuts out of a
+//! [`Compiler`] runs it. [`SourceSubstitutes`] are files that replace executables which it cuts out of a
 //! program: they are checked before it sees them.
 //!
 //! The compiler ends its process when it meets some wrong flags and programs, which is why it is not loaded
@@ -34,7 +34,7 @@ use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 
 pub use dump::{DumpKind, DumpedExecutables};
-pub use substitute::{ProgramSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind};
+pub use substitute::{SourceSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind};
 pub use substitute_dispatch::compile_dispatches;
 pub use target::target_flags;
 pub use text::{ExecutableFunction, ExecutableVariant, ProgramExecutable};

@@ -76,7 +76,7 @@ pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use compiler::{
     Compilation, Compiled, Compiler, CompilerSetup, CompilerVersion, DumpKind, DumpedExecutables,
-    ExecutableFunction, ExecutableVariant, ProgramExecutable, ProgramSubstitutes, SubstituteFile,
+    ExecutableFunction, ExecutableVariant, ProgramExecutable, SourceSubstitutes, SubstituteFile,
     SubstituteFlags, SubstituteKind, compile_dispatches, is_program_source, target_flags,
 };
 pub use crash::CrashReports;

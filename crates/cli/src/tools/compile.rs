@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
-use rehal_session::{Compilation, ProgramSubstitutes, SubstituteFile, TemporaryDirectory};
+use rehal_session::{Compilation, SourceSubstitutes, SubstituteFile, TemporaryDirectory};
 
 use super::compiler_flags::{
     COMPILER, COMPILER_MEMORY, COMPILER_TIMEOUT, NO_CACHE, TARGET, compile, compiler,
@@ -106,7 +106,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let targets = flags.get(&TARGET).into_iter().map(OsString::from);
     let mut compilation = Compilation::new(input.path(), targets.chain(flags.forwarded().iter().cloned()));
     let directories = flags.list(&SUBSTITUTE_FROM);
-    let substitutes = ProgramSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
+    let substitutes = SourceSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
     let substituted = compiler.substitute(&compilation, &substitutes)?;
     compilation.flags.extend(substituted.flags.iter().cloned());
     let compiled = compile(&compiler, &compilation)?;

@@ -484,7 +484,7 @@ fn replacements_that_do_not_fit_are_refused_with_what_to_do() {
     }
     for (name, bytes) in [("text.so", "text"), ("unknown.so", "\u{1}\u{2}\u{3}\u{4}")] {
         let [run, compare] = refused(&native, &scratch.file(name, bytes));
-        assert!(run.contains("if it is of another format, name that: --replay_executable_"), "{run}");
+        assert!(run.contains("if it is of another format, name that: WHICH@FORMAT=PATH"), "{run}");
         assert!(
             compare.contains("\n  try: name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir)"),
             "{compare}"

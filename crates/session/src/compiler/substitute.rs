@@ -17,7 +17,7 @@ use super::{Compilation, Compiler, wrapper};
 /// Files that replace executables of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ProgramSubstitutes {
+pub struct SourceSubstitutes {
     /// By name.
     pub files: Vec<SubstituteFile>,
     /// Directories whose files replace the executables of their names.
@@ -109,7 +109,7 @@ impl SubstituteFile {
     }
 }
 
-impl ProgramSubstitutes {
+impl SourceSubstitutes {
     /// Substitutes files by name, and the files of directories.
     pub fn new(files: Vec<SubstituteFile>, directories: Vec<PathBuf>, search_paths: Vec<PathBuf>) -> Self {
         Self { files, directories, search_paths }
@@ -139,7 +139,7 @@ impl Compiler {
     pub fn substitute(
         &self,
         compilation: &Compilation,
-        substitutes: &ProgramSubstitutes,
+        substitutes: &SourceSubstitutes,
     ) -> Result<SubstituteFlags> {
         check_flags(compilation, substitutes)?;
         if substitutes.is_empty() {
@@ -205,8 +205,15 @@ impl Compiler {
             SubstituteKind::CpuObject | SubstituteKind::C => {
                 let variant = only_variant(executable)?;
                 let is_source = kind == SubstituteKind::C;
-                let wrapper =
-                    wrapper::write(executable, variant, path, is_source, self.runner.as_ref(), directory)?;
+                let wrapper = wrapper::write(
+                    executable,
+                    variant,
+                    path,
+                    is_source,
+                    self.runner.as_ref(),
+                    self.limits,
+                    directory,
+                )?;
                 Ok(("source", wrapper))
             }
         }
@@ -299,7 +306,7 @@ impl Program {
 
 /// Refuses directories that are both written and read: a dump replaces the edits before they are read; and
 /// names for which the compiler would use the last of several files.
-fn check_flags(compilation: &Compilation, substitutes: &ProgramSubstitutes) -> Result<()> {
+fn check_flags(compilation: &Compilation, substitutes: &SourceSubstitutes) -> Result<()> {
     let valued = |flag: &OsString| {
         let text = flag.to_string_lossy().into_owned();
         let (name, value) = text.split_once('=')?;
@@ -339,7 +346,7 @@ fn check_flags(compilation: &Compilation, substitutes: &ProgramSubstitutes) -> R
     Ok(())
 }
 
-fn search_flags(substitutes: &ProgramSubstitutes) -> Vec<OsString> {
+fn search_flags(substitutes: &SourceSubstitutes) -> Vec<OsString> {
     let flag = |path: &PathBuf| {
         let mut flag = OsString::from("--iree-hal-executable-object-search-path=");
         flag.push(path);
@@ -678,13 +685,13 @@ mod tests {
         fs::write(&file, "").unwrap();
         let shown = scratch.path().display();
         let dump = format!("--iree-hal-dump-executable-sources-to={shown}/.");
-        let check = |flags: &[String], substitutes: &ProgramSubstitutes| {
+        let check = |flags: &[String], substitutes: &SourceSubstitutes| {
             check_flags(&Compilation::new("a.mlir", flags), substitutes).map_err(|it| it.message().to_owned())
         };
-        let none = ProgramSubstitutes::default();
-        let directory = ProgramSubstitutes { directories: vec![scratch.path().into()], ..none.clone() };
+        let none = SourceSubstitutes::default();
+        let directory = SourceSubstitutes { directories: vec![scratch.path().into()], ..none.clone() };
         let named = SubstituteFile { name: "x".into(), kind: None, path: file.clone() };
-        let named = ProgramSubstitutes { files: vec![named], ..none.clone() };
+        let named = SourceSubstitutes { files: vec![named], ..none.clone() };
         for substitutes in [&directory, &named] {
             assert!(check(&[], substitutes).is_ok());
             assert!(check(std::slice::from_ref(&dump), substitutes).unwrap_err().contains("would overwrite"));

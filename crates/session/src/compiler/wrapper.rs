@@ -11,7 +11,7 @@ use object::Endianness;
 use object::elf::{FileHeader64, STB_LOCAL, STT_FILE, STT_FUNC, STT_NOTYPE, STT_SECTION};
 use object::read::elf::{FileHeader, Sym};
 use rehal_base::{Error, MappedFile, Result};
-use rehal_tune::{Job, KeptOutput, Runner};
+use rehal_tune::{Job, JobLimits, KeptOutput, Runner};
 
 use super::text::{ExecutableFunction, ExecutableVariant, ProgramExecutable};
 
@@ -39,6 +39,7 @@ pub(super) fn write(
     path: &Path,
     is_source: bool,
     runner: &dyn Runner,
+    limits: JobLimits,
     directory: &Path,
 ) -> Result<PathBuf> {
     if !variant.format.contains("-elf-") {
@@ -48,7 +49,7 @@ pub(super) fn write(
     }
     let failed = |error| Error::io("writing the wrapper of an object", &error);
     let object = match is_source {
-        true => compile(path, variant, runner, &directory.join(format!("{}.o", executable.name)))?,
+        true => compile(path, variant, runner, limits, &directory.join(format!("{}.o", executable.name)))?,
         false => path.to_owned(),
     };
     let symbols = symbols_for(variant, &object, path)?;
@@ -62,6 +63,7 @@ fn compile(
     source: &Path,
     variant: &ExecutableVariant,
     runner: &dyn Runner,
+    limits: JobLimits,
     object: &Path,
 ) -> Result<PathBuf> {
     let command = std::env::var("CC").ok().filter(|it| !it.trim().is_empty()).unwrap_or_else(|| "cc".into());
@@ -74,7 +76,7 @@ fn compile(
         job.arguments.push(format!("-D{0}={0}{SUFFIX}", function.name).into());
     }
     job.arguments.extend([source.into(), "-o".into(), object.into()]);
-    (job.kept, job.joins_streams) = (KeptOutput::First(64 << 10), true);
+    (job.limits, job.kept, job.joins_streams) = (limits, KeptOutput::First(64 << 10), true);
     let outcome = runner.run(&job, &mut |_| ControlFlow::Continue(())).map_err(|error| {
         Error::io(format!("starting the compiler '{program}'"), &error)
             .advise("install the compiler, or name another in the environment: CC=PATH")

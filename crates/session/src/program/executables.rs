@@ -128,15 +128,27 @@ pub fn substitute_executables(
     if executables.is_empty() {
         return Err(Error::not_found(format!("module '{}' creates no executables", module.name())));
     }
-    let substitutions = by_number(substitutions, &executables);
+    let substitutions = by_number(substitutions, &executables)?;
     let substitutes = ProgramSubstitutes::open(&substitutions)?;
-    let (mut others, mut names) = (Vec::new(), Names::default());
+    let (mut others, mut names, mut unloaded) = (Vec::new(), Names::default(), None);
     for executable in &executables {
         let place = || format!("executable {} of the module, '{}'", executable.number, executable.name());
-        let other = other_code(executable, module, &substitutes, &mut names).context(place)?;
+        // An executable for another machine matters only if it is selected, and then only its number tells.
+        let loaded = match executable.load(module) {
+            Ok(loaded) => loaded,
+            Err(error) if substitutes.may_select(executable.number) => return Err(error.context(place())),
+            Err(error) => {
+                unloaded = unloaded.or(Some(format!("{} is not loaded: {}", place(), error.message())));
+                continue;
+            }
+        };
+        let other = other_code(executable, module, &loaded, &substitutes, &mut names).context(place)?;
         others.extend(other.map(|code| (executable, code)));
     }
-    check_used(&substitutes, &names)?;
+    check_used(&substitutes, &names).map_err(|error| match unloaded {
+        Some(unloaded) => error.context(unloaded),
+        None => error,
+    })?;
     let segments: Vec<_> = others.iter().map(|(it, code)| (it.segment, &code[..])).collect();
     let rewritten = module.with_rodata(&segments)?;
     // What cannot be read is not to be written.
@@ -152,15 +164,10 @@ pub fn substitute_executables(
 fn other_code(
     executable: &ModuleExecutable,
     module: &ModuleFile,
+    loaded: &LoadedExecutable,
     substitutes: &ProgramSubstitutes,
     names: &mut Names,
 ) -> Result<Option<Vec<u8>>> {
-    // An executable for another machine matters only if it is selected, and then only its number tells.
-    let loaded = match executable.load(module) {
-        Ok(loaded) => loaded,
-        Err(_) if !substitutes.may_select(executable.number) => return Ok(None),
-        Err(error) => return Err(error),
-    };
     names.add(&executable.name(), loaded.executable());
     let params = ExecutableParams {
         label: "",
@@ -206,14 +213,21 @@ fn other_code(
     }
 }
 
-/// The substitutions with the names of executables as their numbers.
-fn by_number(substitutions: &[Substitution], executables: &[ModuleExecutable]) -> Vec<Substitution> {
-    let number = |it: &Substitution| match &it.selector {
-        Selector::Name(name) => match executables.iter().find(|executable| executable.has_name(name)) {
-            Some(executable) => Substitution::new(Selector::Id(executable.number), it.replacement.clone()),
-            None => it.clone(),
-        },
-        _ => it.clone(),
+/// The substitutions with the names of executables as their numbers. Fails for a name that several have.
+fn by_number(substitutions: &[Substitution], executables: &[ModuleExecutable]) -> Result<Vec<Substitution>> {
+    let number = |it: &Substitution| {
+        let Selector::Name(name) = &it.selector else { return Ok(it.clone()) };
+        let numbers: Vec<_> = executables.iter().filter(|it| it.has_name(name)).map(|it| it.number).collect();
+        match numbers[..] {
+            [] => Ok(it.clone()),
+            [number] => Ok(Substitution::new(Selector::Id(number), it.replacement.clone())),
+            _ => {
+                let listed: Vec<_> = numbers.iter().map(u64::to_string).collect();
+                let shown = name.escape_debug();
+                let message = format!("'{shown}' is the name of executables {}", listed.join(", "));
+                Err(Error::invalid_argument(message).advise("select one by its number"))
+            }
+        }
     };
     substitutions.iter().map(number).collect()
 }
@@ -275,7 +289,7 @@ impl RunningSubstitutes {
             }
         }
         let listed: Vec<_> = executables.iter().map(|(executable, _)| executable.clone()).collect();
-        let substitutes = ProgramSubstitutes::open(&by_number(substitutions, &listed))?;
+        let substitutes = ProgramSubstitutes::open(&by_number(substitutions, &listed)?)?;
         Ok(Some(Arc::new(Self { substitutes, executables, names: Mutex::default() })))
     }
 
@@ -283,8 +297,11 @@ impl RunningSubstitutes {
     pub(super) fn hook(self: &Arc<Self>) -> hal::Substitute {
         let this = self.clone();
         Arc::new(move |device: &Device, params: &ExecutableParams<'_>, own: &Executable| {
-            let listed = this.executables.iter().find(|(it, module)| it.code(module) == params.data);
-            let (number, name) = listed.map_or((0, String::new()), |(it, _)| (it.number, it.name()));
+            // Executables with the same code cannot be told apart: the selector of one selects all.
+            let same = this.executables.iter().filter(|(it, module)| it.code(module) == params.data);
+            let same: Vec<_> = same.map(|(it, _)| it).collect();
+            let selected = same.iter().find(|it| this.substitutes.may_select(it.number)).or(same.first());
+            let (number, name) = selected.map_or((0, String::new()), |it| (it.number, it.name()));
             this.names.lock().unwrap_or_else(PoisonError::into_inner).add(&name, own);
             this.substitutes.replace(number, device, params, own, false)
         })

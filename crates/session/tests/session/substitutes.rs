@@ -102,6 +102,9 @@ fn what_cannot_replace_an_executable_of_a_program_is_refused() {
     let other = Replacement::file(fixture("cts/affine.embedded.elf"));
     let (code, report) = error(results(add4(), vec![Substitution::new(Selector::All, other)]));
     assert!(code == StatusCode::NotFound && report.contains(FUNCTION), "{report}");
+    let both = [named(FUNCTION, "add4_swapped.elf"), replaced(Selector::Id(1), "add4_swapped.elf")].concat();
+    let (code, report) = error(results(add4(), both));
+    assert!(code == StatusCode::InvalidArgument && report.contains("by its id and by"), "{report}");
     let twice = [named(FUNCTION, "add4_swapped.elf"), named(FUNCTION, "add4_swapped.elf")].concat();
     assert_eq!(error(results(add4(), twice)).0, StatusCode::InvalidArgument);
     let (code, _) = error(results(add4(), named(FUNCTION, "nothing.elf")));

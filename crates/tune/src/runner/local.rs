@@ -142,11 +142,14 @@ impl<'j> Running<'j> {
         reply: &mut dyn FnMut(Value) -> Value,
     ) -> io::Result<JobEnd> {
         let [mut pause, longest] = PAUSES;
+        // The time of replies is not that of the job.
+        let mut replying = Duration::ZERO;
         loop {
             if let Some(status) = self.group.child().try_wait()? {
                 return Ok(end_of(status));
             }
-            let (elapsed, is_past_milestone) = (self.begun.elapsed(), self.said.is_past_milestone);
+            let elapsed = self.begun.elapsed().saturating_sub(replying);
+            let is_past_milestone = self.said.is_past_milestone;
             let progress = JobProgress { elapsed, is_past_milestone };
             if self.job.limits.are_exceeded(progress) {
                 return Ok(JobEnd::TimedOut { is_past_milestone });
@@ -155,7 +158,11 @@ impl<'j> Running<'j> {
                 return Ok(JobEnd::Interrupted);
             }
             match self.read(pause)? {
-                true => self.answer(reply)?,
+                true => {
+                    let asked = Instant::now();
+                    self.answer(reply)?;
+                    replying += asked.elapsed();
+                }
                 false => pause = (pause * 2).min(longest),
             }
         }
