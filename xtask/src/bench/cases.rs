@@ -242,7 +242,7 @@ impl Case {
             Workload::FastForward => {
                 fast_forward(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
             }
-            Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(1.5)))?,
+            Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(4.0)))?,
             Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Diff(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Replayed(program) => {

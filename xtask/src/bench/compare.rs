@@ -30,7 +30,7 @@ impl Compared {
         let figure =
             |ratio| Figure { name: name.to_owned(), metric: Metric::Wall, target: Target::Ratio(ratio) };
         match self {
-            Self::Verdict => verdict(workplace, figure(1.0 / 20.0)),
+            Self::Verdict => verdict(workplace, figure(0.4)),
             Self::Slowdown => slowdown(workplace, figure(60.0)),
         }
     }
