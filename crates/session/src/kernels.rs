@@ -135,7 +135,7 @@ pub struct Kernel {
 /// microseconds.
 const MAX_WATCHED_BYTES: u64 = 64 << 20;
 /// The same, of all kernels.
-const MAX_ALL_WATCHED_BYTES: u64 = 512 << 20;
+const MAX_ALL_WATCHED_BYTES: u64 = 1 << 30;
 /// The time at most that one dispatch of each kernel takes, in nanoseconds, if their accesses are watched.
 const MAX_WATCHED_NS: u64 = 2_000_000_000;
 
@@ -293,7 +293,9 @@ impl Kernels {
     fn choose_watched(&mut self) {
         let (mut bytes, mut time_ns) = (0, 0);
         for kernel in &mut self.kernels {
-            let bound: u64 = kernel.bindings.iter().map(|it| it.length).sum();
+            // Bytes that are bound twice cause one signal.
+            let bound: u64 =
+                kernel.bindings.iter().filter(|it| it.alias_of.is_none()).map(|it| it.length).sum();
             let each_ns = kernel.time_ns.unwrap_or(0) / kernel.count.max(1);
             let fits = bound <= MAX_WATCHED_BYTES
                 && bound <= MAX_ALL_WATCHED_BYTES.saturating_sub(bytes)
@@ -544,15 +546,17 @@ mod tests {
         let watched = |kernels: &[(u64, u64)]| {
             let of = |(bound, time_ns): &(u64, u64)| {
                 let binding =
-                    KernelBinding { length: *bound, alias_of: None, is_written: None, changed: None };
-                Kernel { bindings: vec![binding], ..kernel(1, *bound, *time_ns) }
+                    |alias_of| KernelBinding { length: *bound, alias_of, is_written: None, changed: None };
+                // The same bytes are bound twice.
+                let bindings = vec![binding(None), binding(Some(0))];
+                Kernel { bindings, ..kernel(1, *bound, *time_ns) }
             };
             let mut all = Kernels { kernels: kernels.iter().map(of).collect(), ..Kernels::default() };
             all.choose_watched();
             all.kernels.iter().map(|it| it.is_watched).collect::<Vec<_>>()
         };
         assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1), (MAX_WATCHED_BYTES + 1, 1)]), [true, false]);
-        assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1); 9]), [&[true; 8][..], &[false]].concat());
+        assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1); 17]), [&[true; 16][..], &[false]].concat());
         assert_eq!(watched(&[(1, MAX_WATCHED_NS), (1, 1), (1, 0)]), [true, false, true]);
         // Each dispatch counts.
         assert_eq!(watched(&[(1, MAX_WATCHED_NS + 1)]), [false]);
