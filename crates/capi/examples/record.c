@@ -33,10 +33,10 @@ static rehal_error_t* work(const rehal_recorder_t* recorder, const rehal_devices
   rehal_submission_t submission = {.size = sizeof(submission), .devices = devices};
   submission.signals = &filled;
   submission.signal_count = 1;
-  const rehal_range_t whole = {output, 0, REHAL_WHOLE_BUFFER};
+  const rehal_range_t whole = rehal_range(output, 0, REHAL_WHOLE_BUFFER);
   if (!error) error = rehal_queue_fill(&submission, whole, rehal_bytes(&zero, 1));
   const uint32_t constants[2] = {3, 4};
-  const rehal_range_t bindings[2] = {{input, 0, REHAL_WHOLE_BUFFER}, {output, 0, REHAL_WHOLE_BUFFER}};
+  const rehal_range_t bindings[2] = {rehal_range(input, 0, REHAL_WHOLE_BUFFER), whole};
   const rehal_launch_t launch = {
       .size = sizeof(launch),
       .executable = executable,

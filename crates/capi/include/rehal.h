@@ -261,6 +261,20 @@ typedef struct rehal_file_info_t {
 /* A file that is not in the capture, by index. */
 rehal_error_t* rehal_capture_file(const rehal_capture_t* capture, size_t index, rehal_file_info_t* info);
 
+/* How a capture is printed: REHAL_DUMP_... */
+typedef uint32_t rehal_dump_format_t;
+/* A summary, then a line for each record. */
+#define REHAL_DUMP_TEXT 0
+/* A JSON object on each line: the file, the summary, then each record. */
+#define REHAL_DUMP_JSONL 1
+
+/* Takes some bytes of what is printed; they end anywhere. An error ends the call, which returns it. */
+typedef rehal_error_t* (*rehal_write_t)(void* user, rehal_bytes_t bytes);
+
+/* Prints all records, as `iree-dump-replay` does. The whole capture is checked before anything is printed. */
+rehal_error_t* rehal_capture_dump(const rehal_capture_t* capture, rehal_dump_format_t format,
+                                  rehal_write_t write, void* user);
+
 /* ---- Devices ----------------------------------------------------------------------------------------- */
 
 /* Devices of one program, in its order. */
@@ -427,6 +441,9 @@ rehal_error_t* rehal_dispatch_read(const rehal_dispatch_t* dispatch, size_t inde
 rehal_error_t* rehal_dispatch_write(const rehal_dispatch_t* dispatch, size_t index, uint64_t offset,
                                     rehal_bytes_t bytes);
 
+/* A profile of devices that is being written; see "Profiles". */
+typedef struct rehal_profiling_t rehal_profiling_t;
+
 typedef rehal_error_t* (*rehal_scope_callback_t)(void* user, rehal_string_t name, rehal_record_t record);
 typedef rehal_error_t* (*rehal_host_read_callback_t)(void* user, const rehal_host_read_t* read);
 typedef rehal_error_t* (*rehal_dispatch_callback_t)(void* user, const rehal_dispatch_t* dispatch);
@@ -443,11 +460,37 @@ typedef struct rehal_observer_t {
    * flight during these callbacks. */
   rehal_dispatch_callback_t before_dispatch;
   rehal_dispatch_callback_t after_dispatch;
+  /* A profile of the devices, which then names the records of the capture. May be NULL. */
+  const rehal_profiling_t* profiling;
 } rehal_observer_t;
 
 /* Runs the replay once, and waits for it. `observer` may be NULL. It can be run again, and by several threads
  * at once: each run has objects of its own. The error names the record that failed. */
 rehal_error_t* rehal_replay_run(const rehal_replay_t* replay, const rehal_observer_t* observer);
+
+/* A scope of a replay that is repeated without what is outside of it, such as to measure it. */
+typedef struct rehal_fast_forward_t rehal_fast_forward_t;
+
+/* Runs the replay from its start to the end of a scope, and prepares to repeat the scope. If it is entered
+ * more than once, a repetition is from its first begin to its last end. `observer` may be NULL, and sees this
+ * first pass; it cannot have functions for dispatches. Fails if what the scope changes cannot be put back. */
+rehal_error_t* rehal_fast_forward_create(const rehal_replay_t* replay, rehal_string_t scope,
+                                         const rehal_observer_t* observer,
+                                         rehal_fast_forward_t** fast_forward);
+
+/* Puts back what the scope has changed. Must precede each repetition. */
+rehal_error_t* rehal_fast_forward_restore(const rehal_fast_forward_t* fast_forward);
+
+/* Runs the scope once, with an observer as above. Fails if the program reads other bytes than in the first
+ * pass. After an error, further repetitions fail. */
+rehal_error_t* rehal_fast_forward_repeat(const rehal_fast_forward_t* fast_forward,
+                                         const rehal_observer_t* observer);
+
+/* Verifies that no repetition changed bytes that are not put back. Afterwards, only freeing it is allowed. */
+rehal_error_t* rehal_fast_forward_finish(const rehal_fast_forward_t* fast_forward);
+
+/* Frees it, also without `rehal_fast_forward_finish`. */
+void rehal_fast_forward_free(rehal_fast_forward_t* fast_forward);
 
 /* ---- Kernels and slices ------------------------------------------------------------------------------ */
 
@@ -524,15 +567,16 @@ rehal_error_t* rehal_slice_scope(const rehal_replay_t* replay, rehal_string_t na
 /* Records the work of this program. Work that is given to wrapped devices is performed, and recorded. */
 typedef struct rehal_recorder_t rehal_recorder_t;
 
-/* How files on disk are stored: REHAL_FILE_POLICY_... */
+/* How the capture stores files on disk (`rehal_file_open`, and parameters of programs):
+ * REHAL_FILE_POLICY_... */
 typedef uint32_t rehal_file_policy_t;
-/* By their paths. */
+/* By their paths. A replay needs the files. */
 #define REHAL_FILE_POLICY_REFERENCE 0
 /* The bytes that queues read. */
 #define REHAL_FILE_POLICY_CAPTURE_RANGES 1
 /* As a whole. */
 #define REHAL_FILE_POLICY_CAPTURE_ALL 2
-/* Not at all: importing one fails. */
+/* Not at all: `rehal_file_open` fails. */
 #define REHAL_FILE_POLICY_FAIL 3
 
 /* How a replay validates a file that is stored by its path: REHAL_FILE_VALIDATION_... */
@@ -678,16 +722,32 @@ typedef struct rehal_submission_t {
 /* The length of a range up to the end of its buffer. */
 #define REHAL_WHOLE_BUFFER UINT64_MAX
 
+/* Bytes of a buffer or, in command buffers, of what an execution gives for a slot. */
 typedef struct rehal_range_t {
+  /* NULL for a slot. */
   const rehal_buffer_t* buffer;
   uint64_t offset;
   uint64_t length;
+  /* 0 for a buffer. */
+  uint32_t slot;
 } rehal_range_t;
+
+/* A range of a buffer. */
+static inline rehal_range_t rehal_range(const rehal_buffer_t* buffer, uint64_t offset, uint64_t length) {
+  rehal_range_t range = {buffer, offset, length, 0};
+  return range;
+}
+
+/* A range of a slot. */
+static inline rehal_range_t rehal_slot_range(uint32_t slot, uint64_t offset, uint64_t length) {
+  rehal_range_t range = {NULL, offset, length, slot};
+  return range;
+}
 
 /* The functions below start work in the background, unless the device performs it at once. An error means
  * that nothing is signalled by it. What they are given may be freed when they return. */
 
-/* Fills a range with a pattern of 1, 2, 4 or 8 bytes. */
+/* Fills a range with a pattern of 1, 2 or 4 bytes. */
 rehal_error_t* rehal_queue_fill(const rehal_submission_t* submission, rehal_range_t target,
                                 rehal_bytes_t pattern);
 
@@ -719,6 +779,141 @@ typedef struct rehal_launch_t {
 
 /* Dispatches a function, which must have these numbers of constants and bindings. */
 rehal_error_t* rehal_queue_dispatch(const rehal_submission_t* submission, const rehal_launch_t* launch);
+
+/* ---- Command buffers --------------------------------------------------------------------------------- */
+
+/* Commands that are recorded once, and executed by queues. They are recorded by one thread at a time. */
+typedef struct rehal_command_buffer_t rehal_command_buffer_t;
+
+/* A point between commands, which later commands wait for. */
+typedef struct rehal_event_t rehal_event_t;
+
+typedef struct rehal_command_buffer_options_t {
+  size_t size;
+  /* It is executed at most once. */
+  bool is_one_shot;
+  /* Its commands may use slots below this number in place of buffers. */
+  uint32_t slot_count;
+} rehal_command_buffer_options_t;
+
+/* Creates a command buffer of the device with this index, and begins to record it. */
+rehal_error_t* rehal_command_buffer_create(const rehal_devices_t* devices, size_t index,
+                                           const rehal_command_buffer_options_t* options,
+                                           rehal_command_buffer_t** command_buffer);
+
+/* Ends the recording. Before, it cannot be executed; afterwards, it takes no commands. */
+rehal_error_t* rehal_command_buffer_end(const rehal_command_buffer_t* command_buffer);
+
+/* Work in flight keeps the commands until it is done. */
+void rehal_command_buffer_free(rehal_command_buffer_t* command_buffer);
+
+/* The functions below record a command. Commands may be performed in any order, and at the same time, unless
+ * a barrier or an event is between them. A command buffer keeps the objects that its commands use. */
+
+/* Fills a range with a pattern of 1, 2 or 4 bytes. */
+rehal_error_t* rehal_command_fill(const rehal_command_buffer_t* command_buffer, rehal_range_t target,
+                                  rehal_bytes_t pattern);
+
+/* Writes up to 64 KiB, which are copied now, to a range of this length. */
+rehal_error_t* rehal_command_update(const rehal_command_buffer_t* command_buffer, rehal_range_t target,
+                                    rehal_bytes_t bytes);
+
+/* Copies a range to another one of the same length. */
+rehal_error_t* rehal_command_copy(const rehal_command_buffer_t* command_buffer, rehal_range_t source,
+                                  rehal_range_t target);
+
+/* Dispatches a function, which must have these numbers of constants and bindings. */
+rehal_error_t* rehal_command_dispatch(const rehal_command_buffer_t* command_buffer,
+                                      const rehal_launch_t* launch);
+
+/* Later commands begin when all earlier ones are done, and see what these wrote. */
+rehal_error_t* rehal_command_barrier(const rehal_command_buffer_t* command_buffer);
+
+/* Signals an event when all earlier commands are done. */
+rehal_error_t* rehal_command_signal_event(const rehal_command_buffer_t* command_buffer,
+                                          const rehal_event_t* event);
+
+/* Resets an event when all earlier commands are done, so that it can be signalled again. */
+rehal_error_t* rehal_command_reset_event(const rehal_command_buffer_t* command_buffer,
+                                         const rehal_event_t* event);
+
+/* Later commands begin when these events are signalled, and see what was written before. The signal of an
+ * event precedes the wait in the same command buffer. */
+rehal_error_t* rehal_command_wait_events(const rehal_command_buffer_t* command_buffer,
+                                         const rehal_event_t* const* events, size_t count);
+
+/* Creates an event of the device with this index. */
+rehal_error_t* rehal_event_create(const rehal_devices_t* devices, size_t index, rehal_event_t** event);
+
+void rehal_event_free(rehal_event_t* event);
+
+/* Executes a command buffer. `slots` are the ranges that its commands use by their slots: all below its
+ * `slot_count`. */
+rehal_error_t* rehal_queue_execute(const rehal_submission_t* submission,
+                                   const rehal_command_buffer_t* command_buffer, const rehal_range_t* slots,
+                                   size_t slot_count);
+
+/* ---- Files ------------------------------------------------------------------------------------------- */
+
+/* A file on disk, which queues read and write. */
+typedef struct rehal_file_t rehal_file_t;
+
+/* Opens a file, which must exist, for the device with this index. A recording stores it by its
+ * `file_policy`. */
+rehal_error_t* rehal_file_open(const rehal_devices_t* devices, size_t index, rehal_string_t path,
+                               bool is_writable, rehal_file_t** file);
+
+/* The number of bytes when it was opened; queues access no others. */
+rehal_error_t* rehal_file_length(const rehal_file_t* file, uint64_t* length_bytes);
+
+/* Closes it when no work in flight uses it. */
+void rehal_file_free(rehal_file_t* file);
+
+/* Reads bytes of a file to a range. */
+rehal_error_t* rehal_queue_read(const rehal_submission_t* submission, const rehal_file_t* file,
+                                uint64_t file_offset, rehal_range_t target);
+
+/* Writes a range to a file. */
+rehal_error_t* rehal_queue_write(const rehal_submission_t* submission, rehal_range_t source,
+                                 const rehal_file_t* file, uint64_t file_offset);
+
+/* ---- Profiles ---------------------------------------------------------------------------------------- */
+
+/* Kinds of data of a profile: bits of REHAL_PROFILE_... A device may report some of them. */
+typedef uint32_t rehal_profile_data_t;
+/* Submissions to queues. */
+#define REHAL_PROFILE_QUEUE_EVENTS 0x1
+/* Times of queue operations and dispatches that the host executes. */
+#define REHAL_PROFILE_HOST_EXECUTION 0x2
+/* Times of queue operations, by the device. */
+#define REHAL_PROFILE_DEVICE_QUEUE_EVENTS 0x4
+/* Times of dispatches, by the device. */
+#define REHAL_PROFILE_DISPATCH_EVENTS 0x8
+/* Executables, their functions, and the commands of command buffers. */
+#define REHAL_PROFILE_EXECUTABLE_METADATA 0x20
+/* Allocations. */
+#define REHAL_PROFILE_MEMORY_EVENTS 0x80
+/* Times of what executes between two barriers of a command buffer. */
+#define REHAL_PROFILE_COMMAND_REGIONS 0x200
+
+typedef struct rehal_profiling_options_t {
+  size_t size;
+  /* The profile (.ireeprof), which is created or truncated. `iree-profile` and `rehal profile` read it. */
+  rehal_string_t path;
+  /* 0 for what statistics need, as far as each device reports it. */
+  rehal_profile_data_t data;
+} rehal_profiling_options_t;
+
+/* Begins to profile what these devices do. Fails if one of them does not report the data; an existing file is
+ * then unchanged. A thread writes to the file, which is readable if the program is killed. */
+rehal_error_t* rehal_profiling_begin(const rehal_devices_t* devices, const rehal_profiling_options_t* options,
+                                     rehal_profiling_t** profiling);
+
+/* Ends the profile, and returns the first error of writing it. Afterwards, only freeing it is allowed. */
+rehal_error_t* rehal_profiling_end(const rehal_profiling_t* profiling);
+
+/* Frees it. A profile that has not ended ends, without an error. */
+void rehal_profiling_free(rehal_profiling_t* profiling);
 
 /* ---- Programs ---------------------------------------------------------------------------------------- */
 
@@ -760,8 +955,11 @@ typedef struct rehal_program_options_t {
 /* Loads a program, and runs the initializers of its modules. */
 rehal_error_t* rehal_program_load(const rehal_program_options_t* options, rehal_program_t** program);
 
-/* Ends a program: frees its globals, and closes its capture if it is recorded. Fails while functions or calls
- * of it exist, and may then be tried again. Afterwards, only freeing it is allowed. */
+/* Ends a program: frees its globals, and closes its capture if it is recorded. While functions or
+ * calls of it exist, this fails with REHAL_STATUS_FAILED_PRECONDITION, changes nothing, and may be tried again
+ * when they are freed. After any other error, which is the first one of writing the capture, the program has
+ * ended all the same, and its capture is not complete. Once it has ended, closing it again fails, and only
+ * freeing it is allowed. */
 rehal_error_t* rehal_program_close(const rehal_program_t* program);
 
 /* Frees it. A program that is not closed ends with the last of its functions; its capture is not closed. */
@@ -867,7 +1065,8 @@ void rehal_value_free(rehal_value_t* value);
 
 /* Calls a function and waits for it. Inputs stay the caller's. `results` has places for `result_capacity`
  * handles, and `result_count` is set to the number of results, also if there are too few places, which is
- * REHAL_STATUS_OUT_OF_RANGE before anything runs. If it fails, all places are NULL. Results are in memory that the host can map: they are copied there if need be. */
+ * REHAL_STATUS_OUT_OF_RANGE before anything runs. If it fails, all
+ * places are NULL. Results are in memory that the host can map: they are copied there if need be. */
 rehal_error_t* rehal_function_call(const rehal_function_t* function, const rehal_value_t* const* inputs,
                                    size_t input_count, rehal_value_t** results, size_t result_capacity,
                                    size_t* result_count);

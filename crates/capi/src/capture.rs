@@ -1,13 +1,15 @@
 //! Captures and plans.
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
+use std::ffi::c_void;
+use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
-use rehal::capture::{CaptureFile, CaptureOptions, Survey};
+use rehal::capture::{CaptureFile, CaptureOptions, DumpError, Format, Survey};
 use rehal::replay::Plan;
 use rehal::{Error, Result};
 
-use crate::error::{guard, quietly, rehal_error_t};
+use crate::error::{from_callback, guard, quietly, rehal_error_t};
 use crate::handle::{self, handle};
 use crate::structs::{fill, options, out, rehal_bytes_t, rehal_string_t, sized_struct};
 
@@ -86,6 +88,13 @@ pub struct rehal_file_info_t {
     pub validation: rehal_string_t,
     pub is_written: bool,
 }
+
+pub type rehal_dump_format_t = u32;
+pub const REHAL_DUMP_TEXT: rehal_dump_format_t = 0;
+pub const REHAL_DUMP_JSONL: rehal_dump_format_t = 1;
+
+pub type rehal_write_t =
+    Option<unsafe extern "C-unwind" fn(user: *mut c_void, bytes: rehal_bytes_t) -> *mut rehal_error_t>;
 
 sized_struct!(
     rehal_capture_options_t,
@@ -266,6 +275,57 @@ pub unsafe extern "C" fn rehal_capture_file(
             is_written: it.is_written,
         };
         fill(info, &filled)
+    })
+}
+
+/// A writer that is a function of the program. Its error is kept, since that of a dump has no place for it.
+struct Output {
+    write: unsafe extern "C-unwind" fn(*mut c_void, rehal_bytes_t) -> *mut rehal_error_t,
+    user: *mut c_void,
+    error: Option<Error>,
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the caller's function takes these; the bytes live until it returns.
+        match unsafe { from_callback((self.write)(self.user, rehal_bytes_t::lend(bytes))) } {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                self.error = Some(error);
+                Err(io::Error::other("the function of the program failed"))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_capture_dump(
+    capture: *const rehal_capture_t,
+    format: rehal_dump_format_t,
+    write: rehal_write_t,
+    user: *mut c_void,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let capture = handle::get(capture)?;
+        let format = match format {
+            REHAL_DUMP_TEXT => Format::Text,
+            REHAL_DUMP_JSONL => Format::Jsonl,
+            other => return Err(Error::invalid_argument(format!("{other} is not a format of dumps"))),
+        };
+        let write = write.ok_or_else(|| Error::invalid_argument("the function to write is NULL"))?;
+        let mut output = Output { write, user, error: None };
+        match capture.file.dump(format, &mut output, &mut |_| {}) {
+            Ok(()) => Ok(()),
+            Err(DumpError::Capture(error)) => Err(error),
+            Err(DumpError::Write(error)) => {
+                Err(output.error.unwrap_or_else(|| Error::io("writing a dump", &error)))
+            }
+        }
     })
 }
 

@@ -14,10 +14,14 @@
 
 pub mod call;
 pub mod capture;
+pub mod command;
 pub mod device;
 pub mod error;
+pub mod fast_forward;
+pub mod file;
 pub mod handle;
 pub mod kernel;
+pub mod profile;
 pub mod program;
 pub mod record;
 pub mod replay;

@@ -17,6 +17,7 @@ use crate::capture::{rehal_executable_info_t, rehal_plan_t};
 use crate::device::rehal_devices_t;
 use crate::error::{from_callback, guard, quietly, rehal_error_t};
 use crate::handle::{self, handle};
+use crate::profile::rehal_profiling_t;
 use crate::structs::{fill, list, options, out, rehal_bytes_t, rehal_string_t, sized_struct};
 
 handle!(rehal_replay_t, Arc<Replay>, "replay", b"replay\0\0");
@@ -145,6 +146,7 @@ pub struct rehal_observer_t {
     pub host_read: rehal_host_read_callback_t,
     pub before_dispatch: rehal_dispatch_callback_t,
     pub after_dispatch: rehal_dispatch_callback_t,
+    pub profiling: *const rehal_profiling_t,
 }
 
 sized_struct!(
@@ -269,9 +271,30 @@ pub unsafe extern "C" fn rehal_replay_run(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
-        let mut observing = Observing(options(observer)?);
-        handle::get(replay)?.run(&mut [&mut observing])
+        let replay = handle::get(replay)?;
+        observed(observer, |observers| replay.run(observers))
     })
+}
+
+/// Calls `run` with the observer of a program, and with that of its profile.
+///
+/// # Safety
+/// As the header says of observers.
+pub unsafe fn observed<T>(
+    observer: *const rehal_observer_t,
+    run: impl FnOnce(&mut [&mut dyn Observer]) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let mut observing = Observing(options(observer)?);
+        match observing.0.profiling.is_null() {
+            true => run(&mut [&mut observing]),
+            false => {
+                let mut records = handle::get(observing.0.profiling)?.records()?;
+                run(&mut [&mut observing, &mut records])
+            }
+        }
+    }
 }
 
 /// The observer of a program, whose functions are called by the thread that runs the replay.

@@ -4,15 +4,17 @@
 use std::ffi::c_void;
 
 use rehal::device::{
-    Buffer, BufferParams, BufferRef, BufferUsage, Dispatch, DispatchFlags, MemoryType, QUEUE_AFFINITY_ANY,
-    Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount, transfer,
+    Buffer, BufferParams, BufferRef, BufferUsage, Dispatch, DispatchFlags, Live, MemoryType,
+    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount, transfer,
 };
 use rehal::kernel::{EntryPoint, ExecutableSource, LoadOptions, LoadedExecutable};
 use rehal::{Error, Result};
 
 use crate::call::timeout;
+use crate::command::rehal_command_buffer_t;
 use crate::device::{device, rehal_devices_t};
 use crate::error::{guard, quietly, rehal_error_t};
+use crate::file::rehal_file_t;
 use crate::handle::{self, handle};
 use crate::structs::{list, options, out, put, rehal_bytes_t, rehal_string_t, sized_struct, target};
 
@@ -48,6 +50,7 @@ pub struct rehal_range_t {
     pub buffer: *const rehal_buffer_t,
     pub offset: u64,
     pub length: u64,
+    pub slot: u32,
 }
 
 #[repr(C)]
@@ -266,12 +269,33 @@ unsafe fn timepoints<'a>(
     }
 }
 
+/// The range of a buffer.
+///
 /// # Safety
 /// As the header says of ranges.
 unsafe fn range<'a>(given: &rehal_range_t) -> Result<BufferRef<&'a Buffer>> {
-    let length = if given.length == REHAL_WHOLE_BUFFER { WHOLE_BUFFER } else { given.length };
     // SAFETY: the caller guarantees it.
-    Ok(BufferRef::range(unsafe { handle::get(given.buffer) }?, given.offset, length))
+    let buffer = unsafe { handle::get(given.buffer) }?;
+    if given.slot != 0 {
+        return Err(Error::invalid_argument(format!("a range has a buffer and slot {}", given.slot)));
+    }
+    Ok(BufferRef::range(buffer, given.offset, length(given)))
+}
+
+/// The range of a buffer or a slot.
+///
+/// # Safety
+/// As the header says of ranges.
+pub unsafe fn command_range<'a>(given: &rehal_range_t) -> Result<BufferRef<&'a Buffer>> {
+    match given.buffer.is_null() {
+        true => Ok(BufferRef::slot(given.slot, given.offset, length(given))),
+        // SAFETY: the caller guarantees it.
+        false => unsafe { range(given) },
+    }
+}
+
+fn length(given: &rehal_range_t) -> u64 {
+    if given.length == REHAL_WHOLE_BUFFER { WHOLE_BUFFER } else { given.length }
 }
 
 #[unsafe(no_mangle)]
@@ -317,6 +341,65 @@ pub unsafe extern "C" fn rehal_queue_dispatch(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
+        with_dispatch(launch, range, |dispatch| with_queue(submission, |queue| queue.dispatch(dispatch)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_execute(
+    submission: *const rehal_submission_t,
+    command_buffer: *const rehal_command_buffer_t,
+    slots: *const rehal_range_t,
+    slot_count: usize,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let slots = list(slots, slot_count, "slots")?;
+        let slots = slots.iter().map(|it| range(it)).collect::<Result<Vec<_>>>()?;
+        let command_buffer = handle::get(command_buffer)?;
+        with_queue(submission, |queue| queue.execute(command_buffer, &slots, 0))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_read(
+    submission: *const rehal_submission_t,
+    file: *const rehal_file_t,
+    file_offset: u64,
+    target: rehal_range_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let (file, target) = (handle::get(file)?, range(&target)?);
+        with_queue(submission, |queue| queue.read(file, file_offset, target, 0))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_write(
+    submission: *const rehal_submission_t,
+    source: rehal_range_t,
+    file: *const rehal_file_t,
+    file_offset: u64,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let (file, source) = (handle::get(file)?, range(&source)?);
+        with_queue(submission, |queue| queue.write(source, file, file_offset, 0))
+    })
+}
+
+/// Calls `issue` with a dispatch, whose ranges `range` makes.
+///
+/// # Safety
+/// As the header says of launches.
+pub unsafe fn with_dispatch(
+    launch: *const rehal_launch_t,
+    range: unsafe fn(&rehal_range_t) -> Result<BufferRef<&Buffer>>,
+    issue: impl FnOnce(&Dispatch<Live<'_>>) -> Result<()>,
+) -> Result<()> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
         let launch = options(launch)?;
         let executable = handle::get(launch.executable)?.executable();
         let info = executable.function(launch.function)?;
@@ -326,7 +409,7 @@ pub unsafe extern "C" fn rehal_queue_dispatch(
         check_count("binding", info.binding_count.into(), bindings.len())?;
         let constants: Vec<u8> = constants.iter().flat_map(|it| it.to_le_bytes()).collect();
         let bindings = bindings.iter().map(|it| range(it)).collect::<Result<Vec<_>>>()?;
-        let dispatch = Dispatch {
+        issue(&Dispatch {
             executable,
             function: launch.function,
             workgroup_size: launch.workgroup_size,
@@ -335,9 +418,8 @@ pub unsafe extern "C" fn rehal_queue_dispatch(
             constants: &constants[..],
             bindings: &bindings[..],
             flags: DispatchFlags::empty(),
-        };
-        with_queue(submission, |queue| queue.dispatch(&dispatch))
-    })
+        })
+    }
 }
 
 fn check_count(what: &str, expected: usize, found: usize) -> Result<()> {

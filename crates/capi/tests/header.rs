@@ -122,12 +122,33 @@ fn every_handle_is_declared_and_freed() {
             handles.insert(call.split(',').next().unwrap().to_owned());
         }
     }
-    assert_eq!(handles.len(), 14, "{handles:?}");
+    assert_eq!(handles.len(), 19, "{handles:?}");
     for handle in handles {
         assert!(header.contains(&format!("typedef struct {handle} {handle};")), "{handle}");
         let free = handle.trim_end_matches("_t");
         assert!(header.contains(&format!("void {free}_free({handle}* ")), "{handle}");
     }
+}
+
+/// A panic must not reach C: each function runs its body in one of two places that catch it.
+#[test]
+fn every_function_catches_panics() {
+    let mut count = 0;
+    for source in sources() {
+        let text = fs::read_to_string(source).unwrap();
+        for function in text.split("#[unsafe(no_mangle)]\n").skip(1) {
+            let (declaration, body) = function.split_once(" {\n").unwrap();
+            let name = declaration.split_once(" fn ").unwrap().1.split('(').next().unwrap();
+            let mut lines = body.lines().map(str::trim_start);
+            let first = lines.find(|line| !line.starts_with("//")).unwrap();
+            let catches = first.starts_with("guard(") || first.starts_with("quietly(");
+            // These read memory only, or make an error.
+            let cannot = name.starts_with("rehal_error_") || name == "rehal_version";
+            assert!(catches || cannot, "{name}: {first}");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} functions");
 }
 
 #[test]

@@ -113,6 +113,21 @@ fn what_the_examples_leave_out_works() {
 }
 
 #[test]
+fn own_work_of_every_kind_is_recorded_and_replayed() {
+    let (directory, program) = compiled("tests/work.c");
+    let fixtures = at("../../fixtures");
+    assert_eq!(printed(&program, &[&fixtures, directory.path()]), "ok\n");
+    // The driver that the loader opens leaks.
+    let kernel = "vulkan/executables/affine.descriptors.vk1";
+    let on_vulkan = Command::new(program)
+        .args([&fixtures, directory.path(), Path::new(kernel)])
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .output()
+        .unwrap();
+    assert_eq!((&on_vulkan.stdout[..], &on_vulkan.stderr[..]), (&b"ok\n"[..], &b""[..]), "{on_vulkan:?}");
+}
+
+#[test]
 fn handles_of_the_parent_are_refused_after_fork() {
     let (directory, program) = compiled("tests/wrong.c");
     assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");

@@ -1,61 +1,12 @@
 /* What the examples do not show: `rest FIXTURES DIRECTORY`. Prints `ok`. */
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "rehal.h"
+#include "expect.h"
 
-static char paths[8][4096];
 static const char* fixtures;
 static const char* directory;
-
-static void expect_at(bool holds, const char* what, int line) {
-  if (holds) return;
-  fprintf(stderr, "line %d: %s\n", line, what);
-  exit(1);
-}
-
-#define EXPECT(condition) expect_at(condition, #condition, __LINE__)
-
-static void ok_at(rehal_error_t* error, int line) {
-  if (!error) return;
-  rehal_string_t report = rehal_error_report(error);
-  fprintf(stderr, "line %d: %.*s\n", line, (int)report.size, report.data);
-  exit(1);
-}
-
-#define OK(call) ok_at(call, __LINE__)
-
-static void fails_at(rehal_error_t* error, uint32_t code, int line) {
-  if (rehal_error_code(error) != code) ok_at(error, line);
-  expect_at(rehal_error_code(error) == code, "another code", line);
-  rehal_error_free(error);
-}
-
-#define FAILS(call, code) fails_at(call, code, __LINE__)
-
-static rehal_string_t path(int slot, const char* in, const char* name) {
-  snprintf(paths[slot], sizeof(paths[slot]), "%s/%s", in, name);
-  return rehal_string(paths[slot]);
-}
-
-static bool equals(rehal_string_t string, const char* text) {
-  return string.size == strlen(text) && memcmp(string.data, text, string.size) == 0;
-}
-
-static uint8_t* read_file(rehal_string_t name, size_t* size) {
-  FILE* file = fopen(name.data, "rb");
-  EXPECT(file);
-  fseek(file, 0, SEEK_END);
-  *size = (size_t)ftell(file);
-  rewind(file);
-  uint8_t* bytes = malloc(*size);
-  EXPECT(bytes && fread(bytes, 1, *size, file) == *size);
-  fclose(file);
-  return bytes;
-}
 
 static rehal_error_t* on_driver(void* user, rehal_string_t name, rehal_string_t description,
                                 rehal_string_t unavailable) {
@@ -246,12 +197,12 @@ static void work(void) {
   rehal_submission_t submission = {.size = sizeof(submission), .devices = devices};
   submission.signals = &points[0];
   submission.signal_count = 1;
-  OK(rehal_queue_update(&submission, (rehal_range_t){source, 16, sizeof(numbers)},
+  OK(rehal_queue_update(&submission, rehal_range(source, 16, sizeof(numbers)),
                         rehal_bytes(numbers, sizeof(numbers))));
   submission.waits = &points[0];
   submission.wait_count = 1;
   submission.signals = &points[1];
-  OK(rehal_queue_copy(&submission, (rehal_range_t){source, 16, 16}, (rehal_range_t){target, 0, 16}));
+  OK(rehal_queue_copy(&submission, rehal_range(source, 16, 16), rehal_range(target, 0, 16)));
   submission.waits = &points[1];
   submission.signals = &points[2];
   OK(rehal_queue_barrier(&submission));

@@ -1,7 +1,7 @@
 use rehal_base::Result;
 use rehal_hal::{
-    Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, ExecutionStage,
-    MemoryBarrier, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, WHOLE_BUFFER, WorkgroupCount,
+    Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, QUEUE_AFFINITY_ANY,
+    QueueAffinity, QueueOp, WHOLE_BUFFER, WorkgroupCount,
 };
 
 use crate::check::wrong;
@@ -223,7 +223,7 @@ impl<'a> Script<'a> {
         let commands = self.harness.begin(mode, self.table.len() as u64)?;
         for (index, step) in self.steps.iter().enumerate() {
             if index != 0 {
-                record_barrier(&commands)?;
+                commands.barrier()?;
             }
             commands.record(&step.command()?)?;
         }
@@ -249,22 +249,4 @@ impl<'a> Script<'a> {
         }
         self.harness.wait(&done, self.steps.len() as u64)
     }
-}
-
-/// Records a full barrier.
-pub(crate) fn record_barrier(commands: &CommandBuffer) -> Result<()> {
-    use rehal_hal::AccessScope as Scope;
-    let source_scope = Scope::DISPATCH_WRITE | Scope::TRANSFER_WRITE;
-    let target_scope = Scope::INDIRECT_COMMAND_READ
-        | Scope::DISPATCH_READ
-        | Scope::DISPATCH_WRITE
-        | Scope::TRANSFER_READ
-        | Scope::TRANSFER_WRITE;
-    commands.record(&Command::ExecutionBarrier {
-        source_stages: ExecutionStage::DISPATCH | ExecutionStage::TRANSFER | ExecutionStage::COMMAND_RETIRE,
-        target_stages: ExecutionStage::COMMAND_ISSUE | ExecutionStage::DISPATCH | ExecutionStage::TRANSFER,
-        flags: 0,
-        memory_barriers: &[MemoryBarrier { source_scope, target_scope }],
-        buffer_barriers: &[],
-    })
 }

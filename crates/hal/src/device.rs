@@ -265,8 +265,13 @@ impl Device {
     }
 
     /// See [`DeviceBackend::import_file`].
-    pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.0.import_file(affinity, access, file)
+    pub fn import_file(
+        &self,
+        affinity: QueueAffinity,
+        access: MemoryAccess,
+        file: impl Into<HostFile>,
+    ) -> Result<File> {
+        self.0.import_file(affinity, access, file.into())
     }
 
     /// See [`DeviceBackend::trim`].

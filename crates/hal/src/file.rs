@@ -114,6 +114,12 @@ impl HostFile {
     }
 }
 
+impl From<std::fs::File> for HostFile {
+    fn from(file: std::fs::File) -> Self {
+        Self::Disk(file)
+    }
+}
+
 impl FileBackend for HostFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
         match self {

@@ -45,6 +45,7 @@ mod buffer_view;
 mod callbacks;
 mod channel;
 mod command_buffer;
+mod commands;
 mod device;
 mod device_uri;
 mod driver;

@@ -20,6 +20,7 @@
 //! ```
 
 pub use rehal_session::{
-    CaptureBytes, CaptureFile, CaptureOptions, DispatchRow, ExecutableSurvey, ExternalFile, FunctionSurvey,
-    RecordFilter, RecordRow, RecordTable, Records, ScopeSurvey, Survey, TextColumn, Verdict,
+    CaptureBytes, CaptureFile, CaptureOptions, DispatchRow, DumpError, ExecutableSurvey, ExternalFile,
+    Format, FunctionSurvey, RecordFilter, RecordRow, RecordTable, Records, ScopeSurvey, Survey, TextColumn,
+    Verdict,
 };

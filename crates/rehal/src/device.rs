@@ -20,11 +20,10 @@
 //! ```
 
 pub use rehal_session::hal::{
-    Binding, Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBuffer, CommandBufferMode,
+    Binding, Buffer, BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode,
     CommandBufferParams, CommandCategories, DeviceInfo, Dispatch, DispatchFlags, Driver, DriverRegistry,
-    Executable, ExecutionStage, Fence, FunctionInfo, Mapping, MemoryAccess, MemoryBarrier, MemoryType,
-    OptionSet, QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount,
-    transfer,
+    Event, Executable, Fence, File, FunctionInfo, Live, Mapping, MemoryAccess, MemoryType, OptionSet,
+    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount, transfer,
 };
 pub use rehal_session::{
     Device, DeviceGroup, DeviceOptions, DeviceSpec, HostMemory, LocalSyncOptions, LocalTaskOptions, Range,

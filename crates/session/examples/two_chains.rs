@@ -5,9 +5,8 @@
 use std::path::Path;
 
 use rehal_session::hal::{
-    AccessScope, Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, CommandCategories, ExecutionStage, MemoryBarrier, MemoryType, QUEUE_AFFINITY_ANY,
-    SemaphoreFlags, transfer,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer,
 };
 use rehal_session::{Device, DeviceOptions, Error, RecordOptions, Recorder, Result};
 
@@ -63,22 +62,11 @@ fn commands(device: &Device, buffer: &Buffer, seed: u8) -> Result<CommandBuffer>
         affinity: QUEUE_AFFINITY_ANY,
         binding_capacity: 0,
     })?;
-    let everything = [MemoryBarrier { source_scope: AccessScope::all(), target_scope: AccessScope::all() }];
     commands.begin()?;
     for fill in 0..FILLS {
         let pattern = [seed, fill as u8];
-        commands.record(&Command::Fill {
-            target: BufferRef::whole(buffer),
-            pattern: &pattern[..],
-            flags: 0,
-        })?;
-        commands.record(&Command::ExecutionBarrier {
-            source_stages: ExecutionStage::all(),
-            target_stages: ExecutionStage::all(),
-            flags: 0,
-            memory_barriers: &everything[..],
-            buffer_barriers: &[][..],
-        })?;
+        commands.fill(buffer, &pattern)?;
+        commands.barrier()?;
     }
     commands.end()?;
     Ok(commands)

@@ -120,7 +120,7 @@ fn alone(harness: &Harness<'_>) -> Result<()> {
         let commands = harness.unbegun(CommandBufferMode::empty(), categories, 0)?;
         commands.begin()?;
         for _ in 0..3 {
-            crate::script::record_barrier(&commands)?;
+            commands.barrier()?;
         }
         commands.end()?;
         harness.execute(&commands, &[])?;
@@ -134,7 +134,7 @@ fn advice_changes_nothing(harness: &Harness<'_>) -> Result<()> {
             let buffer = BufferRef::whole(buffer);
             commands.record(&Command::Advise { buffer, flags, arguments })?;
         }
-        crate::script::record_barrier(commands)
+        commands.barrier()
     })
 }
 
@@ -144,7 +144,7 @@ fn nested_debug_groups(harness: &Harness<'_>) -> Result<()> {
         for label in labels {
             commands.record(&Command::BeginDebugGroup { label, color: 0xff00_80ff })?;
         }
-        crate::script::record_barrier(commands)?;
+        commands.barrier()?;
         labels.iter().try_for_each(|_| commands.record(&Command::EndDebugGroup))
     })
 }

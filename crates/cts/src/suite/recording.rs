@@ -6,7 +6,6 @@ use rehal_hal::{Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandCate
 use crate::check::{STATE, enforced, equal, holds, refused, same_bytes};
 use crate::harness::Harness;
 use crate::live::Command;
-use crate::script::record_barrier;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -66,7 +65,7 @@ fn record_before_begin(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.unbegun(REUSABLE, all(), 0)?;
     refused("a command", record_fill(&commands, &buffer, &[1]), STATE)?;
-    refused("a barrier", record_barrier(&commands), STATE)
+    refused("a barrier", commands.barrier(), STATE)
 }
 
 fn begin_twice(harness: &Harness<'_>) -> Result<()> {
@@ -114,7 +113,7 @@ fn categories_are_enforced(harness: &Harness<'_>) -> Result<()> {
     refused("an update among dispatches", commands.record(&update), STATE)?;
     let copy = Command::Copy { source, target, flags: 0 };
     refused("a copy among dispatches", commands.record(&copy), STATE)?;
-    record_barrier(&commands)?;
+    commands.barrier()?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("nothing was recorded", &harness.read(&buffer)?, &[0; 4])?;
@@ -122,7 +121,7 @@ fn categories_are_enforced(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.unbegun(REUSABLE, CommandCategories::TRANSFER, 0)?;
     commands.begin()?;
     commands.record(&fill)?;
-    record_barrier(&commands)?;
+    commands.barrier()?;
     commands.end()
 }
 
@@ -196,7 +195,7 @@ fn overlapping_submissions(harness: &Harness<'_>) -> Result<()> {
             target: BufferRef::range(to, to_offset, 7),
             flags: 0,
         })?;
-        record_barrier(&commands)?;
+        commands.barrier()?;
     }
     commands.end()?;
     let done = harness.semaphore()?;
@@ -216,7 +215,7 @@ fn one_shot_inline(harness: &Harness<'_>) -> Result<()> {
     let mode = CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
     let commands = harness.begin(mode, 0)?;
     record_fill(&commands, &buffer, &[4])?;
-    record_barrier(&commands)?;
+    commands.barrier()?;
     commands.record(&Command::Fill { target: BufferRef::range(&buffer, 1, 1), pattern: &[5], flags: 0 })?;
     commands.end()?;
     harness.execute(&commands, &[])?;
@@ -269,7 +268,7 @@ fn two_recorded_at_once(harness: &Harness<'_>) -> Result<()> {
     for pattern in [[1], [2]] {
         for (commands, buffer) in both.iter().zip(&buffers) {
             record_fill(commands, buffer, &pattern)?;
-            record_barrier(commands)?;
+            commands.barrier()?;
         }
     }
     record_fill(&both[1], &buffers[1], &[3])?;

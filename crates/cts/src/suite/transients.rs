@@ -143,7 +143,7 @@ fn recorded_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
     let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
     commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
-    crate::script::record_barrier(&commands)?;
+    commands.barrier()?;
     let (source, to) = (BufferRef::whole(&buffer), BufferRef::whole(&target));
     commands.record(&Command::Copy { source, target: to, flags: 0 })?;
     commands.end()?;
@@ -212,7 +212,7 @@ fn commands_after_dealloca_fail(harness: &Harness<'_>) -> Result<()> {
     let witness = harness.buffer(&[0; 4])?;
     let commands = harness.begin(CommandBufferMode::empty(), 0)?;
     commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
-    crate::script::record_barrier(&commands)?;
+    commands.barrier()?;
     commands.record(&Command::Fill { target: BufferRef::whole(&witness), pattern: &[6], flags: 0 })?;
     commands.end()?;
     harness.execute(&commands, &[])?;
@@ -300,7 +300,7 @@ fn command_buffer_transfers(harness: &Harness<'_>) -> Result<()> {
     commands.record(&Command::Fill { target: BufferRef::range(&buffer, 0, 16), pattern: &[1], flags: 0 })?;
     let update = Command::Update { source: &[1, 2, 3], target: BufferRef::range(&buffer, 20, 3), flags: 0 };
     commands.record(&update)?;
-    crate::script::record_barrier(&commands)?;
+    commands.barrier()?;
     let (source, to) = (BufferRef::range(&buffer, 0, 32), BufferRef::slot(0, 0, 32));
     commands.record(&Command::Copy { source, target: to, flags: 0 })?;
     commands.end()?;

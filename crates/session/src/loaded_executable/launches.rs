@@ -1,8 +1,8 @@
 use rehal_base::{Context, Error, Result, StatusCode, plural};
 use rehal_hal::{
-    Buffer, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Device, Dispatch, DispatchFlags, Executable, ExecutionStage, FunctionInfo, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount,
+    Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories, Device,
+    Dispatch, DispatchFlags, Executable, FunctionInfo, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
+    WHOLE_BUFFER, WorkgroupCount,
 };
 
 /// Maximum number of dispatches that are launched together: each allocates memory for its arguments.
@@ -137,7 +137,7 @@ impl Launches {
         commands.begin()?;
         for _ in 0..count {
             commands
-                .record(&Command::Dispatch(Dispatch {
+                .dispatch(&Dispatch {
                     executable,
                     function: arguments.function,
                     workgroup_size: arguments.workgroup_size,
@@ -146,16 +146,10 @@ impl Launches {
                     constants: &constants,
                     bindings: &bindings,
                     flags: DispatchFlags::empty(),
-                }))
+                })
                 .context(place)?;
             // Each dispatch sees what the one before it wrote.
-            commands.record(&Command::ExecutionBarrier {
-                source_stages: ExecutionStage::COMMAND_RETIRE,
-                target_stages: ExecutionStage::COMMAND_ISSUE,
-                flags: 0,
-                memory_barriers: &[],
-                buffer_barriers: &[],
-            })?;
+            commands.barrier()?;
         }
         commands.end().context(place)?;
         let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;

@@ -1,0 +1,82 @@
+//! Scopes that are repeated by themselves.
+#![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
+
+use std::sync::{Mutex, PoisonError};
+
+use rehal::replay::FastForward;
+use rehal::{Error, Result};
+
+use crate::error::{guard, quietly, rehal_error_t};
+use crate::handle::{self, handle};
+use crate::replay::{observed, rehal_observer_t, rehal_replay_t};
+use crate::structs::{out, rehal_string_t};
+
+/// A scope, until it is finished.
+pub struct Repeated(Mutex<Option<FastForward>>);
+
+handle!(rehal_fast_forward_t, Repeated, "fast-forward", b"fastfwd\0");
+
+impl Repeated {
+    fn with<T>(&self, body: impl FnOnce(&mut FastForward) -> Result<T>) -> Result<T> {
+        let mut scope = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        body(scope.as_mut().ok_or_else(finished)?)
+    }
+}
+
+fn finished() -> Error {
+    Error::failed_precondition("the fast-forward is finished")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_fast_forward_create(
+    replay: *const rehal_replay_t,
+    scope: rehal_string_t,
+    observer: *const rehal_observer_t,
+    fast_forward: *mut *mut rehal_fast_forward_t,
+) -> *mut rehal_error_t {
+    // SAFETY: what the caller gives is valid, as the header says.
+    guard(|| unsafe {
+        let out = out(fast_forward)?;
+        let (replay, scope) = (handle::get(replay)?, scope.bytes()?);
+        let made = observed(observer, |observers| replay.fast_forward(scope, observers))?;
+        *out = handle::new(Repeated(Mutex::new(Some(made))));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_fast_forward_restore(
+    fast_forward: *const rehal_fast_forward_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe { handle::get(fast_forward)?.with(FastForward::restore) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_fast_forward_repeat(
+    fast_forward: *const rehal_fast_forward_t,
+    observer: *const rehal_observer_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let repeated = handle::get(fast_forward)?;
+        observed(observer, |observers| repeated.with(|scope| scope.repeat(observers)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_fast_forward_finish(
+    fast_forward: *const rehal_fast_forward_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let mut scope = handle::get(fast_forward)?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        scope.take().ok_or_else(finished)?.finish()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_fast_forward_free(fast_forward: *mut rehal_fast_forward_t) {
+    // SAFETY: as above.
+    quietly(|| unsafe { handle::free(fast_forward) });
+}

@@ -1,0 +1,81 @@
+//! The commands of a command buffer, a function each, as queues have them for their operations.
+
+use rehal_base::Result;
+
+use crate::flags::{AccessScope, ExecutionStage};
+use crate::{Buffer, BufferRef, Command, CommandBuffer, Dispatch, Event, Live, MemoryBarrier};
+
+/// All that precedes a barrier, and all that follows one.
+const SOURCE_STAGES: ExecutionStage =
+    ExecutionStage::DISPATCH.union(ExecutionStage::TRANSFER).union(ExecutionStage::COMMAND_RETIRE);
+const TARGET_STAGES: ExecutionStage =
+    ExecutionStage::COMMAND_ISSUE.union(ExecutionStage::DISPATCH).union(ExecutionStage::TRANSFER);
+
+/// All that commands write becomes visible to all that they access.
+const EVERYTHING: MemoryBarrier = MemoryBarrier {
+    source_scope: AccessScope::DISPATCH_WRITE.union(AccessScope::TRANSFER_WRITE),
+    target_scope: AccessScope::INDIRECT_COMMAND_READ
+        .union(AccessScope::DISPATCH_READ)
+        .union(AccessScope::DISPATCH_WRITE)
+        .union(AccessScope::TRANSFER_READ)
+        .union(AccessScope::TRANSFER_WRITE),
+};
+
+/// Errors are those of [`CommandBuffer::record`].
+impl CommandBuffer {
+    /// Fills a range with a pattern of 1, 2 or 4 bytes.
+    pub fn fill<'b>(&self, target: impl Into<BufferRef<&'b Buffer>>, pattern: &[u8]) -> Result<()> {
+        self.record(&Command::Fill { target: target.into(), pattern, flags: 0 })
+    }
+
+    /// Writes host bytes, which are copied before this returns.
+    pub fn update<'b>(&self, source: &[u8], target: impl Into<BufferRef<&'b Buffer>>) -> Result<()> {
+        self.record(&Command::Update { source, target: target.into(), flags: 0 })
+    }
+
+    /// Copies a range of a buffer to another.
+    pub fn copy<'b>(
+        &self,
+        source: impl Into<BufferRef<&'b Buffer>>,
+        target: impl Into<BufferRef<&'b Buffer>>,
+    ) -> Result<()> {
+        self.record(&Command::Copy { source: source.into(), target: target.into(), flags: 0 })
+    }
+
+    /// Dispatches a kernel.
+    pub fn dispatch(&self, dispatch: &Dispatch<Live<'_>>) -> Result<()> {
+        self.record(&Command::Dispatch(*dispatch))
+    }
+
+    /// What follows waits for all that precedes, and sees what it wrote.
+    pub fn barrier(&self) -> Result<()> {
+        self.record(&Command::ExecutionBarrier {
+            source_stages: SOURCE_STAGES,
+            target_stages: TARGET_STAGES,
+            flags: 0,
+            memory_barriers: &[EVERYTHING],
+            buffer_barriers: &[],
+        })
+    }
+
+    /// Signals an event when all that precedes is complete.
+    pub fn signal_event(&self, event: &Event) -> Result<()> {
+        self.record(&Command::SignalEvent { event, source_stages: SOURCE_STAGES })
+    }
+
+    /// Resets an event when all that precedes is complete.
+    pub fn reset_event(&self, event: &Event) -> Result<()> {
+        self.record(&Command::ResetEvent { event, source_stages: SOURCE_STAGES })
+    }
+
+    /// What follows waits for events, and sees what was written before their signals.
+    pub fn wait_events(&self, events: &[&Event]) -> Result<()> {
+        self.record(&Command::WaitEvents {
+            events,
+            source_stages: SOURCE_STAGES,
+            target_stages: TARGET_STAGES,
+            memory_barriers: &[EVERYTHING],
+            buffer_barriers: &[],
+        })
+    }
+}
