@@ -128,6 +128,22 @@ fn own_work_of_every_kind_is_recorded_and_replayed() {
 }
 
 #[test]
+fn a_capture_that_is_truncated_meanwhile_is_an_error_unless_it_is_being_read() {
+    use std::os::unix::process::ExitStatusExt;
+    const SIGBUS: i32 = 7;
+    let (directory, program) = compiled("tests/truncated.c");
+    let capture = directory.path().join("truncated.ireereplay");
+    let copy = || std::fs::copy(fixture("captures/bench.mlp.5.local-sync.ireereplay"), &capture).unwrap();
+    copy();
+    assert_eq!(printed(&program, &[&capture]), "ok\n");
+    copy();
+    let mut reading = Command::new(program);
+    reading.arg(&capture).arg("run").env("ASAN_OPTIONS", "handle_sigbus=0");
+    let output = reading.output().unwrap();
+    assert_eq!(output.status.signal(), Some(SIGBUS), "{output:?}");
+}
+
+#[test]
 fn handles_of_the_parent_are_refused_after_fork() {
     let (directory, program) = compiled("tests/wrong.c");
     assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");

@@ -3,6 +3,7 @@ use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, FormatError, HostMemory, MappedFile, Range, Result};
 
+use crate::reader::check_present;
 use crate::{Capture, OpenOptions};
 
 /// The bytes of a capture and their owner: a mapped file, or memory. A clone shares them.
@@ -30,6 +31,14 @@ impl CaptureBytes {
         match &self.owner {
             Owner::File(file) => Capture::open_mapped(file, options),
             Owner::Memory(bytes) => Capture::open(bytes, options),
+        }
+    }
+
+    /// Fails if a mapped file has been truncated since: reading it would end the process with SIGBUS.
+    pub fn check_present(&self) -> Result<()> {
+        match &self.owner {
+            Owner::File(file) => Ok(check_present(file)?),
+            Owner::Memory(_) => Ok(()),
         }
     }
 

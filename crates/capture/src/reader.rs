@@ -79,8 +79,10 @@ impl<'a> Capture<'a> {
         Self::open_in(bytes, None, options)
     }
 
-    /// [`Capture::open`] of a mapped file. Verified pages of a long record are evicted.
+    /// [`Capture::open`] of a mapped file. Verified pages of a long record are evicted. Fails if the file has
+    /// been truncated since it was mapped: reading it would end the process.
     pub fn open_mapped(file: &'a MappedFile, options: OpenOptions) -> Result<Self, FormatError> {
+        check_present(file)?;
         Self::open_in(file.bytes(), Some(file), options)
     }
 
@@ -592,6 +594,20 @@ fn no_checksums(length: u64) -> FormatError {
     let expected = "a checksum record at the end, as announced by the first record";
     FormatError::new(FORMAT, Fault::Corrupt, length, "checksums", expected, "none")
         .advise(Remedy::RecoverDamaged)
+}
+
+/// Fails if a file has been truncated since it was mapped.
+pub(crate) fn check_present(file: &MappedFile) -> Result<(), FormatError> {
+    let mapped = file.bytes().len() as u64;
+    match file.present_bytes() {
+        Ok(present) if present < mapped => {
+            let expected = format!("{mapped} bytes, as when it was opened");
+            Err(FormatError::new(FORMAT, Fault::Truncated, present, "file", expected, present.to_string())
+                .advise("do not change a capture that is open; open it again"))
+        }
+        // Its length is not known to have changed.
+        _ => Ok(()),
+    }
 }
 
 #[cold]

@@ -61,9 +61,9 @@ impl Capture {
     }
 
     /// The BLAKE3 of the file.
-    fn digest(&self, py: Python<'_>) -> String {
-        let digest = py.detach(|| self.file.digest());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    fn digest(&self, py: Python<'_>) -> PyResult<String> {
+        let digest = detached(py, || self.file.bytes().check_present().map(|()| self.file.digest()))?;
+        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The scopes: name and number of entries.
@@ -99,7 +99,7 @@ impl Capture {
 
     /// The code of an executable.
     fn code<'py>(&self, py: Python<'py>, id: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let plan = detached(py, || self.plan())?;
+        let plan = detached(py, || self.file.bytes().check_present().and_then(|()| self.plan()))?;
         let found = plan.executables().find(|it| it.id == id);
         let found = found.ok_or_else(|| Error::not_found(format!("the capture has no executable {id}")));
         found.map(|it| PyBytes::new(py, it.data)).map_err(|error| exception(py, &error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,3 +122,31 @@ def test_a_capture_that_is_removed_can_be_read_and_not_be_run(mlp: Path, copied:
     with pytest.raises(rehal.Error) as replaced:
         capture.replay()
     assert replaced.value.code in ("FAILED_PRECONDITION", "NOT_FOUND")
+
+
+def test_a_capture_that_is_truncated_meanwhile_is_an_error(mlp: Path, copied: Callable[[Path], Path]) -> None:
+    capture = rehal.open(copied(mlp))
+    code = capture.executables[0].id
+    os.truncate(capture.path, 4096)
+    calls: list[Callable[[], object]] = [
+        capture.records,
+        capture.digest,
+        lambda: capture.scopes,
+        lambda: capture.code(code),
+        capture.replay,
+        lambda: capture.replay(isolation="none", on_dispatch=print),
+        lambda: capture.at(20),
+        capture.kernels,
+    ]
+    for call in calls:
+        with pytest.raises(rehal.Error) as truncated:
+            call()
+        assert truncated.value.code == "DATA_LOSS"
+
+
+def test_a_capture_may_be_truncated_during_an_isolated_replay(mlp: Path, copied: Callable[[Path], Path]) -> None:
+    capture = rehal.open(copied(mlp))
+    # The worker reads its capture where it is mapped.
+    with pytest.raises(rehal.Error, match="was truncated while it was mapped") as truncated:
+        capture.replay(on_dispatch=lambda _: os.truncate(capture.path, 4096))
+    assert str(capture.path) in truncated.value.message

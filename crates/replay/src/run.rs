@@ -249,8 +249,10 @@ impl Replay {
         Ok(entries.iter().map(|entry| schedule.order_wait_count(entry.begin..entry.end)).sum())
     }
 
-    /// Runs the plan once, creating and releasing all of its objects.
+    /// Runs the plan once, creating and releasing all of its objects. Fails if the capture's file has been
+    /// truncated since it was opened; if that happens during the run, the system ends the process (SIGBUS).
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))?;
         let mut run = Run::new(self, observers, State::new(&self.plan), None);
         run.all(0..self.plan.steps.len() as u32).map_err(|error| self.plan.in_file(error))
     }
@@ -270,6 +272,7 @@ impl Replay {
         scope: &[u8],
         observers: &mut [&mut dyn Observer],
     ) -> Result<FastForward> {
+        self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))?;
         FastForward::new(self.clone(), scope, observers).map_err(|error| self.plan.in_file(error))
     }
 
