@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 import time
@@ -105,10 +106,26 @@ def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> N
 
 def test_records_that_are_no_operations_and_later_occurrences_have_no_state(mlp: Path) -> None:
     capture = rehal.open(mlp)
-    for record, occurrence in [(1, 0), (23, 1), (10_000, 0)]:
+    for record, occurrence, advice in [
+        (1, 0, "ask for record "),
+        (18, 0, "ask for record 20, the next one that is"),
+        (23, 1, "occurrences count from 0"),
+        (10_000, 0, "no record after it is one"),
+    ]:
         with pytest.raises(rehal.Error) as missing:
             capture.at(record, occurrence=occurrence)
-        assert missing.value.code == "NOT_FOUND"
+        assert missing.value.code == "NOT_FOUND" and str(missing.value.advice).startswith(advice)
+        if occurrence > 0:
+            assert missing.value.message == "a replay performs record 23 1 time, not 2 times"
+
+
+def test_the_error_for_a_record_names_one_that_has_a_state(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    with pytest.raises(rehal.Error) as missing:
+        capture.at(1)
+    (following,) = re.findall("ask for record ([0-9]+), the next one", str(missing.value.advice))
+    with capture.at(int(following)) as state:
+        assert state.record == int(following) > 1
 
 
 def test_code_is_substituted(mlp: Path, tmp_path: Path) -> None:

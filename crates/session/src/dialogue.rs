@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rehal_base::{Error, Range, Result, glob};
+use rehal_base::{Error, Range, Result, glob, plural};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Candidate, HostRead, Observer, Operation, Plan, RecordLocation, Replacement, Substitute};
 use serde::{Deserialize, Serialize};
@@ -177,6 +177,10 @@ pub struct Dialogue {
     before: HashSet<u32>,
     after: HashSet<u32>,
     has_reached_place: bool,
+    /// How often the record of that operation has been performed.
+    performed: u64,
+    /// The first operation after that record, in the order of records.
+    next: Option<u32>,
 }
 
 impl Dialogue {
@@ -192,6 +196,8 @@ impl Dialogue {
             before: HashSet::new(),
             after: HashSet::new(),
             has_reached_place: false,
+            performed: 0,
+            next: None,
         }
     }
 
@@ -223,19 +229,33 @@ impl Dialogue {
     pub fn finish(&self) -> Result<()> {
         match self.questions.at {
             Some(AskedPlace { record, occurrence }) if !self.has_reached_place => {
-                let again =
-                    if occurrence == 0 { String::new() } else { format!(" {} times", occurrence + 1) };
-                let message =
-                    format!("a replay does not perform record {record}{again} as an operation of a device");
-                Err(Error::not_found(message)
-                    .advise("name the record of a dispatch, fill, copy or update, or of a queue operation"))
+                if self.performed > 0 {
+                    let message = format!(
+                        "a replay performs record {record} {}, not {}",
+                        plural(self.performed, "time"),
+                        plural(occurrence + 1, "time")
+                    );
+                    return Err(Error::not_found(message).advise("occurrences count from 0"));
+                }
+                let message = format!("record {record} is not an operation that a device performs");
+                Err(Error::not_found(message).advise(match self.next {
+                    Some(next) => format!("ask for record {next}, the next one that is"),
+                    None => "no record after it is one".into(),
+                }))
             }
             _ => Ok(()),
         }
     }
 
-    fn is_place(&self, location: RecordLocation, occurrence: u64) -> bool {
-        self.questions.at == Some(AskedPlace { record: location.ordinal, occurrence })
+    /// Whether it asks before this operation. Keeps what is near, in case that there is no such operation.
+    fn is_place(&mut self, location: RecordLocation, occurrence: u64) -> bool {
+        let Some(at) = self.questions.at else { return false };
+        match location.ordinal {
+            next if next > at.record => self.next = Some(self.next.map_or(next, |found| found.min(next))),
+            same if same == at.record => self.performed = self.performed.max(occurrence + 1),
+            _ => {}
+        }
+        at == AskedPlace { record: location.ordinal, occurrence }
     }
 
     /// Asks about a dispatch, if it is one that is asked about.
@@ -323,7 +343,7 @@ impl Observer for Dialogue {
 
     fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
         let record = location.ordinal;
-        self.before.contains(&record) || self.after.contains(&record) || self.is_place(location, occurrence)
+        self.is_place(location, occurrence) || self.before.contains(&record) || self.after.contains(&record)
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {

@@ -137,7 +137,8 @@ class Capture:
         **flags: Any,
     ) -> State:
         """The state just before a record of an operation: a dispatch, fill, copy or update, or a queue
-        operation. ``occurrence`` counts how often the record has been performed before."""
+        operation. ``occurrence`` counts how often the record has been performed before. The error for another
+        record names the next one that is an operation."""
         self._check_file()
         return _replay.at(
             self._path,
