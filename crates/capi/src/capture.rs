@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
-use rehal::capture::{CaptureFile, CaptureOptions, DumpError, Format, Survey};
+use rehal::capture::{CaptureFile, CaptureOptions, Format, Survey};
 use rehal::replay::Plan;
 use rehal::{Error, Result};
 
@@ -319,13 +319,8 @@ pub unsafe extern "C" fn rehal_capture_dump(
         };
         let write = write.ok_or_else(|| Error::invalid_argument("the function to write is NULL"))?;
         let mut output = Output { write, user, error: None };
-        match capture.file.dump(format, &mut output, &mut |_| {}) {
-            Ok(()) => Ok(()),
-            Err(DumpError::Capture(error)) => Err(error),
-            Err(DumpError::Write(error)) => {
-                Err(output.error.unwrap_or_else(|| Error::io("writing a dump", &error)))
-            }
-        }
+        let outcome = capture.file.dump(format, &mut output, &mut |_| {});
+        outcome.map_err(|error| output.error.unwrap_or_else(|| error.into()))
     })
 }
 

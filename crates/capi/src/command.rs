@@ -2,15 +2,13 @@
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
 use rehal::Result;
-use rehal::device::{
-    CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories, Event, QUEUE_AFFINITY_ANY,
-};
+use rehal::device::{CommandBuffer, CommandBufferParams, Event, QUEUE_AFFINITY_ANY};
 
 use crate::device::{device, rehal_devices_t};
 use crate::error::{guard, quietly, rehal_error_t};
 use crate::handle::{self, handle};
 use crate::structs::{list, out, rehal_bytes_t, sized_struct};
-use crate::work::{command_range, rehal_launch_t, rehal_range_t, with_dispatch};
+use crate::work::{DispatchInto, command_range, dispatch, rehal_launch_t, rehal_range_t};
 
 handle!(rehal_command_buffer_t, CommandBuffer, "command buffer", b"command\0");
 handle!(rehal_event_t, Event, "event", b"event\0\0\0");
@@ -36,15 +34,8 @@ pub unsafe extern "C" fn rehal_command_buffer_create(
     guard(|| unsafe {
         let out = out(command_buffer)?;
         let given = crate::structs::options(options)?;
-        let made = device(devices, index)?.create_command_buffer(CommandBufferParams {
-            mode: match given.is_one_shot {
-                true => CommandBufferMode::ONE_SHOT,
-                false => CommandBufferMode::empty(),
-            },
-            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: given.slot_count.into(),
-        })?;
+        let params = CommandBufferParams::default().one_shot(given.is_one_shot);
+        let made = device(devices, index)?.create_command_buffer(params.slots(given.slot_count.into()))?;
         made.begin()?;
         *out = handle::new(made);
         Ok(())
@@ -89,7 +80,7 @@ pub unsafe extern "C" fn rehal_command_dispatch(
     // SAFETY: as above.
     guard(|| unsafe {
         let command_buffer = handle::get(command_buffer)?;
-        with_dispatch(launch, command_range, |dispatch| command_buffer.dispatch(dispatch))
+        dispatch(launch, DispatchInto::Commands(command_buffer))
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use rehal::kernel::{Cut, Kernel, KernelOptions, Kernels, Slice, SliceOptions};
+use rehal::kernel::{Cut, KernelOptions, Kernels, SliceOptions};
 use rehal::replay::Replay;
 use rehal::{Error, Result};
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn rehal_kernels_get(
     // SAFETY: as above.
     guard(|| unsafe {
         let kernels = &handle::get(kernels)?.kernels;
-        let kernel: &Kernel = kernels.get(index).ok_or_else(|| {
+        let kernel = kernels.get(index).ok_or_else(|| {
             Error::out_of_range(format!("kernel {index} does not exist: there are {}", kernels.len()))
         })?;
         let filled = rehal_kernel_info_t {
@@ -186,7 +186,7 @@ unsafe fn slice(
     let path = unsafe { path.path() }?;
     let creating = |error: std::io::Error| Error::io(format!("creating '{}'", path.display()), &error);
     let file = File::create_new(&path).map_err(creating)?;
-    let slice: Slice = replay.slice(cut, &SliceOptions::default(), file, &mut []).inspect_err(|_| {
+    let slice = replay.slice(cut, &SliceOptions::default(), file, &mut []).inspect_err(|_| {
         // It is not complete, and it was created here.
         let _ = std::fs::remove_file(&path);
     })?;

@@ -3,7 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rehal::profile::{ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
+use rehal::profile::{ProfileData, Profiling, ProfilingOptions};
+use rehal::replay::Observer;
 use rehal::{Error, Result};
 
 use crate::device::rehal_devices_t;
@@ -36,10 +37,12 @@ pub struct rehal_profiling_options_t {
 sized_struct!(rehal_profiling_options_t);
 
 impl Session {
-    /// Relates what the devices report to the records of a replay.
-    pub fn records(&self) -> Result<ProfiledRecords> {
+    /// Calls `body` with an observer that relates what the devices report to the records of a replay.
+    pub fn with_records<T>(&self, body: impl FnOnce(&mut dyn Observer) -> Result<T>) -> Result<T> {
         let session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        session.as_ref().map(Profiling::records).ok_or_else(ended)
+        let mut records = session.as_ref().ok_or_else(ended)?.records();
+        drop(session);
+        body(&mut records)
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rehal::device::transfer;
 use rehal::replay::{
-    AccessedRange, Candidate, DispatchOperation, FileRemap, FileWrites, HostRead, Observer, Operation,
-    RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
+    AccessedRange, Candidate, FileRemap, FileWrites, HostRead, Observer, Operation, RecordLocation,
+    Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
 };
 use rehal::{Error, Result};
 
@@ -289,10 +289,8 @@ pub unsafe fn observed<T>(
         let mut observing = Observing(options(observer)?);
         match observing.0.profiling.is_null() {
             true => run(&mut [&mut observing]),
-            false => {
-                let mut records = handle::get(observing.0.profiling)?.records()?;
-                run(&mut [&mut observing, &mut records])
-            }
+            false => handle::get(observing.0.profiling)?
+                .with_records(|records| run(&mut [&mut observing, records])),
         }
     }
 }
@@ -317,8 +315,7 @@ impl Observing {
         callback: rehal_dispatch_callback_t,
         operation: &Operation<'_>,
     ) -> Result<ControlFlow<()>> {
-        if let (Some(callback), Some(dispatch)) = (callback, operation.dispatch) {
-            let shown = show(operation, &dispatch);
+        if let (Some(callback), Some(shown)) = (callback, show(operation)) {
             // SAFETY: the caller's function takes this, which lives until it returns.
             unsafe { from_callback(callback(self.0.user, &raw const shown)) }?;
         }
@@ -326,9 +323,10 @@ impl Observing {
     }
 }
 
-fn show(operation: &Operation<'_>, dispatch: &DispatchOperation<'_>) -> rehal_dispatch_t {
-    let bindings = operation.bindings();
-    rehal_dispatch_t {
+/// The dispatch that an operation is.
+fn show(operation: &Operation<'_>) -> Option<rehal_dispatch_t> {
+    let (bindings, dispatch) = (operation.bindings(), operation.dispatch?);
+    Some(rehal_dispatch_t {
         info: rehal_dispatch_info_t {
             size: 0,
             record: record(operation.location),
@@ -346,7 +344,7 @@ fn show(operation: &Operation<'_>, dispatch: &DispatchOperation<'_>) -> rehal_di
         },
         bindings: bindings.as_ptr().cast(),
         binding_count: bindings.len(),
-    }
+    })
 }
 
 impl Observer for Observing {

@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 
 use rehal::device::{
-    Buffer, BufferParams, BufferRef, BufferUsage, Dispatch, DispatchFlags, Live, MemoryType,
-    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount, transfer,
+    Buffer, BufferParams, BufferRef, CommandBuffer, Dispatch, QUEUE_AFFINITY_ANY, Queue, Semaphore,
+    Timepoint, WHOLE_BUFFER, transfer,
 };
 use rehal::kernel::{EntryPoint, ExecutableSource, LoadOptions, LoadedExecutable};
 use rehal::{Error, Result};
@@ -70,16 +70,6 @@ pub struct rehal_launch_t {
 
 sized_struct!(rehal_submission_t, rehal_launch_t);
 
-/// Memory that dispatches and transfers use, and that the host can map if the device has such memory.
-fn params() -> BufferParams {
-    let params = BufferParams::default();
-    BufferParams {
-        usage: params.usage | BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM,
-        memory_type: params.memory_type | MemoryType::HOST_VISIBLE,
-        ..params
-    }
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rehal_buffer_allocate(
     devices: *const rehal_devices_t,
@@ -90,7 +80,9 @@ pub unsafe extern "C" fn rehal_buffer_allocate(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(buffer)?;
-        *out = handle::new(device(devices, index)?.allocate_buffer(params(), size_bytes)?);
+        *out = handle::new(
+            device(devices, index)?.allocate_buffer(BufferParams::default().mappable(), size_bytes)?,
+        );
         Ok(())
     })
 }
@@ -133,7 +125,7 @@ pub unsafe extern "C" fn rehal_semaphore_create(
     guard(|| unsafe {
         let out = out(semaphore)?;
         let device = device(devices, index)?;
-        let made = device.create_semaphore(QUEUE_AFFINITY_ANY, initial_value, SemaphoreFlags::empty());
+        let made = device.create_semaphore(QUEUE_AFFINITY_ANY, initial_value, Default::default());
         *out = handle::new(made?);
         Ok(())
     })
@@ -340,9 +332,7 @@ pub unsafe extern "C" fn rehal_queue_dispatch(
     launch: *const rehal_launch_t,
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
-    guard(|| unsafe {
-        with_dispatch(launch, range, |dispatch| with_queue(submission, |queue| queue.dispatch(dispatch)))
-    })
+    guard(|| unsafe { with_queue(submission, |queue| dispatch(launch, DispatchInto::Queue(queue))) })
 }
 
 #[unsafe(no_mangle)]
@@ -389,15 +379,19 @@ pub unsafe extern "C" fn rehal_queue_write(
     })
 }
 
-/// Calls `issue` with a dispatch, whose ranges `range` makes.
+/// What performs a dispatch.
+pub enum DispatchInto<'a> {
+    /// A queue.
+    Queue(Queue<'a>),
+    /// A command buffer, whose ranges may be slots.
+    Commands(&'a CommandBuffer),
+}
+
+/// Dispatches a function.
 ///
 /// # Safety
 /// As the header says of launches.
-pub unsafe fn with_dispatch(
-    launch: *const rehal_launch_t,
-    range: unsafe fn(&rehal_range_t) -> Result<BufferRef<&Buffer>>,
-    issue: impl FnOnce(&Dispatch<Live<'_>>) -> Result<()>,
-) -> Result<()> {
+pub unsafe fn dispatch(launch: *const rehal_launch_t, into: DispatchInto<'_>) -> Result<()> {
     // SAFETY: the caller guarantees it.
     unsafe {
         let launch = options(launch)?;
@@ -408,17 +402,20 @@ pub unsafe fn with_dispatch(
         check_count("constant", info.constant_count.into(), constants.len())?;
         check_count("binding", info.binding_count.into(), bindings.len())?;
         let constants: Vec<u8> = constants.iter().flat_map(|it| it.to_le_bytes()).collect();
-        let bindings = bindings.iter().map(|it| range(it)).collect::<Result<Vec<_>>>()?;
-        issue(&Dispatch {
-            executable,
-            function: launch.function,
-            workgroup_size: launch.workgroup_size,
-            workgroup_count: WorkgroupCount::Static(launch.workgroup_count),
-            dynamic_local_memory: launch.dynamic_local_memory,
-            constants: &constants[..],
-            bindings: &bindings[..],
-            flags: DispatchFlags::empty(),
-        })
+        let bindings = bindings.iter().map(|it| match into {
+            DispatchInto::Queue(_) => range(it),
+            DispatchInto::Commands(_) => command_range(it),
+        });
+        let bindings = bindings.collect::<Result<Vec<_>>>()?;
+        let dispatch = Dispatch::new(executable, launch.function, launch.workgroup_count)
+            .workgroup_size(launch.workgroup_size)
+            .dynamic_local_memory(launch.dynamic_local_memory)
+            .constants(&constants)
+            .bindings(&bindings);
+        match into {
+            DispatchInto::Queue(queue) => queue.dispatch(&dispatch),
+            DispatchInto::Commands(commands) => commands.dispatch(&dispatch),
+        }
     }
 }
 

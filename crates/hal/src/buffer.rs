@@ -53,6 +53,15 @@ impl Default for BufferParams {
 }
 
 impl BufferParams {
+    /// Memory that the host can map, too: in any order, for as long as a mapping lives.
+    pub fn mappable(self) -> Self {
+        Self {
+            usage: self.usage | BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM,
+            memory_type: self.memory_type | MemoryType::HOST_VISIBLE,
+            ..self
+        }
+    }
+
     /// Completes the fields that are zero, like the reference's HAL does for every driver.
     pub fn canonical(self) -> Self {
         Self {

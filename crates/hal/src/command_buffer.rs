@@ -25,6 +25,31 @@ pub struct CommandBufferParams {
     pub binding_capacity: u64,
 }
 
+/// For commands of both categories on any queue, executed any number of times, without slots.
+impl Default for CommandBufferParams {
+    fn default() -> Self {
+        Self {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        }
+    }
+}
+
+impl CommandBufferParams {
+    /// Whether it is executed at most once.
+    pub fn one_shot(mut self, is_one_shot: bool) -> Self {
+        self.mode.set(CommandBufferMode::ONE_SHOT, is_one_shot);
+        self
+    }
+
+    /// The number of slots that its commands may use in place of buffers.
+    pub fn slots(self, count: u64) -> Self {
+        Self { binding_capacity: count, ..self }
+    }
+}
+
 /// A driver's implementation of a command buffer. Called in order, by one thread at a time: `begin`, any
 /// number of `record`, `end`.
 pub trait CommandBufferBackend: Send + Sync {

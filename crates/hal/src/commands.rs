@@ -1,9 +1,13 @@
-//! The commands of a command buffer, a function each, as queues have them for their operations.
+//! The commands of a command buffer, a function each, as queues have them for their operations; and
+//! dispatches by what a program knows of them.
 
 use rehal_base::Result;
 
-use crate::flags::{AccessScope, ExecutionStage};
-use crate::{Buffer, BufferRef, Command, CommandBuffer, Dispatch, Event, Live, MemoryBarrier};
+use crate::flags::{AccessScope, DispatchFlags, ExecutionStage};
+use crate::{
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, Event, Executable, Live, MemoryBarrier,
+    WorkgroupCount,
+};
 
 /// All that precedes a barrier, and all that follows one.
 const SOURCE_STAGES: ExecutionStage =
@@ -77,5 +81,42 @@ impl CommandBuffer {
             memory_barriers: &[EVERYTHING],
             buffer_barriers: &[],
         })
+    }
+}
+
+impl<'a> Dispatch<Live<'a>> {
+    /// Dispatches a function, by its ordinal, without constants and bindings. The driver chooses the size of
+    /// workgroups.
+    pub fn new(executable: &'a Executable, function: u32, workgroup_count: [u32; 3]) -> Self {
+        Self {
+            executable,
+            function,
+            workgroup_size: [0; 3],
+            workgroup_count: WorkgroupCount::Static(workgroup_count),
+            dynamic_local_memory: 0,
+            constants: &[],
+            bindings: &[],
+            flags: DispatchFlags::empty(),
+        }
+    }
+
+    /// The 32-bit constants, little-endian.
+    pub fn constants(self, constants: &'a [u8]) -> Self {
+        Self { constants, ..self }
+    }
+
+    /// The buffers, by binding ordinal.
+    pub fn bindings(self, bindings: &'a [BufferRef<&'a Buffer>]) -> Self {
+        Self { bindings, ..self }
+    }
+
+    /// The workgroup size in x, y and z.
+    pub fn workgroup_size(self, workgroup_size: [u32; 3]) -> Self {
+        Self { workgroup_size, ..self }
+    }
+
+    /// Dynamic workgroup-local memory in bytes, in addition to the function's static memory.
+    pub fn dynamic_local_memory(self, dynamic_local_memory: u32) -> Self {
+        Self { dynamic_local_memory, ..self }
     }
 }

@@ -19,8 +19,4 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    CaptureBytes, CaptureFile, CaptureOptions, DispatchRow, DumpError, ExecutableSurvey, ExternalFile,
-    Format, FunctionSurvey, RecordFilter, RecordRow, RecordTable, Records, ScopeSurvey, Survey, TextColumn,
-    Verdict,
-};
+pub use rehal_session::{CaptureFile, CaptureOptions, Format, RecordFilter, RecordTable, Records, Survey};

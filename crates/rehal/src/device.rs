@@ -20,14 +20,7 @@
 //! ```
 
 pub use rehal_session::hal::{
-    Binding, Buffer, BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, CommandCategories, DeviceInfo, Dispatch, DispatchFlags, Driver, DriverRegistry,
-    Event, Executable, Fence, File, FunctionInfo, Live, Mapping, MemoryAccess, MemoryType, OptionSet,
-    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, Timepoint, WHOLE_BUFFER, WorkgroupCount, transfer,
+    Buffer, BufferParams, BufferRef, CommandBuffer, CommandBufferParams, Dispatch, Event, Executable, File,
+    MemoryAccess, QUEUE_AFFINITY_ANY, Queue, Semaphore, Timepoint, WHOLE_BUFFER, transfer,
 };
-pub use rehal_session::{
-    Device, DeviceGroup, DeviceOptions, DeviceSpec, HostMemory, LocalSyncOptions, LocalTaskOptions, Range,
-    driver_of_format, drivers, drivers_with, find_driver,
-};
-#[cfg(feature = "vulkan")]
-pub use rehal_session::{VulkanDriverOptions, VulkanOptions};
+pub use rehal_session::{Device, DeviceGroup, DeviceOptions, DeviceSpec, HostMemory, Range, drivers};

@@ -25,7 +25,6 @@
 //! ```
 
 pub use rehal_session::{
-    Cut, EntryPoint, ExecutableSource, Kernel, KernelBinding, KernelOptions, Kernels, LaunchArguments,
-    LaunchBinding, Launches, LoadOptions, LoadedExecutable, Slice, SliceCheck, SliceOptions, SliceSet,
-    WatchBuffer, watch_buffer,
+    Cut, EntryPoint, ExecutableSource, KernelOptions, Kernels, LaunchArguments, LaunchBinding, Launches,
+    LoadOptions, LoadedExecutable, SliceOptions,
 };

@@ -49,7 +49,7 @@
 //! | `CaptureFile`, `Plan`, `Replay`, `ProfileFile` | yes; each run of a replay has its own state |
 //! | `Recorder`, `Program`, `Function` | yes; functions may be called concurrently, and records have one order |
 //! | `Device` and all objects of devices | yes; only timepoints of semaphores order work |
-//! | `FastForward`, `PendingCall`, `Calls`, `Launches`, `Records` | no |
+//! | `FastForward`, `PendingCall`, `Launches`, `Records` | no |
 //!
 //! # Safety
 //!
@@ -76,7 +76,7 @@ pub mod program;
 pub mod record;
 pub mod replay;
 
-pub use rehal_session::{Advice, Context, Error, Remedy, Result, StatusCode};
+pub use rehal_session::{Advice, Error, Remedy, Result, StatusCode};
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

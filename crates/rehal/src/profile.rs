@@ -27,6 +27,5 @@
 //! ```
 
 pub use rehal_session::{
-    DispatchTimes, FunctionTimes, ProfileData, ProfileFile, ProfileFilter, ProfiledRecords, Profiling,
-    ProfilingOptions, Report, ReportFormat, ReportOptions, RequestedData, TimedBy,
+    ProfileData, ProfileFile, Profiling, ProfilingOptions, Report, ReportFormat, ReportOptions,
 };

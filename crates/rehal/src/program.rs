@@ -28,9 +28,7 @@
 //! # }
 //! ```
 
-pub use rehal_session::vm::ValueKind;
 pub use rehal_session::{
-    Batch, Calls, ElementType, Function, MappedValue, ModuleMode, ModuleSource, Numerical, ParameterFile,
-    ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule, ProgramOptions, TensorType, Value,
-    ValueText, format_value, type_of_value, with_value_bytes,
+    ElementType, Function, MappedValue, ModuleSource, ParameterFile, PendingCall, Program, ProgramOptions,
+    TensorType, Value, ValueText, type_of_value,
 };

@@ -7,7 +7,7 @@
 //! ```
 //! # fn main() -> rehal::Result<()> {
 //! use rehal::capture::{CaptureFile, CaptureOptions};
-//! use rehal::device::{BufferParams, BufferUsage, DeviceOptions, MemoryType, QUEUE_AFFINITY_ANY};
+//! use rehal::device::{BufferParams, DeviceOptions, QUEUE_AFFINITY_ANY};
 //! use rehal::record::{FilePolicy, RecordOptions, Recorder};
 //!
 //! # let directory = tempfile::tempdir().unwrap();
@@ -17,10 +17,7 @@
 //! {
 //!     let _scope = recorder.scope("execute")?;
 //!     let device = &devices.devices()[0];
-//!     let mut params = BufferParams::default();
-//!     params.usage |= BufferUsage::MAPPING_SCOPED;
-//!     params.memory_type |= MemoryType::HOST_VISIBLE;
-//!     let buffer = device.allocate_buffer(params, 16)?;
+//!     let buffer = device.allocate_buffer(BufferParams::default().mappable(), 16)?;
 //!     let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, Default::default())?;
 //!     device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).fill(&buffer, &[7], 0)?;
 //!     done.wait(1, None)?;
@@ -33,7 +30,4 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    CaptureSink, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions, Recorder,
-    RecordingOptions,
-};
+pub use rehal_session::{FilePolicy, FileValidation, RecordOptions, Recorder, RecordingOptions};

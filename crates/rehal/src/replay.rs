@@ -50,8 +50,7 @@
 //! ```
 
 pub use rehal_session::{
-    AccessKind, AccessedRange, Candidate, Code, DispatchOperation, ExecutableCode, ExecutableRecord,
-    FastForward, FileRemap, FileWrites, FindWritten, HostRead, HostReadLog, Observer, Operation, Plan,
-    RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, ScopeTimer, Selector, Substitute,
-    Substitution, written_bindings,
+    AccessedRange, Candidate, ExecutableRecord, FastForward, FileRemap, FileWrites, HostRead, HostReadLog,
+    Observer, Operation, Plan, RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
+    Substitute,
 };

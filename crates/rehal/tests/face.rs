@@ -8,13 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use rehal::StatusCode;
-use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter, Records, TextColumn};
+use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter, Records};
 use rehal::device::{Device, DeviceOptions, DeviceSpec, HostMemory};
 use rehal::kernel::Launches;
 use rehal::profile::ProfileFile;
 use rehal::program::{
-    Calls, Function, MappedValue, ModuleSource, PendingCall, Program, ProgramOptions, TensorType, Value,
-    ValueText,
+    Function, MappedValue, ModuleSource, PendingCall, Program, ProgramOptions, TensorType, Value, ValueText,
 };
 use rehal::record::Recorder;
 use rehal::replay::{FastForward, Plan, Replay, ReplayOptions};
@@ -57,15 +56,17 @@ fn objects_may_be_sent_and_some_shared() {
     shared::<Device>();
     sent::<FastForward>();
     sent::<PendingCall>();
-    sent::<Calls>();
     sent::<Launches>();
     sent::<Records<'_>>();
 }
 
 #[test]
 fn columns_have_what_rows_have() {
-    fn text(column: &TextColumn, index: usize) -> &[u8] {
-        column.values[column.codes[index] as usize].as_bytes()
+    /// The text of a row in a column.
+    macro_rules! text {
+        ($column:expr, $index:expr) => {
+            $column.values[$column.codes[$index] as usize].as_bytes()
+        };
     }
     for name in ["add4.add.local-sync", "bench.mlp.5.local-sync"] {
         let capture = capture(name);
@@ -77,12 +78,12 @@ fn columns_have_what_rows_have() {
             let row = row.unwrap();
             assert_eq!((row.ordinal, columns.ordinal[index]), (index as u64, index as u64));
             assert_eq!((row.offset, row.size_bytes), (columns.offset[index], columns.size_bytes[index]));
-            assert_eq!(row.record_type.as_bytes(), text(&columns.record_type, index));
-            assert_eq!(row.kind.as_bytes(), text(&columns.kind, index));
+            assert_eq!(row.record_type.as_bytes(), text!(columns.record_type, index));
+            assert_eq!(row.kind.as_bytes(), text!(columns.kind, index));
             assert_eq!(row.object_id, columns.object_id[index]);
             assert_eq!(row.related_id, columns.related_id[index]);
             assert_eq!(row.binding_count, columns.binding_count[index]);
-            assert_eq!(row.scope.unwrap_or_default(), text(&columns.scope, index));
+            assert_eq!(row.scope.unwrap_or_default(), text!(columns.scope, index));
             let (mut executable_id, mut function, mut workgroups) = (0, &b""[..], [0; 3]);
             if let Some(dispatch) = row.dispatch {
                 dispatches += 1;
@@ -90,7 +91,7 @@ fn columns_have_what_rows_have() {
                 workgroups = dispatch.workgroup_count.unwrap();
             }
             assert_eq!(executable_id, columns.executable_id[index]);
-            assert_eq!(function, text(&columns.function, index));
+            assert_eq!(function, text!(columns.function, index));
             let (x, y, z) =
                 (&columns.workgroups_x[index], &columns.workgroups_y[index], &columns.workgroups_z[index]);
             assert_eq!(workgroups, [*x, *y, *z]);
@@ -171,8 +172,13 @@ fn calls_are_awaited() {
         let input = program.inputs(&function, &mlp_inputs()).unwrap();
         let waited = program.call(&function, input.clone()).unwrap();
         let awaited = block_on(program.start(&function, input).unwrap()).unwrap();
-        let bytes =
-            |results: &[Value]| rehal::program::with_value_bytes(&results[0], <[u8]>::to_vec).unwrap();
+        let bytes = |results: &[Value]| {
+            let mapped = MappedValue::map(&results[0]).unwrap();
+            let memory = mapped.memory().unwrap();
+            let mut bytes = vec![0; memory.length() as usize];
+            memory.read(0, &mut bytes).unwrap();
+            bytes
+        };
         assert_eq!(bytes(&awaited), bytes(&waited));
         assert!(!bytes(&awaited).is_empty());
     }

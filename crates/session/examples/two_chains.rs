@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use rehal_session::hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, MemoryType, QUEUE_AFFINITY_ANY,
+    SemaphoreFlags, transfer,
 };
 use rehal_session::{Device, DeviceOptions, Error, RecordOptions, Recorder, Result};
 
@@ -56,12 +56,7 @@ fn chains(device: &Device) -> Result<[Vec<u8>; 2]> {
 }
 
 fn commands(device: &Device, buffer: &Buffer, seed: u8) -> Result<CommandBuffer> {
-    let commands = device.create_command_buffer(CommandBufferParams {
-        mode: CommandBufferMode::empty(),
-        categories: CommandCategories::all(),
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
-    })?;
+    let commands = device.create_command_buffer(CommandBufferParams::default())?;
     commands.begin()?;
     for fill in 0..FILLS {
         let pattern = [seed, fill as u8];

@@ -305,6 +305,15 @@ pub enum DumpError {
     Write(std::io::Error),
 }
 
+impl From<DumpError> for Error {
+    fn from(error: DumpError) -> Self {
+        match error {
+            DumpError::Capture(error) => error,
+            DumpError::Write(error) => Error::io("writing a dump", &error),
+        }
+    }
+}
+
 /// Adds the file to an error about its contents, and advice unless the error has some.
 fn explain(bytes: &CaptureBytes, error: Error) -> Error {
     let error = match bytes.path() {

@@ -1,8 +1,7 @@
 use rehal_base::{Context, Error, Result, StatusCode, plural};
 use rehal_hal::{
-    Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories, Device,
-    Dispatch, DispatchFlags, Executable, FunctionInfo, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
-    WHOLE_BUFFER, WorkgroupCount,
+    Buffer, BufferRef, CommandBuffer, CommandBufferParams, Device, Dispatch, Executable, FunctionInfo,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WHOLE_BUFFER,
 };
 
 /// Maximum number of dispatches that are launched together: each allocates memory for its arguments.
@@ -128,26 +127,15 @@ impl Launches {
         let bindings = arguments.bindings.iter();
         let bindings: Vec<_> =
             bindings.map(|it| BufferRef::range(&it.buffer, it.offset, it.length)).collect();
-        let commands = device.create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        })?;
+        let commands = device.create_command_buffer(CommandBufferParams::default())?;
         commands.begin()?;
+        let dispatch = Dispatch::new(executable, arguments.function, arguments.workgroup_count)
+            .workgroup_size(arguments.workgroup_size)
+            .dynamic_local_memory(arguments.dynamic_local_memory)
+            .constants(&constants)
+            .bindings(&bindings);
         for _ in 0..count {
-            commands
-                .dispatch(&Dispatch {
-                    executable,
-                    function: arguments.function,
-                    workgroup_size: arguments.workgroup_size,
-                    workgroup_count: WorkgroupCount::Static(arguments.workgroup_count),
-                    dynamic_local_memory: arguments.dynamic_local_memory,
-                    constants: &constants,
-                    bindings: &bindings,
-                    flags: DispatchFlags::empty(),
-                })
-                .context(place)?;
+            commands.dispatch(&dispatch).context(place)?;
             // Each dispatch sees what the one before it wrote.
             commands.barrier()?;
         }
