@@ -54,8 +54,12 @@
 //! # Safety
 //!
 //! A replay, a program and an executable run native code of their file with the privileges of this process,
-//! so they are as trusted as this program. A kernel that crashes ends the process. Opening, planning and
-//! surveying a capture run nothing, and are safe for any bytes.
+//! so they are as trusted as this program. A kernel that crashes ends the process; a program that has to
+//! survive it runs the tool `rehal` in a child. Opening, planning and surveying a capture run nothing, and
+//! are safe for any bytes.
+//!
+//! The file of a capture is mapped. It may be deleted or replaced; if another process truncates it, what is
+//! called later fails with `DATA_LOSS`, and what is reading it at that time ends the process (SIGBUS).
 //!
 //! # Features
 //!
