@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import rehal
 
 def test_a_capture_says_what_it_contains(mlp: Path) -> None:
     capture = rehal.open(mlp)
-    assert capture.version == "2.0" and capture.is_closed
+    assert capture.version == "2.0" and capture.is_complete
     assert capture.size_bytes == mlp.stat().st_size
     assert capture.scopes == {"init": 1, "execute": 1, "deinit": 1}
     (executable,) = capture.executables
@@ -34,7 +35,10 @@ def test_a_capture_says_what_it_contains(mlp: Path) -> None:
 
 def test_records_are_columns(mlp: Path) -> None:
     records = rehal.open(mlp).records()
-    assert records.row_count == 87 and len(records) == 17
+    assert len(records) == 87 and records.shape == (87, 17)
+    assert (
+        list(records) == records.columns and "kind" in records and set(dict(records)) == set(records.columns)
+    )
     ordinal = records["ordinal"]
     assert ordinal.dtype == np.uint64 and not ordinal.flags.writeable
     np.testing.assert_array_equal(ordinal, np.arange(87))
@@ -52,12 +56,12 @@ def test_records_are_columns(mlp: Path) -> None:
 def test_filters_are_applied_while_reading(mlp: Path) -> None:
     capture = rehal.open(mlp)
     dispatches = capture.records(kind="*.dispatch")
-    assert dispatches.row_count == 5
+    assert len(dispatches) == 5
     assert dispatches.bindings.tolist() == [3, 3, 3, 2, 2]
     one = capture.records(function="*_dispatch_1_*")
     assert one.function.tolist() == ["mlp_dispatch_1_matmul_8x48x48_f32"]
     in_scope = capture.records(scope="execute")
-    assert 2 < in_scope.row_count < 87 and set(in_scope.scope) == {"execute"}
+    assert 2 < len(in_scope) < 87 and set(in_scope.scope) == {"execute"}
 
 
 def test_data_frames(mlp: Path) -> None:
@@ -81,7 +85,11 @@ def test_an_arrow_stream_outlives_the_records_and_may_be_dropped(mlp: Path) -> N
 
 
 def test_sql(mlp: Path) -> None:
-    rows = rehal.open(mlp).sql("select function, bindings from records where bindings = 2 order by ordinal").fetchall()
+    rows = (
+        rehal.open(mlp)
+        .sql("select function, bindings from records where bindings = 2 order by ordinal")
+        .fetchall()
+    )
     assert [row[1] for row in rows] == [2, 2]
     assert rows[1][0] == "mlp_dispatch_4_reduction_8x10_f32"
 
@@ -95,6 +103,32 @@ def test_errors_have_code_context_and_advice(tmp_path: Path) -> None:
     text.write_text("hello")
     with pytest.raises(rehal.Error, match="is a text file, not a capture"):
         rehal.open(text)
+    crash = pickle.loads(pickle.dumps(rehal.Crash("ABORTED", "killed", ["record #1"], None, status=-9)))
+    assert (str(crash), crash.status) == ("ABORTED; killed\n  at: record #1", -9)
+
+
+def test_a_capture_is_closed_like_a_file(mlp: Path) -> None:
+    with rehal.open(mlp) as capture:
+        records = capture.records()
+        state = capture.at(23)
+    assert capture.closed and "closed" not in repr(capture)
+    # What was read stays.
+    assert records.ordinal[-1] == 86 and state.buffer(6).nbytes == 1024
+    state.close()
+    capture.close()
+    uses: list[Callable[[], object]] = [
+        capture.records,
+        capture.replay,
+        capture.info,
+        capture.digest,
+        lambda: capture.at(23),
+        lambda: capture.version,
+        lambda: capture.slice("nowhere"),
+    ]
+    for use in uses:
+        with pytest.raises(rehal.Error) as closed:
+            use()
+        assert closed.value.code == "FAILED_PRECONDITION" and "has been closed" in closed.value.message
 
 
 def test_a_truncated_capture_is_refused_or_recovered(mlp: Path, tmp_path: Path) -> None:
@@ -103,14 +137,16 @@ def test_a_truncated_capture_is_refused_or_recovered(mlp: Path, tmp_path: Path) 
     with pytest.raises(rehal.Error) as refused:
         rehal.open(cut)
     assert refused.value.code == "DATA_LOSS"
-    assert 0 < rehal.open(cut, recover=True).records().row_count < 87
+    assert 0 < len(rehal.open(cut, recover=True).records()) < 87
 
 
-def test_a_capture_that_is_removed_can_be_read_and_not_be_run(mlp: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_capture_that_is_removed_can_be_read_and_not_be_run(
+    mlp: Path, copied: Callable[[Path], Path]
+) -> None:
     path = copied(mlp)
     capture = rehal.open(path)
     path.unlink()
-    assert capture.records().row_count == 87
+    assert len(capture.records()) == 87
     runs: list[Callable[[], object]] = [capture.replay, capture.info, lambda: capture.at(20), capture.kernels]
     for run in runs:
         with pytest.raises(rehal.Error) as removed:

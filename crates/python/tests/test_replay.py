@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,9 @@ def test_an_exception_of_a_callback_comes_out_as_itself(mlp: Path, isolation: An
 def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> None:
     capture = rehal.open(mlp)
     inputs: list[bytes] = []
-    capture.replay(before_dispatch=lambda it: inputs.append(bytes(it.bindings[0])), function="*_2_*", device="local-sync")
+    capture.replay(
+        before_dispatch=lambda it: inputs.append(bytes(it.bindings[0])), function="*_2_*", device="local-sync"
+    )
     with capture.at(23, isolation=isolation, device="local-sync") as state:
         assert state.record == 23 and len(state.buffers) == 6
         weights = state.buffer(6).view(np.float32, (16, 16))
@@ -96,9 +97,17 @@ def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> N
         assert bytes(whole).find(inputs[0]) >= 0
         with pytest.raises(rehal.Error, match="does not exist before record 23"):
             state.buffer(99)
+        part = state.buffer(6)
         with pytest.raises(rehal.Error, match="needs 2048 bytes, found 1024"):
-            whole = state.buffer(6)
-            whole.view(np.float32, (512,))
+            part.view(np.float32, (512,))
+        with pytest.raises(rehal.Error, match="1024 bytes are not a multiple of the 3 bytes"):
+            part.view("S3")
+        assert part.view("<f4", (-1, 64)).shape == (4, 64) and part.view("S3", 2).size == 2
+        with pytest.raises(ValueError, match="cannot reshape"):
+            part.view(np.float32, (-1, 7))
+        # As of other objects, their elements, which are bytes, are converted.
+        np.testing.assert_array_equal(np.asarray(part, np.float32), part.view().astype(np.float32))
+        assert np.shares_memory(np.asarray(part), part.view())
     assert weights[0, 0] == 42
     with pytest.raises(rehal.Error, match="the replay has gone on"):
         state.buffer(7).view()
@@ -179,22 +188,20 @@ def test_a_killed_process_is_an_exception(mlp: Path) -> None:
 def test_an_interrupt_ends_a_replay(mlp: Path, isolation: Any) -> None:
     def interrupt(_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(60)
+        threading.Event().wait()
 
-    begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         rehal.replay(mlp, on_dispatch=interrupt, isolation=isolation)
     # While no callback runs, too.
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        rehal.kernels(mlp, repetitions=1_000_000)
-    assert time.monotonic() - begun < 60
+        rehal.kernels(mlp, repetitions=1_000_000_000)
 
 
 def test_a_timeout_ends_a_job(mlp: Path) -> None:
     with pytest.raises(rehal.Error) as late:
-        rehal.kernels(mlp, repetitions=1_000_000, timeout=0.3)
+        rehal.kernels(mlp, repetitions=1_000_000_000, timeout=0.3)
     assert late.value.code == "DEADLINE_EXCEEDED"
     with pytest.raises(ValueError):
         rehal.kernels(mlp, timeout=-1)
@@ -243,7 +250,7 @@ def test_a_forked_process_can_replay_and_not_use_a_state(mlp: Path) -> None:
             status = 1
             try:
                 capture.replay()
-                assert capture.records().row_count == 87
+                assert len(capture.records()) == 87
                 try:
                     state.buffer(6).view()
                 except rehal.Error as error:
@@ -260,8 +267,7 @@ def test_a_state_that_is_dropped_ends_its_process(mlp: Path) -> None:
     assert thread.is_alive()
     del state
     gc.collect()
-    thread.join(10)
-    assert not thread.is_alive()
+    thread.join()
 
 
 def test_options_that_do_not_exist(mlp: Path) -> None:

@@ -29,7 +29,9 @@ def sweep(mlp: Path, candidates: list[Path], out: Path, **options: Any) -> rehal
     return rehal.sweep([mlp], [FUNCTION], candidates, ["local-sync"], out=out, max_time="1s", **options)
 
 
-def test_results_are_kept_and_only_what_has_changed_is_done_again(mlp: Path, stub: Path, tmp_path: Path) -> None:
+def test_results_are_kept_and_only_what_has_changed_is_done_again(
+    mlp: Path, stub: Path, tmp_path: Path
+) -> None:
     wrong = tmp_path / "wrong.c"
     wrong.write_text(stub.read_text().replace("return 1;", "return 0;"))
     out = tmp_path / "sweep"
@@ -46,7 +48,9 @@ def test_results_are_kept_and_only_what_has_changed_is_done_again(mlp: Path, stu
     assert [row.outcome for row in first] == ["failed", "wrong"] and len(first.regressions()) == 2
     assert first.status == 2 and first.rows[1].report.function == FUNCTION
     assert list(first.to_pandas()["outcome"]) == ["failed", "wrong"] and "wrong" in first._repr_html_()
-    assert [task["id"] for task in json.loads((out / "plan.json").read_text())] == [it.id for it in first.plan]
+    assert [task["id"] for task in json.loads((out / "plan.json").read_text())] == [
+        it.id for it in first.plan
+    ]
     # A sweep that is killed may leave a part of a line.
     results = out / "results.jsonl"
     lines = results.read_text().splitlines(keepends=True)
@@ -69,20 +73,34 @@ def test_a_crash_is_tried_again_and_an_error_is_a_result(
         calls += 1
         raise rehal.Crash("ABORTED", "killed", status=-9)
 
-    out = tmp_path / "sweep"
+    out = tmp_path / "other"
     with monkeypatch.context() as patched:
         patched.setattr(rehal.Capture, "compare", crash)
         assert sweep(mlp, [stub], out).rows[0].outcome == "crashed" and calls == 2
         assert sweep(mlp, [stub], out).rows[0].attempts == 2 and calls == 4
-    missing = rehal.sweep([mlp], ["nothing"], [stub], ["local-sync"], out=out, executor=executors.local)
+    monkeypatch.chdir(tmp_path)
+    missing = rehal.sweep(str(mlp), "nothing", stub, "local-sync", max_time="1s")
+    assert missing.rows[0].outcome == "failed" and (tmp_path / "sweep/plan.json").exists()
+    missing = rehal.sweep([mlp], ["nothing"], [stub], ["local-sync"], out=out, executor=executors.local())
     assert missing.rows[0].outcome == "failed" and "nothing" in missing.rows[0].error
 
 
-def result(number: int, outcome: str, ratio: tuple[float, float] | None = None, **names: Any) -> dict[str, Any]:
+def result(
+    number: int, outcome: str, ratio: tuple[float, float] | None = None, **names: Any
+) -> dict[str, Any]:
     """A result as an executor yields it, whose ratio with warm caches has this interval."""
     row: dict[str, Any] = {
-        "id": f"{number:x}", "capture": "/a/<x>.ireereplay", "function": f"f{number}", "candidate": "/a/c.c",
-        "device": "local-sync", "flags": {}, "label": None, "attempts": 1, "outcome": outcome, "error": None, **names,
+        "id": f"{number:x}",
+        "capture": "/a/<x>.ireereplay",
+        "function": f"f{number}",
+        "candidate": "/a/c.c",
+        "device": "local-sync",
+        "flags": {},
+        "label": None,
+        "attempts": 1,
+        "outcome": outcome,
+        "error": None,
+        **names,
     }
     if ratio:
         timing = {"cache": "warm", "margin": 0.05, "ratio": sum(ratio) / 2, "ratio_interval": list(ratio)}
@@ -92,7 +110,9 @@ def result(number: int, outcome: str, ratio: tuple[float, float] | None = None, 
 
 def swept(*rows: dict[str, Any]) -> rehal.Sweep:
     fields = ("id", "capture", "function", "candidate", "device", "flags", "label")
-    return rehal.Sweep([rehal.Task(**{name: row[name] for name in fields}) for row in rows], {row["id"]: row for row in rows})
+    return rehal.Sweep(
+        [rehal.Task(**{name: row[name] for name in fields}) for row in rows], {row["id"]: row for row in rows}
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +139,11 @@ def test_regressions_against_an_earlier_sweep(before: Any, now: Any, change: str
 
 def test_the_status_of_a_sweep_is_that_of_its_worst_result() -> None:
     rows = [
-        result(1, "not slower", (0.5, 0.5)), result(2, "cannot tell"), result(3, "slower"), result(4, "lost"), result(5, "wrong"),
+        result(1, "not slower", (0.5, 0.5)),
+        result(2, "cannot tell"),
+        result(3, "slower"),
+        result(4, "lost"),
+        result(5, "wrong"),
     ]
     assert [swept(*rows[:count]).status for count in range(6)] == [0, 0, 4, 3, 1, 2]
     new = swept(result(1, "slower", (2, 2))).regressions(against=swept(result(2, "slower", (2, 2))))
@@ -131,7 +155,9 @@ def test_the_status_of_a_sweep_is_that_of_its_worst_result() -> None:
 
 
 @pytest.mark.parametrize("without", [(), ("pyarrow",), ("pyarrow", "polars")])
-def test_results_become_parquet(without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_become_parquet(
+    without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import polars
 
     path = tmp_path / "results.parquet"
@@ -147,7 +173,10 @@ def test_results_become_parquet(without: tuple[str, ...], tmp_path: Path, monkey
     read = polars.read_parquet(path)
     assert read["outcome"].to_list() == ["not slower", "lost"] and read["attempts"].to_list() == [1, 1]
     assert read["warm_ratio"].to_list() == [0.6, None] and read["cold_ratio"].dtype == polars.Float64
-    assert json.loads(read["report"][0])["header"]["host"] == read["host"][0] == "node" and read["report"][1] is None
+    assert (
+        json.loads(read["report"][0])["header"]["host"] == read["host"][0] == "node"
+        and read["report"][1] is None
+    )
 
 
 def test_the_page_of_a_sweep_has_all_results_and_the_regressions(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,8 +15,15 @@ import rehal
 from conftest import FIXTURES, MLP
 
 ADD4 = FIXTURES / "modules/add4.vmfb"
+matplotlib.use("agg")
+
 LEFT = np.array([1, 2, 3, 4], np.float32)
 RIGHT = np.array([10, 20, 30, 40], np.float32)
+
+
+def widths(ax: Any) -> list[float]:
+    """Those of the bars, the lowest first."""
+    return [patch.get_width() for patch in ax.patches]
 
 
 def test_kernels_are_ranked_and_drawn(mlp: Path) -> None:
@@ -24,13 +32,13 @@ def test_kernels_are_ranked_and_drawn(mlp: Path) -> None:
     assert kernels.dispatch_count == len(kernels.kernels) == 5
     assert kernels.kernels[0].bindings[0].length > 0
     assert "mlp_dispatch_1_matmul" in kernels._repr_html_()
-    matplotlib.use("agg")
-    assert len(kernels.plot().patches) == 5
+    assert len(kernels.plot().patches) == 5 and len(kernels.plot(limit=2).patches) == 2
+    assert list(kernels.to_pandas()["record"]) == [row.record for row in kernels.kernels]
 
 
 def test_a_slice_is_a_capture(mlp: Path, tmp_path: Path) -> None:
     piece = rehal.slice(mlp, tmp_path / "slice.ireereplay", dispatch=20, device="local-sync")
-    assert piece.records(kind="*.dispatch").row_count == 1
+    assert len(piece.records(kind="*.dispatch")) == 1
     piece.replay()
     with pytest.raises(rehal.Error) as missing:
         rehal.slice(mlp, tmp_path / "none.ireereplay", dispatch=1)
@@ -50,11 +58,27 @@ def test_a_kernel_that_does_nothing_is_wrong(mlp: Path, tmp_path: Path) -> None:
     wrong.write_text(wrong.read_text().replace("return 1;", "return 0;"))
     comparison = rehal.compare(mlp, function, wrong, device="local-sync", max_time="1s")
     assert comparison.is_wrong and comparison.verdict == "wrong"
+    assert not comparison.plot().patches
+
+
+def test_timings_are_drawn_with_their_intervals() -> None:
+    timings = [
+        {"cache": "warm", "ratio": 0.5, "ratio_interval": [0.4, 0.6]},
+        {"cache": "cold", "ratio": 2.0, "ratio_interval": None},
+    ]
+    candidates = [{"path": "/a/b.c", "timings": timings}, {"path": "/a/wrong.c", "timings": None}]
+    ax: Any = rehal.Comparison({"candidates": candidates}).plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b.c, cold", "b.c, warm"]
+    assert widths(ax) == [2.0, 0.5]
+    interval, captured = ax.lines
+    assert list(interval.get_xdata()) == [0.4, 0.6] and list(interval.get_ydata()) == [1, 1]
+    assert list(captured.get_xdata()) == [1, 1]
 
 
 def test_replays_are_verified(mlp: Path, tmp_path: Path) -> None:
     same = rehal.verify(mlp, device="local-sync", other_device="local-task")
     assert same.is_equal and same.dispatch_count == 5
+    assert widths(same.plot()) == [0, 0, 4, 5]
     ledger = tmp_path / "ledger"
     capture = rehal.open(mlp)
     capture.replay(replay_ledger=ledger, device="local-sync")
@@ -66,20 +90,31 @@ def test_captures_are_diffed(mlp: Path) -> None:
     other = FIXTURES / "captures/bench.abs.20.local-sync.ireereplay"
     difference = rehal.open(mlp).diff(other)
     assert not difference.is_equal and difference.after.path == str(other)
-    assert "Diff(" in repr(difference)
+    assert "Diff(" in repr(difference) and "inserted" in difference._repr_html_()
+    assert sum(widths(difference.plot())) == sum(difference.counts.values())
 
 
 def test_a_capture_is_redacted(mlp: Path, tmp_path: Path) -> None:
     out = tmp_path / "redacted.ireereplay"
     redaction = rehal.redact(mlp, out, device="local-sync")
     assert redaction.kept.dispatches == 5
+    assert widths(redaction.plot()) == [redaction.replaced_bytes]
     assert rehal.open(out).digest() != rehal.open(mlp).digest()
 
 
 def test_a_profile_has_rows() -> None:
-    profile = rehal.profile(FIXTURES / "profiles/chain.local-sync.ireeprof", "summary")
+    path = FIXTURES / "profiles/chain.local-sync.ireeprof"
+    profile = rehal.profile(path, "summary")
     assert profile[0].type == "summary" and len(profile) > 1
-    assert "host_execution_event_records" in profile._repr_html_()
+    # The page, with its own tables.
+    shown = profile._repr_html_()
+    assert "host_execution_event_records" in shown and "srcdoc=" in shown
+    assert "chain.local-sync.ireeprof" in profile.page() and "functions-table" in profile.page()
+    totals = rehal.profile(path, "dispatch")
+    ax = totals.plot()
+    assert ax.get_yticklabels()[-1].get_text() == "chain_dispatch_1_matmul_24x24x24_f32"
+    assert widths(ax)[-1] == totals.to_pandas()["total_ns"].max() / 1e3
+    assert len(rehal.profile(path).plot().patches) > 3
     with pytest.raises(rehal.Error):
         rehal.profile(MLP)
 

@@ -7,6 +7,7 @@ crashes is an exception.
 from __future__ import annotations
 
 import json as _json
+from collections.abc import Sequence as _Sequence
 from typing import Any
 
 from . import _tool, executors
@@ -90,10 +91,13 @@ def slice(capture: _tool.StrPath | Capture, output: _tool.StrPath, **options: An
 
 
 def compare(
-    capture: _tool.StrPath | Capture, function: str, with_: _tool.StrPath, **options: Any
+    capture: _tool.StrPath | Capture,
+    function: str,
+    candidate: _tool.StrPath | _Sequence[_tool.StrPath],
+    **options: Any,
 ) -> Comparison:
     """:meth:`Capture.compare` of a capture or its path."""
-    return _opened(capture).compare(function, with_, **options)
+    return _opened(capture).compare(function, candidate, **options)
 
 
 def verify(capture: _tool.StrPath | Capture, **options: Any) -> Verification:
@@ -106,8 +110,11 @@ def redact(capture: _tool.StrPath | Capture, output: _tool.StrPath, **options: A
     return _opened(capture).redact(output, **options)
 
 
-def profile(path: _tool.StrPath, command: str = "statistics", **flags: Any) -> Profile:
+def profile(
+    path: _tool.StrPath, command: str = "statistics", *, timeout: float | None = None, **flags: Any
+) -> Profile:
     """A report of a device profile (``.ireeprof``): as ``rehal profile``, whose commands name the reports."""
-    arguments = ["profile", "--format=jsonl", *_tool.to_flags(flags), "--", command, path_of(path)]
-    stdout, _ = _tool.succeed(arguments)
-    return Profile([_json.loads(line) for line in stdout.splitlines()])
+    path = path_of(path)
+    arguments = ["profile", "--format=jsonl", *_tool.to_flags(flags), "--", command, path]
+    stdout, _ = _tool.succeed(arguments, timeout=timeout)
+    return Profile(path, [_json.loads(line) for line in stdout.splitlines()])

@@ -6,6 +6,7 @@ import fcntl
 import math
 import mmap
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ._errors import Error
@@ -51,35 +52,43 @@ class Buffer:
         self.id = id
         #: The first byte in the buffer.
         self.offset = offset
-        #: The number of bytes; negative for all of a buffer, until they have been fetched.
-        self.length = length
+        # Of a whole buffer, it is negative until the bytes have been fetched.
+        self._length = length
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._fetch().size if self._length < 0 else self._length
 
     def view(
-        self, dtype: npt.DTypeLike = "uint8", shape: int | tuple[int, ...] | None = None
+        self, dtype: npt.DTypeLike = "uint8", shape: int | Iterable[int] | None = None
     ) -> npt.NDArray[Any]:
         """The bytes as an array. All arrays of a buffer are views of the same bytes, which are this process's
         own: what is written to them does not change the replay.
 
-        Without a shape, it has one dimension; a shape may have less bytes than the buffer, of which these are
-        then the first.
+        Without a shape, it has one dimension. A shape may have fewer bytes than the buffer: the first ones. A
+        dimension of -1 is inferred, as by ``reshape``.
         """
         import numpy as np
 
         all_bytes = self._fetch()
         kind = np.dtype(dtype)
-        if shape is None:
-            if self.length % kind.itemsize:
-                raise Error("INVALID_ARGUMENT", f"{self.length} bytes are no multiple of the {kind.itemsize} bytes of {kind}")
-            return all_bytes.view(kind)
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        wanted = math.prod(shape) * kind.itemsize
-        if any(size < 0 for size in shape) or wanted > self.length:
-            raise Error("OUT_OF_RANGE", f"shape {shape} of {kind} needs {wanted} bytes, found {self.length}")
-        return all_bytes[:wanted].view(kind).reshape(shape)
+        wanted_shape = tuple(shape) if isinstance(shape, Iterable) else (-1 if shape is None else shape,)
+        if -1 in wanted_shape:
+            if kind.itemsize == 0 or all_bytes.size % kind.itemsize:
+                message = f"{all_bytes.size} bytes are not a multiple of the {kind.itemsize} bytes of {kind}"
+                raise Error(
+                    "INVALID_ARGUMENT", message, [], "name a shape, of which the first bytes are taken"
+                )
+            return all_bytes.view(kind).reshape(wanted_shape)
+        wanted = math.prod(wanted_shape) * kind.itemsize
+        if any(size < 0 for size in wanted_shape) or wanted > all_bytes.size:
+            message = f"shape {wanted_shape} of {kind} needs {wanted} bytes, found {all_bytes.size}"
+            raise Error("OUT_OF_RANGE", message)
+        return all_bytes[:wanted].view(kind).reshape(wanted_shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        array = self.view("uint8" if dtype is None else dtype)
-        return array.copy() if copy else array
+        return self.view().astype("uint8" if dtype is None else dtype, copy=bool(copy))
 
     def __dlpack__(self, **arguments: Any) -> Any:
         return self.view().__dlpack__(**arguments)
@@ -91,15 +100,16 @@ class Buffer:
         return self.view().tobytes()
 
     def __len__(self) -> int:
-        return self._fetch().size if self.length < 0 else self.length
+        return self.nbytes
 
     def __repr__(self) -> str:
-        return f"Buffer(id={self.id}, offset={self.offset}, length={self.length})"
+        size = "" if self._length < 0 else f", nbytes={self._length}"
+        return f"Buffer(id={self.id}, offset={self.offset}{size})"
 
     def _fetch(self) -> npt.NDArray[np.uint8]:
         if self._bytes is None:
             import numpy as np
 
-            mapped, self.length = self._source.fetch(self.id, self.offset, self.length)
+            mapped, self._length = self._source.fetch(self.id, self.offset, self._length)
             self._bytes = np.zeros(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
         return self._bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _rehal, _replay, _tool
@@ -18,19 +18,43 @@ from ._report import (
     Node,
     Redaction,
     Verification,
+    _rows_of,
+    _table_of,
 )
 
 
 class Capture:
-    """An open capture: :func:`rehal.open` opens one. The file stays mapped, so that it can be read after it
-    has been deleted; what runs in another process opens it again, by its path."""
+    """An open capture: :func:`rehal.open` opens one. The file stays mapped until :meth:`close`, or the end of
+    a ``with`` statement, so that it can be read after it has been deleted; what runs in another process opens
+    it again, by its path."""
 
     def __init__(self, path: _tool.StrPath, *, recover: bool = False) -> None:
         self._path = _replay.absolute(path)
         self._recover = recover
-        self._capture = _rehal.Capture(self._path, recover)
+        self._opened: _rehal.Capture | None = _rehal.Capture(self._path, recover)
         stat = os.stat(self._path)
         self._file = (stat.st_dev, stat.st_ino)
+
+    def close(self) -> None:
+        """Unmaps the file. Records that were read stay; all else of this object then raises an error."""
+        self._opened = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self._opened is None
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _capture(self) -> _rehal.Capture:
+        if self._opened is None:
+            raise Error("FAILED_PRECONDITION", "the capture has been closed", [self._path], "open it again")
+        return self._opened
 
     @property
     def path(self) -> str:
@@ -43,8 +67,8 @@ class Capture:
         return self._capture.version
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it was closed by its program."""
+    def is_complete(self) -> bool:
+        """Whether its program ended it: not if the program was killed meanwhile."""
         return self._capture.is_closed
 
     @property
@@ -102,9 +126,9 @@ class Capture:
         """Replays it once, and calls back. Callbacks run on this thread, and an exception of one ends the
         replay and is raised.
 
-        ``on_dispatch`` and ``before_dispatch`` are called after and before each dispatch of the functions that
-        match ``function``, ``on_host_read`` for each range that the program read. ``substitute`` returns the
-        code that replaces an executable, the path of a file that has it, or ``None``. Flags are those of
+        ``on_dispatch`` and ``before_dispatch`` are called after and before each dispatch of the functions
+        that match ``function``, ``on_host_read`` for each range that the program read. ``substitute`` returns
+        the code that replaces an executable, the path of a file that has it, or ``None``. Flags are those of
         ``rehal run``, with underscores.
 
         Kernels run in another process; with ``isolation="none"`` in this one, which ends if one crashes.
@@ -157,13 +181,21 @@ class Capture:
         return Kernels(*self._report("kernels", device, flags, timeout))
 
     def compare(
-        self, function: str, with_: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+        self,
+        function: str,
+        candidate: _tool.StrPath | Sequence[_tool.StrPath],
+        *,
+        device: str | None = None,
+        timeout: float | None = None,
+        **flags: Any,
     ) -> Comparison:
-        """Checks and times a replacement of a kernel: as ``rehal compare``."""
-        flags = {"function": function, "with": with_, **flags}
+        """Checks and times a replacement of a kernel, or several: as ``rehal compare``."""
+        flags = {"function": function, "with": candidate, **flags}
         return Comparison(*self._report("compare", device, flags, timeout))
 
-    def verify(self, *, device: str | None = None, timeout: float | None = None, **flags: Any) -> Verification:
+    def verify(
+        self, *, device: str | None = None, timeout: float | None = None, **flags: Any
+    ) -> Verification:
         """Finds the first dispatch of a replay that differs: as ``rehal verify``."""
         return Verification(*self._report("verify", device, flags, timeout))
 
@@ -189,6 +221,16 @@ class Capture:
     def __repr__(self) -> str:
         return f"Capture({self._path!r})"
 
+    def _repr_html_(self) -> str:
+        about = {
+            "path": self._path,
+            "version": self.version,
+            "size_bytes": self.size_bytes,
+            "scopes": self.scopes,
+        }
+        rows = [function for it in self.executables for function in it.to_dict()["functions"]]
+        return _table_of(about) + _rows_of(rows)
+
     def _report(
         self, verb: str, device: str | None, flags: dict[str, Any], timeout: float | None = None
     ) -> tuple[dict[str, Any], int]:
@@ -198,11 +240,13 @@ class Capture:
 
     def _check_file(self) -> None:
         """Another process opens the path: it must be that of this file."""
+        _ = self._capture
         advice = "open the capture again; records() still reads the one that was opened"
         try:
             stat = os.stat(self._path)
         except OSError as error:
-            raise Error("NOT_FOUND", f"the capture was removed: {error.strerror}", [self._path], advice) from None
+            message = f"the capture was removed: {error.strerror}"
+            raise Error("NOT_FOUND", message, [self._path], advice) from None
         if (stat.st_dev, stat.st_ino) != self._file:
             raise Error("FAILED_PRECONDITION", "another file has replaced the capture", [self._path], advice)
 

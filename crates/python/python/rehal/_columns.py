@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _rehal
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     import polars
 
 
-class Records(Mapping[str, "npt.NDArray[Any]"]):
-    """Records as columns: a mapping from names to numpy arrays of equal length.
+class Records:
+    """Records as columns: numpy arrays of equal length, by name. As of a data frame, the length is the number
+    of records, and iteration has the names of the columns.
 
-    Columns of numbers are views, without copies. Columns of texts are arrays of ``str`` objects, which are made
-    at the first access; :meth:`codes` and :meth:`categories` have what they are made from.
+    Columns of numbers are views, without copies. Columns of texts are arrays of ``str`` objects, which are
+    made at the first access; :meth:`codes` and :meth:`categories` have what they are made from.
     """
 
     def __init__(self, columns: _rehal.Columns) -> None:
@@ -46,17 +47,29 @@ class Records(Mapping[str, "npt.NDArray[Any]"]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
     def __len__(self) -> int:
-        """The number of columns; :attr:`row_count` is that of records."""
-        return len(self._by_name)
+        """The number of records."""
+        return len(self._columns)
 
     def __dir__(self) -> list[str]:
         return sorted([*super().__dir__(), *self._by_name])
 
     @property
-    def row_count(self) -> int:
-        """The number of records."""
-        return len(self._columns)
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._by_name)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of records, and of columns."""
+        return len(self), len(self._by_name)
+
+    def keys(self) -> list[str]:
+        """The names of the columns: ``dict(records)`` has all arrays."""
+        return self.columns
 
     def codes(self, name: str) -> npt.NDArray[Any]:
         """The numbers of a column: of texts, those of :meth:`categories`."""
@@ -97,16 +110,16 @@ class Records(Mapping[str, "npt.NDArray[Any]"]):
         import duckdb
 
         connection = connection or duckdb.connect()
-        connection.register("records", {name: self[name] for name in self})
+        connection.register("records", self)
         return connection.sql(query)
 
     def __repr__(self) -> str:
-        return f"Records({self.row_count} rows: {', '.join(self)})"
+        return f"Records({len(self)} rows: {', '.join(self)})"
 
     def _repr_html_(self) -> str:
         from ._report import _rows_of
 
-        count = min(self.row_count, 20)
+        count = min(len(self), 20)
         part = {name: self.codes(name)[:count].tolist() for name in self}
         texts = {name: self._by_name[name].texts for name in self}
         rows = []
@@ -116,4 +129,4 @@ class Records(Mapping[str, "npt.NDArray[Any]"]):
                 names, value = texts[name], part[name][row]
                 values[name] = value if names is None else names[value]
             rows.append(values)
-        return f"<p>{self.row_count} records</p>" + _rows_of(rows)
+        return f"<p>{len(self)} records</p>" + _rows_of(rows)

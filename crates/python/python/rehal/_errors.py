@@ -8,8 +8,8 @@ from typing import Any
 class Error(Exception):
     """What failed, where, and what to do about it.
 
-    ``code`` is the name of an IREE status code, such as ``NOT_FOUND``; ``context`` says where, innermost first;
-    ``advice`` says what to do, or is ``None``.
+    ``code`` is the name of an IREE status code, such as ``NOT_FOUND``; ``context`` says where, innermost
+    first; ``advice`` says what to do, or is ``None``.
     """
 
     code: str
@@ -40,9 +40,14 @@ class Error(Exception):
 
     @classmethod
     def _of_report(cls, report: str) -> Error:
-        """The error whose lines a tool prints on standard error: ``CODE; message``, then ``at:`` and ``try:``."""
+        """The error whose lines a tool prints on standard error: ``CODE; message``, then ``at:`` and
+        ``try:``."""
         lines = report.splitlines()
-        starts = [i for i, line in enumerate(lines) if "; " in line and line.split("; ", 1)[0].replace("_", "").isupper()]
+        starts = [
+            i
+            for i, line in enumerate(lines)
+            if "; " in line and line.split("; ", 1)[0].replace("_", "").isupper()
+        ]
         if not starts:
             return cls("UNKNOWN", report.strip() or "rehal ended without a message")
         message: list[str] = []
@@ -79,4 +84,6 @@ class Crash(Error):
         status: int = 0,
     ) -> None:
         super().__init__(code, message, context, advice)
+        # A copy, such as that of another process, is made from these.
+        self.args = (*self.args, status)
         self.status = status

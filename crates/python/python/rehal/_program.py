@@ -35,9 +35,18 @@ def run(
     with tempfile.TemporaryDirectory(prefix="rehal-") as name:
         directory = Path(name)
         inputs = [_input(directory / f"input{index}.npy", array) for index, array in enumerate(arrays)]
-        outputs = [directory / f"output{index}.npy" if kind == "ref" else None for index, kind in enumerate(kinds)]
+        outputs = [
+            directory / f"output{index}.npy" if kind == "ref" else None for index, kind in enumerate(kinds)
+        ]
         targets = ["-" if path is None else f"@{path}" for path in outputs]
-        given = {"module": module, "function": function, "device": device, "input": inputs, "output": targets, **flags}
+        given = {
+            "module": module,
+            "function": function,
+            "device": device,
+            "input": inputs,
+            "output": targets,
+            **flags,
+        }
         stdout, _ = _tool.succeed(["run-module", *_tool.to_flags(given)], timeout=timeout)
         scalars = _scalars(stdout.decode())
         return [np.load(path) if path is not None else scalars[index] for index, path in enumerate(outputs)]
@@ -59,7 +68,9 @@ def record(
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(descriptor)
     try:
-        run(module, function, *arrays, device=device, timeout=timeout, device_replay_output=temporary, **flags)
+        run(
+            module, function, *arrays, device=device, timeout=timeout, device_replay_output=temporary, **flags
+        )
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

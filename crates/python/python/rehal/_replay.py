@@ -1,6 +1,7 @@
 """Replays that Python sees and steers.
 
-A replay runs on a thread, and usually in another process. It asks; this thread answers, and calls the callbacks.
+A replay runs on a thread, and usually in another process. It asks; this thread answers, and calls the
+callbacks.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class HostRead(Buffer):
         self.scope: str | None = asked["scope"]
 
     def __repr__(self) -> str:
-        return f"HostRead(record={self.record}, scope={self.scope!r}, buffer={self.id}, length={self.length})"
+        return f"HostRead(record={self.record}, scope={self.scope!r}, buffer={self.id}, nbytes={self.nbytes})"
 
 
 class Executable:
@@ -144,7 +145,9 @@ class Conversation:
     def next(self) -> dict[str, Any] | None:
         """The next question; ``None`` at the end of the replay, whose error is raised."""
         if self._process != os.getpid():
-            raise Error("FAILED_PRECONDITION", "the replay belongs to the process that this one was forked from")
+            raise Error(
+                "FAILED_PRECONDITION", "the replay belongs to the process that this one was forked from"
+            )
         if self._ended:
             return None
         question = self._questions.get()
@@ -196,7 +199,12 @@ def check(order: str, isolation: str) -> None:
 def arguments_of(path: str, options: dict[str, Any]) -> list[str]:
     """The arguments of the tool that replays a capture."""
     flags = {name: options[name] for name in ("device", "recover")}
-    return ["run", *_tool.to_flags({**flags, "replay_order": options["order"], **options["flags"]}), "--", path]
+    return [
+        "run",
+        *_tool.to_flags({**flags, "replay_order": options["order"], **options["flags"]}),
+        "--",
+        path,
+    ]
 
 
 def begin(
@@ -239,7 +247,9 @@ def begin(
     return Conversation(there)
 
 
-def _replaced(substitute: Callable[[Executable], Substitute], executable: Executable) -> tuple[Any, SharedMemory | None]:
+def _replaced(
+    substitute: Callable[[Executable], Substitute], executable: Executable
+) -> tuple[Any, SharedMemory | None]:
     chosen = substitute(executable)
     if chosen is None:
         return "continue", None

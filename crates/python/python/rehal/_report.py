@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import html
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import _tool
+
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
 
 
@@ -30,7 +35,9 @@ class Node(Mapping[str, Any]):
         try:
             return _wrap(self._json[name])
         except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {', '.join(self._json)}") from None
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r}; it has {', '.join(self._json)}"
+            ) from None
 
     def __getitem__(self, name: str) -> Any:
         return _wrap(self._json[name])
@@ -49,7 +56,9 @@ class Node(Mapping[str, Any]):
         return self._json
 
     def __repr__(self) -> str:
-        members = ", ".join(f"{name}={_short(value)}" for name, value in self._json.items() if name != "header")
+        members = ", ".join(
+            f"{name}={_short(value)}" for name, value in self._json.items() if name != "header"
+        )
         return f"{type(self).__name__}({members})"
 
     def _repr_html_(self) -> str:
@@ -67,6 +76,14 @@ class Report(Node):
     def status(self) -> int:
         """The exit status of the tool."""
         return self._status
+
+    def plot(self, ax: Axes | None = None, limit: int = 20) -> Axes:
+        """Draws its numbers, the largest first. Needs matplotlib."""
+        return _draw(*self._bars(), ax, limit)
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        """What is drawn: the label of the axis, and the bars."""
+        return "", []
 
     def _repr_html_(self) -> str:
         rest = {name: value for name, value in self._json.items() if name != "header"}
@@ -103,7 +120,8 @@ _MAX_ROWS = 100
 
 def _rows_of(rows: Sequence[dict[str, Any]], limit: int = _MAX_ROWS) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    text = "<table><thead><tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr></thead><tbody>"
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    text = f"<table><thead><tr>{head}</tr></thead><tbody>"
     for row in rows[:limit]:
         text += "<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>"
     if len(rows) > limit:
@@ -113,9 +131,11 @@ def _rows_of(rows: Sequence[dict[str, Any]], limit: int = _MAX_ROWS) -> str:
 
 def _page_of(title: str, body: str) -> str:
     """A page that needs no other file."""
-    style = "body{font:14px sans-serif;margin:2em}td,th{padding:.2em .6em;text-align:left;border-bottom:1px solid #ccc}"
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{style}</style>'
-    return f"<!doctype html><html><head>{head}</head><body><h1>{html.escape(title)}</h1>{body}</body></html>\n"
+    cells = "padding:.2em .6em;text-align:left;border-bottom:1px solid #ccc"
+    style = f"body{{font:14px sans-serif;margin:2em}}td,th{{{cells}}}"
+    title = html.escape(title)
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
+    return f"<!doctype html><html><head>{head}</head><body><h1>{title}</h1>{body}</body></html>\n"
 
 
 def _table_of(members: dict[str, Any]) -> str:
@@ -135,21 +155,46 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots()[1]
 
 
+def _draw(label: str, bars: Sequence[tuple[str, float]], ax: Axes | None, limit: int) -> Axes:
+    """Horizontal bars, the first one at the top."""
+    ax = _axes(ax)
+    shown = list(bars)[:limit][::-1]
+    # By position, since names may repeat.
+    ax.barh(range(len(shown)), [value for _, value in shown])
+    ax.set_yticks(range(len(shown)), [name for name, _ in shown])
+    ax.set_xlabel(label)
+    return ax
+
+
+def _descending(values: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(values.items(), key=lambda it: -it[1])
+
+
 class Info(Report):
     """What a capture contains, and whether it can be replayed here."""
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        counts: Counter[str] = Counter()
+        for executable in self._json["executables"]:
+            for function in executable["functions"]:
+                counts[function["name"] or f"#{function['ordinal']}"] += function["dispatches"]
+        return "dispatches", _descending(counts)
 
 
 class Kernels(Report):
     """The kernels of a capture, and what they cost."""
 
-    def plot(self, ax: Axes | None = None, limit: int = 20) -> Axes:
-        """Draws the time of each kernel, the costliest first."""
-        rows = [row for row in self._json["kernels"] if row["time_ns"] is not None][:limit]
-        ax = _axes(ax)
-        names = [f"{row['function']} #{row['record']}" for row in rows]
-        ax.barh(names[::-1], [row["time_ns"] / 1e3 for row in rows][::-1])
-        ax.set_xlabel("time in microseconds")
-        return ax
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame with a row per kernel, the costliest first."""
+        import pandas
+
+        return pandas.DataFrame(self._json["kernels"])
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        rows = [row for row in self._json["kernels"] if row["time_ns"] is not None]
+        return "time in microseconds", [
+            (f"{it['function']} #{it['record']}", it["time_ns"] / 1e3) for it in rows
+        ]
 
 
 class Comparison(Report):
@@ -165,6 +210,18 @@ class Comparison(Report):
         """``not slower``, ``wrong``, ``slower``, or ``cannot tell``."""
         return {0: "not slower", 2: "wrong", 3: "slower", 4: "cannot tell"}.get(self.status, "failed")
 
+    def plot(self, ax: Axes | None = None, limit: int = 20) -> Axes:
+        """Draws the time of each replacement as a fraction of the captured kernel's, with its interval. One
+        that was not timed, such as a wrong one, is absent. Needs matplotlib."""
+        timings = [(it["path"], timing) for it in self._json["candidates"] for timing in it["timings"] or []]
+        bars = [(f"{os.path.basename(path)}, {timing['cache']}", timing["ratio"]) for path, timing in timings]
+        ax = _draw("time as a fraction of the captured kernel's", bars, ax, limit)
+        for place, (_, timing) in enumerate(timings[:limit][::-1]):
+            if timing["ratio_interval"]:
+                ax.plot(timing["ratio_interval"], [place, place], color="black")
+        ax.axvline(1, color="gray", linestyle="--")
+        return ax
+
 
 class Verification(Report):
     """Which dispatches of a replay differ."""
@@ -173,6 +230,12 @@ class Verification(Report):
     def is_equal(self) -> bool:
         """Whether no difference was found."""
         return bool(self._json["outcome"] == "same")
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        names = ("dispatch_count", "read_count", "tolerated_count", "different_count")
+        return "dispatches and host reads", [
+            (name.removesuffix("_count"), self._json[name]) for name in names
+        ]
 
 
 class Diff(Report):
@@ -183,28 +246,61 @@ class Diff(Report):
         """Whether no difference was found."""
         return bool(self._json["same"])
 
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        return "operations", list(self._json["counts"].items())
+
 
 class Redaction(Report):
     """What a redacted capture contains."""
 
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        return "replaced bytes", _descending(self._json["types"])
 
-class Profile:
+
+class Profile(Sequence[Node]):
     """Rows of a profile's report."""
 
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, path: str, rows: list[dict[str, Any]]) -> None:
+        #: The path of the profile.
+        self.path = path
+        #: The rows, whose ``type`` says which members they have.
         self.rows = [Node(row) for row in rows]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self.rows)
-
-    def __getitem__(self, index: int) -> Node:
+    def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame of all rows."""
+        import pandas
+
+        return pandas.DataFrame([row.to_dict() for row in self.rows])
+
+    def page(self, max_events: int = 500_000) -> str:
+        """The page of ``rehal profile report``: timeline, functions, dispatches, memory."""
+        stdout, _ = _tool.succeed(
+            ["profile", "report", f"--max_events={max_events}", "--output=-", "--", self.path]
+        )
+        return stdout.decode()
+
+    def plot(self, ax: Axes | None = None, limit: int = 20) -> Axes:
+        """Draws the total time of each function, or of each event that has none. Needs matplotlib."""
+        totals: Counter[str] = Counter()
+        for row in self.rows:
+            name = row.get("function_name") or row.get("key") or row.get("event_name")
+            total = row.get("total_duration_ns", row.get("total_ns"))
+            if name is not None and total is not None:
+                totals[name] += total
+        return _draw("time in microseconds", [(it, ns / 1e3) for it, ns in _descending(totals)], ax, limit)
 
     def __repr__(self) -> str:
         return f"Profile({len(self.rows)} rows)"
 
     def _repr_html_(self) -> str:
-        return _rows_of([row.to_dict() for row in self.rows])
+        page = html.escape(self.page(max_events=20_000))
+        style = "width:100%;height:40em;border:0"
+        frame = f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+        rows = _rows_of([row.to_dict() for row in self.rows])
+        return f"{frame}<details><summary>{len(self.rows)} rows</summary>{rows}</details>"

@@ -49,7 +49,9 @@ def perform(task: Task) -> dict[str, Any]:
     for attempt in range(1, _ATTEMPTS + 1):
         row["attempts"] = attempt
         try:
-            report = Capture(task.capture).compare(task.function, task.candidate, device=task.device, **task.flags)
+            report = Capture(task.capture).compare(
+                task.function, task.candidate, device=task.device, **task.flags
+            )
         except Crash as crash:
             row.update(outcome="crashed", error=str(crash))
         except Error as error:
@@ -79,8 +81,8 @@ class Regressions(Sequence[Node]):
 
     @property
     def status(self) -> int:
-        """An exit status for CI, as that of ``rehal compare``: 2 if a candidate is wrong, 1 if one could not be
-        compared, 3 if one is slower, 4 if that cannot be told of one, else 0."""
+        """An exit status for CI, as that of ``rehal compare``: 2 if a candidate is wrong, 1 if one could not
+        be compared, 3 if one is slower, 4 if that cannot be told of one, else 0."""
         found = {_STATUS.get(row.change, 1) for row in self.rows}
         return next((status for status in (2, 1, 3, 4) if status in found), 0)
 
@@ -88,7 +90,9 @@ class Regressions(Sequence[Node]):
         return f"Regressions({len(self.rows)} rows, status {self.status})"
 
     def _repr_html_(self) -> str:
-        return _rows_of([{**_flat(row.to_dict()), "change": row.change, "before": row.before} for row in self.rows])
+        return _rows_of(
+            [{**_flat(row.to_dict()), "change": row.change, "before": row.before} for row in self.rows]
+        )
 
 
 class Sweep:
@@ -107,9 +111,13 @@ class Sweep:
         try:
             plan = [Task(**task) for task in json.loads(path.read_text(encoding="utf-8"))]
         except OSError as error:
-            raise Error("NOT_FOUND", f"not a sweep: {error.strerror}", [str(path)], "name the directory of a sweep") from None
+            raise Error(
+                "NOT_FOUND", f"not a sweep: {error.strerror}", [str(path)], "name the directory of a sweep"
+            ) from None
         except (TypeError, ValueError) as error:
-            raise Error("DATA_LOSS", f"not the plan of a sweep: {error}", [str(path)], "sweep again") from None
+            raise Error(
+                "DATA_LOSS", f"not the plan of a sweep: {error}", [str(path)], "sweep again"
+            ) from None
         rows = {row["id"]: row for row in _read(path.with_name("results.jsonl"))}
         return cls([task for task in plan if task.id in rows], rows)
 
@@ -120,13 +128,13 @@ class Sweep:
         return iter(self.rows)
 
     def regressions(self, against: Sweep | _tool.StrPath | None = None) -> Regressions:
-        """The results that are wrong, slower, crashed, failed or lost, or of which it cannot be told whether they
-        are slower.
+        """The results that are wrong, slower, crashed, failed or lost, or of which it cannot be told whether
+        they are slower.
 
-        With ``against``, an earlier sweep or its directory, those that are worse than they were there: results
-        are matched by device, label, function, and the file names of capture and candidate. A candidate is
-        slower if the intervals of both ratios prove that it has become slower by more than ``fail_if_slower``.
-        Results that were not there are judged by themselves.
+        With ``against``, an earlier sweep or its directory, those that are worse than they were there:
+        results are matched by device, label, function, and the file names of capture and candidate. A
+        candidate is slower if the intervals of both ratios prove that it has become slower by more than
+        ``fail_if_slower``. Results that were not there are judged by themselves.
         """
         before: dict[tuple[str, ...], Node] = {}
         if against is not None:
@@ -146,7 +154,9 @@ class Sweep:
             names = _names(row)
             if rows.setdefault(names, row).id != row.id:
                 message = f"two tasks of a sweep have the same names: {', '.join(filter(None, names))}"
-                raise Error("INVALID_ARGUMENT", message, [], "give captures and candidates names of their own")
+                raise Error(
+                    "INVALID_ARGUMENT", message, [], "give captures and candidates names of their own"
+                )
         return rows
 
     @property
@@ -210,7 +220,10 @@ _TIMED = ("not slower", "slower", "cannot tell")
 
 #: The columns of a table of results. A ratio is the time of the candidate as a fraction of the captured.
 _COLUMNS: dict[str, type] = {
-    **{name: str for name in ("id", "capture", "function", "candidate", "device", "label", "host", "outcome", "error")},
+    **{
+        name: str
+        for name in ("id", "capture", "function", "candidate", "device", "label", "host", "outcome", "error")
+    },
     "attempts": int,
     **{f"{cache}_ratio{end}": float for cache in ("warm", "cold") for end in ("", "_low", "_high")},
 }
@@ -229,12 +242,16 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     for cache, timing in _timings(row).items():
         # Too few batches have no interval.
         low, high = timing["ratio_interval"] or (None, None)
-        flat.update({f"{cache}_ratio": timing["ratio"], f"{cache}_ratio_low": low, f"{cache}_ratio_high": high})
+        flat.update(
+            {f"{cache}_ratio": timing["ratio"], f"{cache}_ratio_low": low, f"{cache}_ratio_high": high}
+        )
     return flat
 
 
 def _nested(row: dict[str, Any]) -> dict[str, str | None]:
-    return {name: json.dumps(row[name]) if row.get(name) is not None else None for name in ("flags", "report")}
+    return {
+        name: json.dumps(row[name]) if row.get(name) is not None else None for name in ("flags", "report")
+    }
 
 
 def _names(row: Node) -> tuple[str, ...]:
@@ -260,7 +277,10 @@ def _change(row: Node, before: Node | None) -> str:
             continue
         # The time now as a fraction of that before: both are fractions of the captured kernel's time.
         limit = 1 + now[cache]["margin"]
-        (now_low, now_high), (then_low, then_high) = now[cache]["ratio_interval"], then[cache]["ratio_interval"]
+        (now_low, now_high), (then_low, then_high) = (
+            now[cache]["ratio_interval"],
+            then[cache]["ratio_interval"],
+        )
         if now_low / then_high > limit:
             return "slower"
         if now_high / then_low > limit:
@@ -269,25 +289,28 @@ def _change(row: Node, before: Node | None) -> str:
 
 
 def sweep(
-    captures: Iterable[Union[_tool.StrPath, Capture]],
-    functions: Iterable[str],
-    candidates: Iterable[_tool.StrPath],
-    devices: Iterable[Device] = ("local-task",),
+    captures: Union[_tool.StrPath, Capture, Iterable[Union[_tool.StrPath, Capture]]],
+    functions: Union[str, Iterable[str]],
+    candidates: Union[_tool.StrPath, Iterable[_tool.StrPath]],
+    devices: Union[str, Iterable[Device]] = "local-task",
     *,
-    out: _tool.StrPath,
-    executor: Executor = local,
+    out: _tool.StrPath = "sweep",
+    executor: Executor | None = None,
     **flags: Any,
 ) -> Sweep:
     """Compares each candidate with each function of each capture on each device, as :meth:`Capture.compare`.
+    One alone need not be a list.
 
     The directory ``out`` gets ``plan.json``, and ``results.jsonl`` with a line per result, as soon as it is
-    there. A task whose result is there is skipped, unless it crashed or was lost: so a sweep that was interrupted
-    continues, and a candidate that has changed is compared again. Flags are those of ``rehal compare``.
+    there. A task whose result is there is skipped, unless it crashed or was lost: so a sweep that was
+    interrupted continues, and a candidate that has changed is compared again. Flags are those of ``rehal
+    compare``.
 
-    A device may be a pair with a label, such as ``("vulkan", "gfx942")``, which :mod:`rehal.executors` other than
-    ``local`` place tasks by.
+    ``executor`` is one of :mod:`rehal.executors`, by default ``local()``. A device may be a pair with a
+    label, such as ``("vulkan", "gfx942")``, by which the others place tasks.
     """
     directory = Path(os.fspath(out))
+    executor = executor or local()
     directory.mkdir(parents=True, exist_ok=True)
     plan = list(_plan(captures, functions, candidates, devices, flags))
     (directory / "plan.json").write_text(json.dumps([asdict(task) for task in plan], indent=1) + "\n")
@@ -304,21 +327,28 @@ def sweep(
 
 
 def _plan(
-    captures: Iterable[Union[_tool.StrPath, Capture]],
-    functions: Iterable[str],
-    candidates: Iterable[_tool.StrPath],
-    devices: Iterable[Device],
+    captures: Any,
+    functions: Any,
+    candidates: Any,
+    devices: Any,
     flags: dict[str, Any],
 ) -> Iterator[Task]:
-    opened = [Capture(path_of(capture)) for capture in captures]
+    opened = [Capture(path_of(capture)) for capture in _listed(captures)]
     digests = {capture.path: capture.digest() for capture in opened}
-    named = [(os.path.abspath(path), hashlib.blake2b(Path(os.fspath(path)).read_bytes()).hexdigest()) for path in candidates]
-    given = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in flags.items()}
-    placed = [(device, None) if isinstance(device, str) else device for device in devices]
-    for capture, function, (path, code), (device, label) in itertools.product(opened, list(functions), named, placed):
+    paths = [Path(os.fspath(path)).absolute() for path in _listed(candidates)]
+    named = [(str(path), hashlib.blake2b(path.read_bytes()).hexdigest()) for path in paths]
+    given = {name: os.fspath(it) if isinstance(it, os.PathLike) else it for name, it in flags.items()}
+    placed = [(device, None) if isinstance(device, str) else device for device in _listed(devices)]
+    tasks = itertools.product(opened, _listed(functions), named, placed)
+    for capture, function, (path, code), (device, label) in tasks:
         inputs = json.dumps([digests[capture.path], function, code, device, label, given], sort_keys=True)
         id = hashlib.blake2b(inputs.encode(), digest_size=16).hexdigest()
         yield Task(id, capture.path, function, path, device, given, label)
+
+
+def _listed(values: Any) -> list[Any]:
+    """What is given as one or several."""
+    return [values] if isinstance(values, (str, os.PathLike, Capture)) else list(values)
 
 
 def _repair(results: Path) -> None:
@@ -340,6 +370,8 @@ def _read(results: Path) -> list[dict[str, Any]]:
             row = json.loads(line)
             row["id"], row["outcome"]
         except (KeyError, TypeError, ValueError) as error:
-            raise Error("DATA_LOSS", f"line {number} is no result: {error}", [str(results)], "remove the line") from None
+            raise Error(
+                "DATA_LOSS", f"line {number} is no result: {error}", [str(results)], "remove the line"
+            ) from None
         rows.append(row)
     return rows

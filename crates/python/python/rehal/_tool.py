@@ -21,7 +21,8 @@ _CRASHED = 86
 
 
 def binary() -> str:
-    """The path of the ``rehal`` binary: that of ``REHAL_BINARY``, or the one that this package has installed."""
+    """The path of the ``rehal`` binary: that of ``REHAL_BINARY``, or the one that this package has
+    installed."""
     named = os.environ.get("REHAL_BINARY")
     if named:
         return named
@@ -29,7 +30,9 @@ def binary() -> str:
     directories = []
     for scheme in schemes:
         try:
-            directories.append(sysconfig.get_path("scripts") if scheme is None else sysconfig.get_path("scripts", scheme))
+            directories.append(
+                sysconfig.get_path("scripts") if scheme is None else sysconfig.get_path("scripts", scheme)
+            )
         except KeyError:
             pass
     # `pip install --target DIR` puts scripts into DIR/bin.
@@ -62,7 +65,9 @@ def to_flags(flags: Mapping[str, Any]) -> list[str]:
             if isinstance(one, bool):
                 arguments.append(f"{flag_name(name)}={'true' if one else 'false'}")
             else:
-                arguments.append(f"{flag_name(name)}={os.fspath(one) if isinstance(one, os.PathLike) else one}")
+                arguments.append(
+                    f"{flag_name(name)}={os.fspath(one) if isinstance(one, os.PathLike) else one}"
+                )
     return arguments
 
 

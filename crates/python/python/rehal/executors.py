@@ -1,9 +1,9 @@
-"""Executors of sweeps: where tasks run. Each leaves placement and retries to its engine, which is imported only
-when tasks are there.
+"""Executors of sweeps: where tasks run. Each leaves placement and retries to its engine, which is imported
+only when tasks are there.
 
-Two tasks that are timed at once would disturb each other, so each takes the one slot ``timing`` of a node, and the
-node must have the label of the task, such as ``gfx942``. Nodes need this package, and the files of the sweep at the
-same paths.
+Two tasks that are timed at once would disturb each other, so each takes the one slot ``timing`` of a node,
+and the node must have the label of the task, such as ``gfx942``. Nodes need this package, and the files of
+the sweep at the same paths.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ Executor = Callable[[Perform, "Sequence[Task]"], Iterable["dict[str, Any]"]]
 _POLL = 0.5
 
 
-def local(perform: Perform, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
+def local() -> Executor:
     """Performs tasks on this machine, one after the other. Each runs kernels in processes of its own."""
-    for task in tasks:
-        yield perform(task)
+
+    def execute(perform: Perform, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
+        return map(perform, tasks)
+
+    return execute
 
 
 def dask(client: Any, *, patience: float = 60) -> Executor:
     """Performs tasks on the workers of a ``distributed.Client``.
 
     One worker of each node has the slot, and the labels of its node: ``dask worker --resources
-    "timing=1,gfx942=1"``. The scheduler starts a task again whose worker has died, ``allowed-failures`` times. A
-    task that no worker fits for ``patience`` seconds is lost.
+    "timing=1,gfx942=1"``. The scheduler starts a task again whose worker has died, ``allowed-failures``
+    times. A task that no worker fits for ``patience`` seconds is lost.
     """
 
     class Dask:
@@ -79,9 +82,9 @@ def dask(client: Any, *, patience: float = 60) -> Executor:
 def ray(*, retries: int = 2, patience: float = 60) -> Executor:
     """Performs tasks on the nodes of the Ray cluster that this process is connected to.
 
-    Nodes have the slot and their labels as resources: ``ray start --resources='{"timing": 1, "gfx942": 1}'``. Ray
-    starts a task again whose worker or node has died, ``retries`` times. A task that no node fits for ``patience``
-    seconds is lost.
+    Nodes have the slot and their labels as resources: ``ray start --resources='{"timing": 1, "gfx942": 1}'``.
+    Ray starts a task again whose worker or node has died, ``retries`` times. A task that no node fits for
+    ``patience`` seconds is lost.
     """
 
     class Ray:
@@ -151,13 +154,15 @@ def _on(connect: Callable[[], _Engine], patience: float) -> Executor:
     return execute
 
 
-def slurm(directory: StrPath, *, arguments: Sequence[str] = (), retries: int = 2, array_size: int = 1000) -> Executor:
+def slurm(
+    directory: StrPath, *, arguments: Sequence[str] = (), retries: int = 2, array_size: int = 1000
+) -> Executor:
     """Performs tasks as job arrays of Slurm, one per label, and waits for them.
 
     A job has its node for itself (``--exclusive``), which has the label as a feature (``--constraint``).
-    ``arguments`` are more of those of ``sbatch``, such as ``--partition=gpu``. Slurm starts a job again whose node
-    has failed (``--requeue``); tasks without a result are submitted again, ``retries`` times, and are lost then.
-    ``directory`` is one that all nodes share; at most ``array_size`` tasks are an array.
+    ``arguments`` are more of those of ``sbatch``, such as ``--partition=gpu``. Slurm starts a job again whose
+    node has failed (``--requeue``); tasks without a result are submitted again, ``retries`` times, and are
+    lost then. ``directory`` is one that all nodes share; at most ``array_size`` tasks are an array.
     """
 
     def submit(scratch: Path, name: str, perform: Perform, tasks: Sequence[Task]) -> subprocess.Popen[bytes]:
@@ -166,16 +171,27 @@ def slurm(directory: StrPath, *, arguments: Sequence[str] = (), retries: int = 2
         job = shlex.join([sys.executable, "-m", "rehal._array_task", str(scratch / name)])
         command = ["sbatch", "--wait", "--exclusive", "--requeue", f"--array=0-{len(tasks) - 1}"]
         command += [f"--constraint={tasks[0].label}"] if tasks[0].label else []
-        command += [f"--job-name={scratch.name}", f"--output={scratch}/%A_%a.log", *arguments, f"--wrap={job}"]
+        command += [
+            f"--job-name={scratch.name}",
+            f"--output={scratch}/%A_%a.log",
+            *arguments,
+            f"--wrap={job}",
+        ]
         with open(scratch / f"{name}.err", "wb") as errors:
             try:
-                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+                )
             except FileNotFoundError:
-                raise Error("NOT_FOUND", "sbatch is missing", [], "sweep on a node from which jobs are submitted") from None
+                raise Error(
+                    "NOT_FOUND", "sbatch is missing", [], "sweep on a node from which jobs are submitted"
+                ) from None
 
     def execute(perform: Perform, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
         missing, said = {task.id: task for task in tasks}, ""
-        with tempfile.TemporaryDirectory(prefix="rehal-", dir=directory, ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix="rehal-", dir=directory, ignore_cleanup_errors=True
+        ) as scratch:
             for attempt in range(1 + retries):
                 jobs: dict[str, subprocess.Popen[bytes]] = {}
                 try:
@@ -207,7 +223,9 @@ def slurm(directory: StrPath, *, arguments: Sequence[str] = (), retries: int = 2
 
 def _parts(tasks: Iterable[Task], size: int) -> Iterator[list[Task]]:
     """Tasks of one label each, at most ``size``."""
-    for _, group in itertools.groupby(sorted(tasks, key=lambda task: task.label or ""), key=lambda task: task.label):
+    for _, group in itertools.groupby(
+        sorted(tasks, key=lambda task: task.label or ""), key=lambda task: task.label
+    ):
         while part := list(itertools.islice(group, size)):
             yield part
 
