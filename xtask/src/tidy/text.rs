@@ -3,8 +3,8 @@
 use super::{Problem, tree::Tree};
 
 /// File name suffixes of text.
-pub const TEXT: [&str; 10] =
-    [".rs", ".toml", ".md", ".mlir", ".vmasm", ".c", ".h", ".txt", ".yml", ".ci/run"];
+pub const TEXT: [&str; 12] =
+    [".rs", ".toml", ".md", ".mlir", ".vmasm", ".c", ".h", ".py", ".pyi", ".txt", ".yml", ".ci/run"];
 
 /// Output of other programs is exempt.
 pub fn is_ours(path: &str) -> bool {
@@ -40,22 +40,21 @@ pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
 /// Maximum characters of a line that is a comment, and of a line of a document.
 pub const COLUMNS: usize = 110;
 
-/// Comments in code are wrapped, which rustfmt leaves to their authors. Tables, and a word that is too long
-/// by itself, such as an address, cannot be.
+/// Comments in code are wrapped, which rustfmt leaves to their authors, and so is all of Python. Tables, and a
+/// word that is too long by itself, such as an address, cannot be.
 pub fn wide_comments(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (suffix, marks) in [(".rs", &["///", "//!", "//"][..]), (".toml", &["#"][..])] {
+    let rules: [(_, &[_]); 4] =
+        [(".rs", &["///", "//!", "//"]), (".toml", &["#"]), (".py", &[""]), (".pyi", &[""])];
+    for (suffix, marks) in rules {
         for path in tree.ending(&[suffix]) {
             for (number, line) in tree.text(path).lines().enumerate() {
                 let comment =
                     marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark)).map(str::trim);
                 let can_wrap = comment.is_some_and(|text| text.contains(' ') && !text.starts_with('|'));
                 if can_wrap && line.chars().count() > COLUMNS {
-                    problems.push(Problem::new(
-                        path,
-                        number + 1,
-                        format!("a comment of over {COLUMNS} columns"),
-                    ));
+                    let what = format!("a comment, or a line of Python, of over {COLUMNS} columns");
+                    problems.push(Problem::new(path, number + 1, what));
                 }
             }
         }
@@ -157,10 +156,12 @@ mod tests {
         let (wide, word) = (format!("a {}", "é".repeat(COLUMNS - 5)), "a".repeat(COLUMNS));
         let text =
             format!("// {wide}a\n    /// {wide}\n//! {word}\n// | {word} |\nlet a = \"{wide} {wide}\";\n");
-        let (_directory, tree) = made_up(&[("a.rs", &text), ("a.toml", &format!("# {wide}\n# {wide}aa\n"))]);
+        let python = format!("x = 1\n{wide} = {wide}\n");
+        let (_directory, tree) =
+            made_up(&[("a.rs", &text), ("a.toml", &format!("# {wide}\n# {wide}aa\n")), ("a.py", &python)]);
         let found = wide_comments(&tree);
         let places: Vec<_> = found.iter().map(|problem| (problem.path.as_str(), problem.line)).collect();
-        assert_eq!(places, [("a.rs", 1), ("a.rs", 2), ("a.toml", 2)]);
+        assert_eq!(places, [("a.rs", 1), ("a.rs", 2), ("a.toml", 2), ("a.py", 2)]);
     }
 
     #[test]
