@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -21,18 +22,18 @@ _CRASHED = 86
 
 
 def binary() -> str:
-    """The path of the ``rehal`` binary: that of ``REHAL_BINARY``, or the one that this package has
-    installed."""
-    named = os.environ.get("REHAL_BINARY")
-    if named:
-        return named
-    schemes = [None, "posix_user", "posix_prefix", "venv"]
+    """The path of the ``rehal`` binary: of ``REHAL_BINARY``, or the one that this package has installed."""
+    return os.environ.get("REHAL_BINARY") or _installed_binary()
+
+
+# Looking for it takes as long as a third of a short replay.
+@functools.cache
+def _installed_binary() -> str:
     directories = []
-    for scheme in schemes:
+    for scheme in (None, "posix_user", "posix_prefix", "venv"):
         try:
-            directories.append(
-                sysconfig.get_path("scripts") if scheme is None else sysconfig.get_path("scripts", scheme)
-            )
+            names = () if scheme is None else (scheme,)
+            directories.append(sysconfig.get_path("scripts", *names))
         except KeyError:
             pass
     # `pip install --target DIR` puts scripts into DIR/bin.
