@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,8 @@ def run(
     """Calls a function of a compiled module (``.vmfb``) in another process, and returns its results: numpy
     arrays, and numbers where a function returns scalars. Python numbers are scalars, other arguments arrays.
     Flags are those of ``rehal run-module``."""
+    import tempfile
+
     import numpy as np
 
     module = os.fspath(module)
@@ -63,6 +64,8 @@ def record(
 ) -> Capture:
     """Calls a function as :func:`run` does, records its device work to ``out``, and opens that capture. The
     results are in it, as host reads."""
+    import tempfile
+
     target = Path(os.fspath(out)).absolute()
     # Two recorders of one path would write into one file: each has its own, and the last to end has the name.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import pickle
-import shlex
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -24,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ._errors import Error
 
 if TYPE_CHECKING:
+    import subprocess
+
     from ._sweep import Task
     from ._tool import StrPath
 
@@ -164,6 +162,10 @@ def slurm(
     node has failed (``--requeue``); tasks without a result are submitted again, ``retries`` times, and are
     lost then. ``directory`` is one that all nodes share; at most ``array_size`` tasks are an array.
     """
+    import pickle
+    import shlex
+    import subprocess
+    import tempfile
 
     def submit(scratch: Path, name: str, perform: Perform, tasks: Sequence[Task]) -> subprocess.Popen[bytes]:
         # A function goes by its name, so that it must be that of a module.
