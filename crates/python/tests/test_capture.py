@@ -25,10 +25,12 @@ def test_a_capture_says_what_it_contains(mlp: Path) -> None:
     assert executable.functions[1].name == "mlp_dispatch_1_matmul_8x48x48_f32"
     code = capture.code(executable.id)
     assert len(code) == executable.size_bytes and code.startswith(b"\x7fELF")
+    assert "mlp_dispatch_1_matmul_8x48x48_f32" in capture._repr_html_()
     info = capture.info()
     assert info.header.capture_digest == capture.digest()
     assert info.counts.records == 87 and info["counts"]["devices"] == 1
     assert "dispatches" in info._repr_html_()
+    assert len(info.plot().patches) == len(executable.functions)
     with pytest.raises(AttributeError, match="no 'nothing'; it has header, path"):
         info.nothing
 

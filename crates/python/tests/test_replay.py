@@ -113,6 +113,18 @@ def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> N
         state.buffer(7).view()
 
 
+def test_numbers_of_columns_are_taken(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    dispatches = capture.records(kind="*.dispatch")
+    with capture.at(dispatches.ordinal[1]) as state:
+        buffer = np.uint64(next(iter(state.buffers)))
+        assert state.record == dispatches.ordinal[1] and state.buffer(buffer).nbytes > 0
+    seen: list[int] = []
+    capture.replay(on_dispatch=lambda it: seen.append(it.buffer(buffer).view().size))
+    assert len(seen) == len(dispatches)
+    assert len(capture.code(dispatches.executable[0])) > 0
+
+
 def test_records_that_are_no_operations_and_later_occurrences_have_no_state(mlp: Path) -> None:
     capture = rehal.open(mlp)
     for record, occurrence, advice in [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from . import _rehal, _replay, _tool
 from ._columns import Records
@@ -90,7 +90,7 @@ class Capture:
         """The executables: id, format, size, functions."""
         return [Node(executable) for executable in self._capture.executables()]
 
-    def code(self, executable: int) -> bytes:
+    def code(self, executable: SupportsIndex) -> bytes:
         """The code of an executable, by its id."""
         return self._capture.code(executable)
 
@@ -152,9 +152,9 @@ class Capture:
 
     def at(
         self,
-        record: int,
+        record: SupportsIndex,
         *,
-        occurrence: int = 0,
+        occurrence: SupportsIndex = 0,
         device: str | None = None,
         isolation: Isolation = "process",
         timeout: float | None = None,

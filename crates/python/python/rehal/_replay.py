@@ -7,12 +7,13 @@ callbacks.
 from __future__ import annotations
 
 import json
+import operator
 import os
 import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any, Literal, SupportsIndex, Union
 
 from . import _rehal, _tool
 from ._buffers import Buffer, SharedMemory
@@ -48,9 +49,9 @@ class Dispatch:
         self.bindings = [Buffer(source, it["buffer"], it["offset"], it["length"]) for it in asked["bindings"]]
         self._source = source
 
-    def buffer(self, id: int) -> Buffer:
+    def buffer(self, id: SupportsIndex) -> Buffer:
         """All of a buffer, also one that is not bound."""
-        return Buffer(self._source, id, 0, -1)
+        return Buffer(self._source, operator.index(id), 0, -1)
 
     def __repr__(self) -> str:
         return f"Dispatch(record={self.record}, function={self.function!r}, bindings={len(self.bindings)})"
@@ -322,10 +323,10 @@ class State:
         #: The buffers that exist, by id.
         self.buffers = {id: Buffer(self._source, id, 0, size) for id, size in buffers}
 
-    def buffer(self, id: int) -> Buffer:
+    def buffer(self, id: SupportsIndex) -> Buffer:
         """A buffer, by its id in the capture."""
         try:
-            return self.buffers[id]
+            return self.buffers[operator.index(id)]
         except KeyError:
             message = f"buffer {id} does not exist before record {self.record}"
             raise Error("NOT_FOUND", message, [], "State.buffers has those that exist") from None
@@ -351,8 +352,10 @@ class State:
         return f"State(record={self.record}, buffers={len(self.buffers)})"
 
 
-def at(path: str, record: int, occurrence: int, **options: Any) -> State:
-    conversation = begin(path, {"at": {"record": record, "occurrence": occurrence}}, **options)
+def at(path: str, record: SupportsIndex, occurrence: SupportsIndex, **options: Any) -> State:
+    # Those of columns are numpy's.
+    place = {"record": operator.index(record), "occurrence": operator.index(occurrence)}
+    conversation = begin(path, {"at": place}, **options)
     try:
         question = conversation.next()
     except BaseException:
@@ -360,7 +363,7 @@ def at(path: str, record: int, occurrence: int, **options: Any) -> State:
         raise
     if question is None:
         raise Error("INTERNAL", "the replay ended before the record")
-    return State(conversation, record, question["at"]["buffers"])
+    return State(conversation, place["record"], question["at"]["buffers"])
 
 
 def absolute(path: _tool.StrPath) -> str:
