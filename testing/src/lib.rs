@@ -76,6 +76,24 @@ fn captures_in(directory: &Path, least: usize) -> Vec<PathBuf> {
     paths
 }
 
+/// A capture with every payload type and every edge case that the format allows. It cannot be replayed.
+pub fn sample_capture() -> Vec<u8> {
+    read_sample("crates/capture/tests/data/sample.ireereplay")
+}
+
+/// A profile with a row of every content type: of two devices with clocks, the second of which cannot be
+/// correlated with the host's.
+pub fn sample_profile() -> Vec<u8> {
+    read_sample(SAMPLE_PROFILE)
+}
+
+/// The file of [`sample_profile`], in the repository. The fixtures have the reference's reports of it.
+const SAMPLE_PROFILE: &str = "crates/profile/tests/data/sample.ireeprof";
+
+fn read_sample(path: &str) -> Vec<u8> {
+    std::fs::read(repository().join(path)).unwrap_or_else(|error| panic!("reading {path}: {error}"))
+}
+
 /// The device profiles of which the fixtures have the reference's reports, by name: recorded ones, and the
 /// sample of the profile crate.
 ///
@@ -92,7 +110,7 @@ pub fn profiles() -> Vec<(String, PathBuf)> {
     names.sort();
     assert!(names.len() >= 4, "{} has only {names:?}", directory.display());
     let path = |name: &str| match name {
-        "sample" => repository().join("crates/profile/tests/data/sample.ireeprof"),
+        "sample" => repository().join(SAMPLE_PROFILE),
         name => directory.join(format!("{name}.ireeprof")),
     };
     names.into_iter().map(|name| (name.clone(), path(&name))).collect()

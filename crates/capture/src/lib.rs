@@ -29,7 +29,6 @@ mod writer;
 pub mod fuzzing;
 pub mod layout;
 pub mod payload;
-pub mod sample;
 
 pub use bytes::CaptureBytes;
 pub use checksums::{ChecksumState, Damage};

@@ -256,7 +256,7 @@ fn an_error_has_block_record_and_advice() {
 
 #[test]
 fn checksums_are_absent_missing_or_present() {
-    let sample = rehal_capture::sample::capture();
+    let sample = testing::sample_capture();
     assert_eq!(Capture::open(&sample, STRICT).unwrap().checksums(), ChecksumState::Absent);
     // Never closed, or truncated: the checksums are at the end.
     let mut bytes = capture();

@@ -7,13 +7,13 @@ use common::mutate;
 use fastrand::Rng;
 use rehal_base::{Fault, Remedy};
 use rehal_capture::fuzzing::exercise;
-use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType, sample};
+use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType};
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };
 
 #[test]
 fn truncation_anywhere_is_an_error_and_recoverable() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     let starts: Vec<_> = Capture::open(&bytes, OpenOptions::default())
         .unwrap()
         .records()
@@ -49,7 +49,7 @@ fn truncation_anywhere_is_an_error_and_recoverable() {
 
 #[test]
 fn an_unclosed_capture_is_recovered_up_to_its_end_or_zeros() {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
     bytes[16..24].fill(0);
     let error = Capture::open(&bytes, OpenOptions::default()).unwrap_err();
@@ -70,7 +70,7 @@ fn an_unclosed_capture_is_recovered_up_to_its_end_or_zeros() {
 #[test]
 fn recovery_does_not_scan_holes() {
     use std::io::Write;
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
     bytes[16..24].fill(0);
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -89,7 +89,7 @@ fn recovery_does_not_scan_holes() {
 
 #[test]
 fn recovery_accepts_a_tear_but_no_damage() {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     bytes[16..24].fill(0);
     let third = Capture::open(&bytes, RECOVER).unwrap().records().nth(2).unwrap().unwrap().offset as usize;
     bytes[third + 80] = 1;
@@ -102,7 +102,7 @@ fn recovery_accepts_a_tear_but_no_damage() {
 
 #[test]
 fn mutations_of_the_sample_do_not_panic() {
-    let seed = sample::capture();
+    let seed = testing::sample_capture();
     let mut random = Rng::with_seed(0x9E37_79B9_7F4A_7C15);
     let mut read = 0;
     for _ in 0..4000 {
@@ -117,7 +117,7 @@ fn mutations_of_the_sample_do_not_panic() {
 /// Sets every 4- and 8-byte field of every payload header to values that overflow when multiplied.
 #[test]
 fn huge_counts() {
-    let seed = sample::capture();
+    let seed = testing::sample_capture();
     let capture = Capture::open(&seed, OpenOptions::default()).unwrap();
     for record in capture.records() {
         let record = record.unwrap();
@@ -147,7 +147,7 @@ fn error_after(
     pick: impl Fn(&rehal_capture::Record<'_>) -> bool,
     change: impl Fn(&mut [u8]),
 ) -> rehal_base::FormatError {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     let (offset, length) = {
         let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
         let record = capture.records().map(Result::unwrap).find(pick).unwrap();
@@ -208,7 +208,7 @@ fn errors_name_the_field() {
 #[test]
 fn the_file_header_is_checked() {
     let error_with = |at: usize, value: &[u8]| {
-        let mut bytes = sample::capture();
+        let mut bytes = testing::sample_capture();
         bytes[at..at + value.len()].copy_from_slice(value);
         Capture::open(&bytes, OpenOptions::default()).unwrap_err()
     };
@@ -230,7 +230,7 @@ fn the_file_header_is_checked() {
 /// Version 1.0 is 2.0 without names: the two fields that hold the lengths of names were reserved.
 #[test]
 fn version_1_has_functions_without_names() {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     bytes[4] = 1;
     let executable = |capture: &Capture<'_>| {
         let prepare = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::EXECUTABLE_PREPARE;

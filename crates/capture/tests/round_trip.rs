@@ -4,11 +4,11 @@
 mod common;
 
 use common::rewritten;
-use rehal_capture::{Capture, OpenOptions, Payload, PayloadType, RecordFields, Writer, sample};
+use rehal_capture::{Capture, OpenOptions, Payload, PayloadType, RecordFields, Writer};
 
 #[test]
 fn the_sample_round_trips_and_has_every_payload() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     assert_eq!(rewritten(&bytes), bytes);
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
     for payload_type in PayloadType::ALL {
@@ -19,7 +19,7 @@ fn the_sample_round_trips_and_has_every_payload() {
 
 #[test]
 fn payloads_round_trip_at_any_alignment() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     for shift in 0..8 {
         let shifted = [vec![0xEE; shift], bytes.clone()].concat();
         assert_eq!(rewritten(&shifted[shift..]), bytes);
@@ -28,7 +28,7 @@ fn payloads_round_trip_at_any_alignment() {
 
 #[test]
 fn a_writer_rejects_a_count_that_differs_from_its_list() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
     let mut writer = Writer::new(std::io::sink()).unwrap();
     let mut refused = 0;

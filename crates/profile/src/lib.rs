@@ -32,7 +32,6 @@ pub mod check;
 pub mod layout;
 pub mod report;
 pub mod rows;
-pub mod sample;
 pub mod timeline;
 pub mod times;
 

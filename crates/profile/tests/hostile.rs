@@ -12,7 +12,7 @@ use rehal_profile::check::exercise;
 use rehal_profile::layout;
 use rehal_profile::report::{Format, Report, ReportOptions};
 use rehal_profile::{
-    Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, activity, rows, sample, timeline, times,
+    Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, activity, rows, timeline, times,
 };
 use zerocopy::little_endian::{U32, U64};
 
@@ -25,7 +25,7 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
 
 #[test]
 fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     let starts = starts(&bytes);
     for length in 0..bytes.len() {
         let cut = &bytes[..length];
@@ -50,7 +50,7 @@ fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
 
 #[test]
 fn a_bundle_of_a_killed_program_is_read_to_its_end_or_to_its_zeros() {
-    let mut bytes = sample::bundle();
+    let mut bytes = testing::sample_profile();
     let count = starts(&bytes).len();
     bytes[16..24].fill(0);
     for options in [OpenOptions::default(), RECOVER] {
@@ -69,7 +69,7 @@ fn a_bundle_of_a_killed_program_is_read_to_its_end_or_to_its_zeros() {
 
 #[test]
 fn bytes_behind_the_recorded_length_are_ignored() {
-    let mut bytes = sample::bundle();
+    let mut bytes = testing::sample_profile();
     let (count, end) = (starts(&bytes).len(), bytes.len());
     bytes.extend_from_slice(b"stale");
     let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn bytes_behind_the_recorded_length_are_ignored() {
 
 #[test]
 fn mutations_of_the_sample() {
-    let seed = sample::bundle();
+    let seed = testing::sample_profile();
     let mut random = Rng::with_seed(0x9E37_79B9_7F4A_7C15);
     let mut read = 0;
     for _ in 0..400 {
@@ -94,7 +94,7 @@ fn mutations_of_the_sample() {
 /// The error of the first record or row that is one, after `change` has been made to the sample's first
 /// record of a content type.
 fn error_after(content: ContentType, change: impl Fn(&mut [u8], usize)) -> FormatError {
-    let mut bytes = sample::bundle();
+    let mut bytes = testing::sample_profile();
     let is_of = |record: &Record<'_>| record.content() == Some(content);
     let (offset, length, payload) = {
         let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
@@ -115,7 +115,7 @@ fn error_after(content: ContentType, change: impl Fn(&mut [u8], usize)) -> Forma
 
 #[test]
 fn reserved_fields_are_zero_up_to_the_newest_known_minor_version() {
-    let mut bytes = sample::bundle();
+    let mut bytes = testing::sample_profile();
     let offset = {
         let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
         let mut records = bundle.records().map(Result::unwrap);
@@ -165,7 +165,7 @@ fn errors_name_the_field() {
 #[test]
 fn the_file_header_is_checked() {
     let error_with = |at: usize, value: &[u8]| {
-        let mut bytes = sample::bundle();
+        let mut bytes = testing::sample_profile();
         bytes[at..at + value.len()].copy_from_slice(value);
         Bundle::open(&bytes, OpenOptions::default()).unwrap_err()
     };
@@ -184,7 +184,7 @@ fn the_file_header_is_checked() {
 /// `cat` shows damaged bundles, and `memory` and `statistics` read what they total.
 #[test]
 fn a_malformed_row_of_any_chunk_is_rejected_also_by_reports_that_print_none_of_its_kind() {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     let starts: Vec<_> = {
         let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
         let start = |content: &ContentType| {
@@ -219,7 +219,7 @@ fn a_malformed_row_of_any_chunk_is_rejected_also_by_reports_that_print_none_of_i
 
 /// A bundle without the chunks of a content type.
 fn without(content: ContentType) -> Vec<u8> {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     for record in bundle.records().map(Result::unwrap).filter(|record| record.content() != Some(content)) {
@@ -308,7 +308,7 @@ fn options_that_a_report_does_not_support_are_rejected() {
     let rejected = |options: ReportOptions, what: &str| {
         let error = options.check().unwrap_err();
         assert!(error.message().contains(what), "{error}");
-        assert_eq!(printed(&sample::bundle(), &options).0, b"", "nothing is printed");
+        assert_eq!(printed(&testing::sample_profile(), &options).0, b"", "nothing is printed");
     };
     let (text, jsonl) = (Format::Text, Format::Jsonl);
     rejected(options(Report::Export, jsonl), "expected ireeperf-jsonl");

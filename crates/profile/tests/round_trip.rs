@@ -4,16 +4,15 @@
 mod common;
 
 use std::io::Cursor;
-use std::path::Path;
 
 use common::rewritten;
 use rehal_profile::layout;
-use rehal_profile::{Bundle, ContentType, OpenOptions, RecordFields, Writer, rows, sample};
+use rehal_profile::{Bundle, ContentType, OpenOptions, RecordFields, Writer, rows};
 use zerocopy::little_endian::{U32, U64};
 
 #[test]
 fn the_sample_survives_and_has_rows_of_every_content_type() {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     assert_eq!(rewritten(&bytes), bytes);
     let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
     for content in ContentType::CHUNKS {
@@ -27,19 +26,9 @@ fn the_sample_survives_and_has_rows_of_every_content_type() {
     }
 }
 
-/// The seed of the fuzz target. What the writer writes changes only with the format.
-#[test]
-fn the_sample_is_the_file_beside_this_test() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample.ireeprof");
-    if std::env::var_os("REHAL_WRITE_SAMPLES").is_some() {
-        std::fs::write(&path, sample::bundle()).unwrap();
-    }
-    assert!(std::fs::read(&path).unwrap() == sample::bundle(), "set REHAL_WRITE_SAMPLES=1 to regenerate it");
-}
-
 #[test]
 fn rows_survive_any_alignment() {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     for shift in 0..8 {
         let shifted = [vec![0xEE; shift], bytes.clone()].concat();
         assert_eq!(rewritten(&shifted[shift..]), bytes);

@@ -6,8 +6,8 @@ mod common;
 mod memory;
 mod mutate;
 
+use rehal_capture::OperationCode as Op;
 use rehal_capture::layout::RecordHeader;
-use rehal_capture::{OperationCode as Op, sample};
 use rehal_replay::fuzzing;
 use zerocopy::little_endian::U64;
 
@@ -26,7 +26,7 @@ fn the_seed_of_the_mutations_is_replayable() {
 
 #[test]
 fn a_capture_truncated_at_any_byte_is_rejected_and_recovered() {
-    let mut seeds = vec![everything().finish(), sample::capture()];
+    let mut seeds = vec![everything().finish(), testing::sample_capture()];
     seeds.extend(
         captures(&fixtures()).iter().map(|path| std::fs::read(path).unwrap()).filter(|it| it.len() < 7200),
     );
@@ -67,7 +67,7 @@ fn extremes_in_every_field() {
 fn mutations_of_the_fixtures() {
     let mut seeds: Vec<_> = captures(&fixtures()).iter().map(|path| std::fs::read(path).unwrap()).collect();
     seeds.push(everything().finish());
-    seeds.push(sample::capture());
+    seeds.push(testing::sample_capture());
     let [planned, refused] = mutate_all(&seeds, 20_000, 1);
     assert!(planned + refused >= 20_000);
     // If all were rejected, or none, the mutations would test nothing.
@@ -76,7 +76,7 @@ fn mutations_of_the_fixtures() {
 
 #[test]
 fn mutations_are_dumped() {
-    let seeds = [everything().finish(), sample::capture()];
+    let seeds = [everything().finish(), testing::sample_capture()];
     let mut mutator = Mutator::new(3);
     for seed in &seeds {
         let ranges = record_ranges(seed);

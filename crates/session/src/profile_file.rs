@@ -19,8 +19,8 @@ const DAMAGED: &str = "the file is damaged: copy it again from its source, or re
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
-/// # let path = std::env::temp_dir().join(format!("rehal-profile-file-{}.ireeprof", std::process::id()));
-/// # std::fs::write(&path, rehal_profile::sample::bundle()).unwrap();
+/// # use std::path::Path;
+/// # let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/tests/data/sample.ireeprof");
 /// use rehal_session::{ProfileFile, Report, ReportOptions};
 ///
 /// let profile = ProfileFile::open(&path)?;
@@ -28,7 +28,6 @@ const DAMAGED: &str = "the file is damaged: copy it again from its source, or re
 /// let mut text = Vec::new();
 /// profile.print(&ReportOptions::default().report(Report::Summary), &mut text)?;
 /// assert!(text.starts_with(b"IREE HAL profile summary\n"));
-/// # std::fs::remove_file(&path).unwrap();
 /// # Ok(())
 /// # }
 /// ```

@@ -144,7 +144,7 @@ fn reasons_against_a_replay_are_reported() {
 #[test]
 fn a_capture_of_everything_has_a_report() {
     let scratch = Scratch::new();
-    let path = scratch.file("everything", rehal_capture::sample::capture());
+    let path = scratch.file("everything", testing::sample_capture());
     let info = json(&[&path]);
     assert_eq!(info["replay"]["possible"], false, "host calls and channels cannot be replayed");
     assert!(!info["replay"]["reasons"][0]["message"].as_str().unwrap().is_empty());

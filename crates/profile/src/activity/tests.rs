@@ -5,11 +5,11 @@ use std::path::Path;
 use super::*;
 use crate::{
     Bundle, CommandOperationType, EndpointType, OpenOptions, QueueEventType, RecordFields, Writer, layout,
-    rows, sample,
+    rows,
 };
 
 fn sample_activity(max_events: usize) -> Activity {
-    let bytes = sample::bundle();
+    let bytes = testing::sample_profile();
     let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
     of_bundle(&bundle, max_events).unwrap()
 }

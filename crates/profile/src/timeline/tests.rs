@@ -125,7 +125,7 @@ fn names_are_interned_once_and_all_refer_to_the_monotonic_clock() {
 
 #[test]
 fn counters_are_finite() {
-    let bytes = crate::sample::bundle();
+    let bytes = testing::sample_profile();
     let mut trace = Vec::new();
     write(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), &mut trace).unwrap();
     let events = packets(&trace).into_iter().filter_map(|packet| packet.track_event);

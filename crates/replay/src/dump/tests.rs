@@ -1,11 +1,10 @@
 use std::io::{self, Write};
 
 use rehal_base::Fault;
-use rehal_capture::sample;
 
 use super::*;
 
-/// The output of release 3.13.0 for [`sample::capture`].
+/// The output of release 3.13.0 for [`testing::sample_capture`].
 const SAMPLE_TEXT: &[u8] = include_bytes!("testdata/sample.text");
 const SAMPLE_JSONL: &[u8] = include_bytes!("testdata/sample.jsonl");
 
@@ -31,14 +30,14 @@ fn assert_same(ours: &[u8], theirs: &[u8]) {
 
 #[test]
 fn the_sample_matches_the_reference() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     assert_same(&dumped(Input::from(&bytes[..]), Format::Text, false).unwrap(), SAMPLE_TEXT);
     assert_same(&dumped(Input::from(&bytes[..]), Format::Jsonl, false).unwrap(), SAMPLE_JSONL);
 }
 
 #[test]
 fn an_unclosed_capture_prints_like_a_closed_one() {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     bytes[16..24].fill(0);
     assert!(matches!(dumped(Input::from(&bytes[..]), Format::Text, false), Err(Error::Format(_))));
     assert_same(&dumped(Input::from(&bytes[..]), Format::Text, true).unwrap(), SAMPLE_TEXT);
@@ -47,7 +46,7 @@ fn an_unclosed_capture_prints_like_a_closed_one() {
 
 #[test]
 fn a_truncated_capture_prints_its_complete_records_and_the_tear() {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     let cut = &bytes[..bytes.len() - 1];
     let mut output = Vec::new();
     let options = Options { format: Format::Jsonl, recover: true };
@@ -59,7 +58,7 @@ fn a_truncated_capture_prints_its_complete_records_and_the_tear() {
 
 #[test]
 fn a_damaged_capture_prints_nothing() {
-    let mut bytes = sample::capture();
+    let mut bytes = testing::sample_capture();
     let last = bytes.len() - 97;
     bytes[last + 80] = 1;
     let mut output = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use rehal_capture::{Capture, OpenOptions, Record, RecordFields, Writer, sample};
+use rehal_capture::{Capture, OpenOptions, Record, RecordFields, Writer};
 
 use rehal_hal::Op;
 
@@ -212,7 +212,7 @@ fn every_other_payload_byte_is_preserved() {
 
 /// Each operation with each of its payload types, with the payloads of the sample.
 fn canonical_records() -> Vec<Plain> {
-    let bytes = sample::capture();
+    let bytes = testing::sample_capture();
     let mut found = Vec::new();
     for record in records(&bytes) {
         let payload_type = record.payload_type();
