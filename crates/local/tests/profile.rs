@@ -5,7 +5,6 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
@@ -158,15 +157,14 @@ fn commands_that_have_ended_are_kept_while_the_next_one_runs() {
     for submission in 1..4 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let begun = Instant::now();
                 let seen = loop {
                     let seen = sink.take();
-                    if !seen.is_empty() || begun.elapsed() > Duration::from_secs(2) {
+                    // The kernel fails after a while, so that the other events are seen, too.
+                    if !seen.is_empty() {
                         break seen;
                     }
                     std::thread::yield_now();
                 };
-                // The kernel would fail after a while otherwise.
                 words.write(0, &two).unwrap();
                 let seen: Vec<_> =
                     seen.iter().map(|it| (it.operation.kind, it.operation.submission_id)).collect();
