@@ -155,11 +155,13 @@ type Import = Arc<dyn Any + Send + Sync>;
 
 impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
+    #[inline]
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
         Self::with_id(Self::next_id(), params, size, backend)
     }
 
     /// As [`Buffer::new`], with an id of [`Buffer::next_id`], or of the buffer that the backend decorates.
+    #[inline]
     pub fn with_id(id: u64, params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
         let (owners, memory, imports) = (AtomicU32::new(1), OnceLock::new(), Mutex::default());
         let allocation = Arc::new(Shared { id, params, size, owners, memory, imports, backend });
@@ -167,6 +169,7 @@ impl Buffer {
     }
 
     /// The id of a buffer that is about to be created.
+    #[inline]
     pub fn next_id() -> u64 {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
         LAST_ID.fetch_add(1, Ordering::Relaxed) + 1
@@ -236,10 +239,16 @@ impl Buffer {
 
     /// The memory of the whole allocation, for work of a device that did not create it. Fails unless the host
     /// can map it and needs no flushes, and while the buffer is not allocated.
+    #[inline]
     pub fn shared_memory(&self) -> Result<&Arc<HostMemory>> {
-        if let Some(plain) = self.backend().as_any().downcast_ref::<PlainBuffer>() {
-            return plain.memory();
+        match self.backend().as_any().downcast_ref::<PlainBuffer>() {
+            Some(plain) => plain.memory(),
+            None => self.mapped_memory(),
         }
+    }
+
+    #[cold]
+    fn mapped_memory(&self) -> Result<&Arc<HostMemory>> {
         let memory_type = self.allocation.params.memory_type;
         if !memory_type.contains(MemoryType::HOST_VISIBLE | MemoryType::HOST_COHERENT) {
             return Err(Error::invalid_argument(format!(
@@ -285,6 +294,7 @@ impl Buffer {
     }
 
     /// Sets the device that created it, unless already set.
+    #[inline]
     pub(crate) fn made_by(mut self, device: &Device) -> Self {
         self.device.get_or_insert_with(|| device.clone());
         self
@@ -308,42 +318,35 @@ impl Buffer {
 
     /// `offset` and `length` (which may be [`WHOLE_BUFFER`]) as a range of the allocation, as backends
     /// address it. Fails if the range exceeds this buffer.
+    #[inline]
     pub fn resolve(&self, offset: u64, length: u64) -> Result<Range> {
-        let wanted = if length == WHOLE_BUFFER { self.size.checked_sub(offset) } else { Some(length) };
-        match wanted.and_then(|length| Range::new(offset, length)) {
+        match self.size.checked_sub(offset) {
             // A subspan is in bounds of its allocation, so the sum cannot overflow.
-            Some(range) if range.fits(self.size) => Ok(Range { offset: self.offset + offset, ..range }),
-            _ if length == WHOLE_BUFFER => Err(Error::out_of_range(format!(
-                "offset {offset} is out of bounds of a buffer of {} bytes",
-                self.size
-            ))),
-            _ => Err(Error::out_of_range(format!(
-                "{length} bytes at offset {offset} exceed a buffer of {} bytes",
-                self.size
-            ))),
+            Some(left) if length <= left => Ok(Range { offset: self.offset + offset, length }),
+            Some(left) if length == WHOLE_BUFFER => Ok(Range { offset: self.offset + offset, length: left }),
+            _ => Err(self.out_of_range(offset, length)),
         }
+    }
+
+    #[cold]
+    fn out_of_range(&self, offset: u64, length: u64) -> Error {
+        let size = self.size;
+        Error::out_of_range(match length {
+            WHOLE_BUFFER => format!("offset {offset} is out of bounds of a buffer of {size} bytes"),
+            _ => format!("{length} bytes at offset {offset} exceed a buffer of {size} bytes"),
+        })
     }
 
     /// Fails unless the buffer allows all of `usage` and its memory allows the access that the transfers in
     /// `usage` need. Usage by the device also requires device-visible memory. (Only the kernel knows whether
     /// a dispatch writes.)
+    #[inline]
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
-        if !params.usage.contains(usage) {
-            return Err(Error::new(
-                StatusCode::PermissionDenied,
-                format!(
-                    "buffer usage does not allow {:?} (allowed: {:?})",
-                    usage.difference(params.usage),
-                    params.usage
-                ),
-            ));
-        }
-        if usage.intersects(DEVICE_USAGE) && !params.memory_type.contains(MemoryType::DEVICE_VISIBLE) {
-            return Err(Error::new(
-                StatusCode::PermissionDenied,
-                format!("the device cannot see memory of type {:?}", params.memory_type),
-            ));
+        let is_visible =
+            !usage.intersects(DEVICE_USAGE) || params.memory_type.contains(MemoryType::DEVICE_VISIBLE);
+        if !params.usage.contains(usage) || !is_visible {
+            return Err(self.usage_error(usage));
         }
         let mut access = MemoryAccess::empty();
         access.set(MemoryAccess::READ, usage.contains(BufferUsage::TRANSFER_SOURCE));
@@ -351,15 +354,32 @@ impl Buffer {
         self.require_access(access)
     }
 
+    #[cold]
+    fn usage_error(&self, usage: BufferUsage) -> Error {
+        let BufferParams { usage: allowed, memory_type, .. } = self.allocation.params;
+        let message = match usage.difference(allowed) {
+            missing if missing.is_empty() => format!("the device cannot see memory of type {memory_type:?}"),
+            missing => format!("buffer usage does not allow {missing:?} (allowed: {allowed:?})"),
+        };
+        Error::new(StatusCode::PermissionDenied, message)
+    }
+
+    #[inline]
     fn require_access(&self, access: MemoryAccess) -> Result<()> {
         let allowed = self.allocation.params.access;
-        if (allowed | access).intersects(MemoryAccess::ANY) || allowed.contains(access) {
-            return Ok(());
+        match (allowed | access).intersects(MemoryAccess::ANY) || allowed.contains(access) {
+            true => Ok(()),
+            false => Err(self.access_error(access)),
         }
-        Err(Error::new(
+    }
+
+    #[cold]
+    fn access_error(&self, access: MemoryAccess) -> Error {
+        let allowed = self.allocation.params.access;
+        Error::new(
             StatusCode::PermissionDenied,
             format!("buffer access does not allow {access:?} (allowed: {allowed:?})"),
-        ))
+        )
     }
 
     /// Maps a range for the host until the mapping is dropped. Fails if the memory is not host-visible, the
@@ -528,7 +548,8 @@ pub struct PlainBuffer {
     deallocated: AtomicBool,
     is_queue_ordered: bool,
     _counted: Option<CountedMemory>,
-    profiled: OnceLock<ProfiledAllocation>,
+    /// Boxed, since few buffers are profiled.
+    profiled: OnceLock<Box<ProfiledAllocation>>,
 }
 
 impl PlainBuffer {
@@ -538,6 +559,7 @@ impl PlainBuffer {
     }
 
     /// `size` zeroed bytes, aligned to `alignment` bytes (a power of two, or 0 for any).
+    #[inline]
     pub fn allocate_aligned(size: u64, alignment: u64) -> Result<Self> {
         let memory = HostMemory::allocate_aligned(size, alignment)?;
         Ok(Self::over(memory))
@@ -549,6 +571,7 @@ impl PlainBuffer {
     }
 
     /// A buffer over existing memory.
+    #[inline]
     pub fn over(memory: HostMemory) -> Self {
         Self {
             memory: Arc::new(memory),
@@ -560,6 +583,7 @@ impl PlainBuffer {
     }
 
     /// The same buffer, owned by queues: see [`BufferBackend::is_queue_ordered`].
+    #[inline]
     pub fn queue_ordered(mut self) -> Self {
         self.is_queue_ordered = true;
         self
@@ -567,7 +591,7 @@ impl PlainBuffer {
 
     /// The same buffer, whose release is reported to a profile's session when it is dropped.
     pub fn profiled(mut self, allocation: Option<ProfiledAllocation>) -> Self {
-        self.profiled = allocation.map(OnceLock::from).unwrap_or_default();
+        self.profiled = allocation.map(|it| OnceLock::from(Box::new(it))).unwrap_or_default();
         self
     }
 
@@ -576,11 +600,12 @@ impl PlainBuffer {
     pub fn set_profiled(buffer: &Buffer, allocation: ProfiledAllocation) {
         if let Some(plain) = buffer.backend().as_any().downcast_ref::<Self>() {
             // A buffer is allocated once.
-            let _ = plain.profiled.set(allocation);
+            let _ = plain.profiled.set(Box::new(allocation));
         }
     }
 
     /// The same buffer, counted as allocated memory of this type until it is dropped.
+    #[inline]
     pub fn counted(mut self, counters: &Arc<MemoryCounters>, memory_type: MemoryType) -> Self {
         self._counted = Some(counters.count(memory_type, self.memory.length()));
         self
@@ -599,12 +624,18 @@ impl PlainBuffer {
     }
 
     /// The memory. Fails after a dealloca.
+    #[inline]
     pub fn memory(&self) -> Result<&Arc<HostMemory>> {
-        if self.deallocated.load(Ordering::Acquire) {
-            return Err(Error::failed_precondition("the buffer is used after its dealloca"));
+        match self.deallocated.load(Ordering::Acquire) {
+            true => Err(is_deallocated()),
+            false => Ok(&self.memory),
         }
-        Ok(&self.memory)
     }
+}
+
+#[cold]
+fn is_deallocated() -> Error {
+    Error::failed_precondition("the buffer is used after its dealloca")
 }
 
 impl BufferBackend for PlainBuffer {

@@ -197,7 +197,8 @@ impl CommandBuffer {
 
     /// Fails unless each buffer of a binding table allows the usage of its slot.
     pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<&Buffer>]) -> Result<()> {
-        for (slot, usage) in self.0.final_slot_usage.get().into_iter().flatten() {
+        let Some(slot_usage) = self.0.final_slot_usage.get() else { return Ok(()) };
+        for (slot, usage) in slot_usage {
             if let Some(BufferRef { binding: Binding::Direct(buffer), .. }) = bindings.get(*slot as usize) {
                 buffer.require_usage(*usage).context(|| format!("binding slot {slot}"))?;
             }
@@ -205,14 +206,10 @@ impl CommandBuffer {
         Ok(())
     }
 
+    #[inline]
     fn require_state(&self, wanted: u8, verb: &str) -> Result<()> {
         let state = self.0.state.load(Ordering::Acquire);
-        if state == wanted {
-            return Ok(());
-        }
-        let is = ["has not begun recording", "is still recording", "has already ended recording"]
-            [usize::from(state)];
-        Err(Error::failed_precondition(format!("cannot {verb}: the command buffer {is}")))
+        if state == wanted { Ok(()) } else { Err(cannot(verb, state)) }
     }
 
     fn check(&self, command: &Command<Live<'_>>) -> Result<()> {
@@ -312,6 +309,13 @@ impl CommandBuffer {
             self.0.params.categories
         )))
     }
+}
+
+#[cold]
+fn cannot(verb: &str, state: u8) -> Error {
+    let is =
+        ["has not begun recording", "is still recording", "has already ended recording"][usize::from(state)];
+    Error::failed_precondition(format!("cannot {verb}: the command buffer {is}"))
 }
 
 impl Dispatch<Live<'_>> {

@@ -247,6 +247,7 @@ impl<'a> QueueOp<Live<'a>> {
 }
 
 /// Renames the buffer of a range, preserving offset and length.
+#[inline]
 pub fn rename_buffer_ref<F: Names, T: Names, R: Rename<F, T>>(
     names: &mut R,
     reference: BufferRef<F::Buffer>,

@@ -381,6 +381,7 @@ impl<N: Names> Command<N> {
 
 impl<N: Names> QueueOp<N> {
     /// The same operation under other names.
+    #[inline]
     pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<QueueOp<T>> {
         Ok(match *self {
             Self::Alloca { params, size, flags, created } => {
@@ -463,6 +464,7 @@ impl<N: Names> QueueOp<N> {
 
 impl<N: Names> Submission<N> {
     /// The same submission under other names.
+    #[inline]
     pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Submission<T>> {
         Ok(Submission {
             device: names.device(self.device)?,

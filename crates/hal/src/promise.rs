@@ -51,18 +51,24 @@ impl<'a> Promise<'a> {
 }
 
 impl Drop for Promise<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.is_settled.get() && !self.signals.is_empty() {
-            self.signals.settle(&Err(if std::thread::panicking() {
-                Error::new(StatusCode::Internal, "the thread that ran the submission panicked")
-            } else {
-                Error::new(StatusCode::Aborted, "the submission was dropped before it was complete")
-            }));
+            self.signals.fail();
         }
     }
 }
 
 impl Signals<'_> {
+    #[cold]
+    fn fail(self) {
+        self.settle(&Err(if std::thread::panicking() {
+            Error::new(StatusCode::Internal, "the thread that ran the submission panicked")
+        } else {
+            Error::new(StatusCode::Aborted, "the submission was dropped before it was complete")
+        }));
+    }
+
     fn is_empty(self) -> bool {
         match self {
             Self::Live(signals) => signals.is_empty(),

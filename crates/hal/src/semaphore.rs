@@ -52,6 +52,7 @@ struct Shared<B: ?Sized> {
 
 impl Semaphore {
     /// A semaphore over a driver's backend.
+    #[inline]
     pub fn new(backend: impl SemaphoreBackend + 'static) -> Self {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Shared { id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1, backend }))
@@ -78,11 +79,13 @@ impl Semaphore {
     }
 
     /// See [`SemaphoreBackend::query`].
+    #[inline]
     pub fn query(&self) -> Result<u64> {
         self.0.backend.query()
     }
 
     /// See [`SemaphoreBackend::signal`].
+    #[inline]
     pub fn signal(&self, value: u64) -> Result<()> {
         self.0.backend.signal(value)
     }
@@ -93,6 +96,7 @@ impl Semaphore {
     }
 
     /// See [`SemaphoreBackend::wait`].
+    #[inline]
     pub fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         self.0.backend.wait(value, timeout)
     }

@@ -52,11 +52,15 @@ impl MemoryCounters {
     }
 
     /// Counts an allocation of `size` bytes until the result is dropped.
+    #[inline]
     pub fn count(self: &Arc<Self>, memory_type: MemoryType, size: u64) -> CountedMemory {
         let is_host = memory_type.contains(MemoryType::HOST_LOCAL);
         let heap = self.heap(is_host);
         let allocated = heap.allocated.fetch_add(size, Ordering::Relaxed) + size;
-        heap.peak.fetch_max(allocated.saturating_sub(heap.freed.load(Ordering::Relaxed)), Ordering::Relaxed);
+        let live = allocated.saturating_sub(heap.freed.load(Ordering::Relaxed));
+        if live > heap.peak.load(Ordering::Relaxed) {
+            heap.peak.fetch_max(live, Ordering::Relaxed);
+        }
         CountedMemory { counters: self.clone(), is_host, size }
     }
 

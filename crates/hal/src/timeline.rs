@@ -51,6 +51,7 @@ struct Callbacks {
 
 impl Timeline {
     /// A timeline at `initial_value`.
+    #[inline]
     pub fn new(initial_value: u64) -> Self {
         let state = State { value: initial_value, failure: None, callbacks: None, sleepers: 0 };
         Self { value: AtomicU64::new(initial_value), changed: Condvar::new(), state: Mutex::new(state) }

@@ -10,7 +10,7 @@ use rehal_hal::{
     QueueOp, Store,
 };
 
-use crate::execute::{BindingTable, Effect, LiveNames, StoredNames, effect_of, run};
+use crate::execute::{BindingTable, Effect, LiveNames, Slots, StoredNames, effect_of, run};
 use crate::profile::{self, Profiled};
 
 /// The commands of a command buffer, baked into stages. If the program allows inline execution, they run
@@ -90,6 +90,11 @@ impl Recording {
     }
 }
 
+#[cold]
+fn of_another_driver() -> Error {
+    Error::invalid_argument("the command buffer belongs to a device of another driver")
+}
+
 fn not_recording() -> Error {
     Error::failed_precondition("the command buffer is not being recorded")
 }
@@ -102,10 +107,9 @@ impl LocalCommands {
     }
 
     /// The backend of a command buffer created by this driver.
+    #[inline]
     pub(crate) fn of(command_buffer: &CommandBuffer) -> Result<&Self> {
-        command_buffer.backend().as_any().downcast_ref().ok_or_else(|| {
-            Error::invalid_argument("the command buffer belongs to a device of another driver")
-        })
+        command_buffer.backend().as_any().downcast_ref().ok_or_else(of_another_driver)
     }
 
     /// Frees this thread's free list.
@@ -130,7 +134,7 @@ impl LocalCommands {
     /// Runs all commands in order.
     pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>, profile: Option<Profiled<'_>>) -> Result<()> {
         let Some(recording) = self.baked()? else { return Ok(()) };
-        let names = StoredNames { store: &recording.store, slots: table };
+        let names = StoredNames { store: &recording.store, slots: Slots::Ranges(table) };
         let wants_commands =
             |it: &Profiled<'_>| it.submission.reports_spans() || it.submission.reports_regions();
         if let Some(profiled) = profile.filter(wants_commands) {

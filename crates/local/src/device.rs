@@ -6,11 +6,11 @@ use rehal_hal::profile::{
     MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
-    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PerfMap,
-    PlainBuffer, Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
-    unsupported,
+    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferMode,
+    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event, EventBackend, Executable,
+    ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess, MemoryCounters, MemoryStatistics,
+    MemoryType, Note, PendingSubmissions, PerfMap, PlainBuffer, Promise, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Submission, Timeline, unsupported,
 };
 
 use crate::command::LocalCommands;
@@ -383,13 +383,14 @@ impl DeviceBackend for LocalDevice {
                 begun_ns = self.profiler.reports(ProfileData::HOST_EXECUTION).then(now_ns);
                 Some(self.alloca(*params, *size)?)
             }
-            QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
-                if LocalCommands::of(command_buffer)?.is_inline() {
-                    return Err(Error::invalid_argument(
-                        "cannot wait: a command buffer with inline execution runs while it is recorded",
-                    ));
-                }
-                None
+            QueueOp::Execute { command_buffer, .. }
+                if !submission.waits.is_empty()
+                    && command_buffer.params().mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION)
+                    && LocalCommands::of(command_buffer)?.is_inline() =>
+            {
+                return Err(Error::invalid_argument(
+                    "cannot wait: a command buffer with inline execution runs while it is recorded",
+                ));
             }
             _ => None,
         };
@@ -413,8 +414,14 @@ impl DeviceBackend for LocalDevice {
         }
         let outcome = match &self.executor {
             Executor::Sync => {
-                let profile = self.profiled(submission, created.as_ref(), true, begun_ns)?;
-                let profile = profile.as_ref().map(Profiled::by_caller);
+                let profile;
+                let profile = match self.profiler.is_active() {
+                    true => {
+                        profile = self.profile(submission, created.as_ref(), true, begun_ns)?;
+                        profile.as_ref().map(Profiled::by_caller)
+                    }
+                    false => None,
+                };
                 let promise = Promise::new(submission.signals);
                 let _abort = rehal_crash::AbortScope::enter(false);
                 run_and_settle(&submission.op, &LiveNames, promise, profile, ())

@@ -28,41 +28,30 @@ pub(crate) struct Place<'a> {
 /// The binding table of a submission; `None` for empty slots.
 pub(crate) type BindingTable<'a> = SmallVec<[Option<Place<'a>>; 8]>;
 
-/// Resolves the binding slots of commands.
-pub(crate) trait Slots<'r> {
+/// The binding table that the slots of commands refer to.
+#[derive(Clone, Copy)]
+pub(crate) enum Slots<'r, 's> {
+    /// The ranges; `None` for empty slots.
+    Ranges(&'s [Option<Place<'r>>]),
+    /// The table of a kept submission, resolved when a slot is used.
+    Stored(&'r Store, &'r [BufferRef<u32>]),
+}
+
+impl<'r> Slots<'r, '_> {
+    /// No binding table.
+    pub(crate) const NONE: Self = Self::Ranges(&[]);
+
     /// The range in a slot; `None` if it is empty or does not exist.
-    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>>;
-}
-
-impl<'r> Slots<'r> for BindingTable<'r> {
+    #[inline]
     fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
-        Ok(self.get(slot as usize).copied().flatten())
-    }
-}
-
-/// No binding table.
-pub(crate) struct NoSlots;
-
-impl<'r> Slots<'r> for NoSlots {
-    fn slot(&self, _slot: u32) -> Result<Option<Place<'r>>> {
-        Ok(None)
-    }
-}
-
-/// A binding table that resolves each slot when it is used, from the submission that holds it, and stores
-/// nothing.
-pub(crate) struct StoredSlots<'r> {
-    pub(crate) store: &'r Store,
-    pub(crate) bindings: &'r [BufferRef<u32>],
-}
-
-impl<'r> Slots<'r> for StoredSlots<'r> {
-    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
-        match self.bindings.get(slot as usize) {
-            Some(binding @ BufferRef { binding: Binding::Direct(_), .. }) => {
-                StoredNames { store: self.store, slots: &NoSlots }.place(binding).map(Some)
-            }
-            _ => Ok(None),
+        match *self {
+            Self::Ranges(ranges) => Ok(ranges.get(slot as usize).copied().flatten()),
+            Self::Stored(store, bindings) => match bindings.get(slot as usize) {
+                Some(binding @ BufferRef { binding: Binding::Direct(_), .. }) => {
+                    StoredNames { store, slots: Slots::NONE }.place(binding).map(Some)
+                }
+                _ => Ok(None),
+            },
         }
     }
 }
@@ -79,6 +68,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn slot(&self, slot: u32) -> Result<Option<Place<'r>>>;
 
     /// The memory of a reference, after checking the range against the buffer or the slot.
+    #[inline]
     fn place(&self, reference: &BufferRef<N::Buffer>) -> Result<Place<'r>> {
         match reference.binding {
             Binding::Direct(name) => {
@@ -88,24 +78,31 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
             }
             Binding::Slot(slot) => match self.slot(slot)? {
                 Some(place) => place.subrange(reference.offset, reference.length),
-                _ => Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}"))),
+                None => Err(no_buffer_in(slot)),
             },
         }
     }
 }
 
+#[cold]
+fn no_buffer_in(slot: u32) -> Error {
+    Error::invalid_argument(format!("the binding table has no buffer in slot {slot}"))
+}
+
 impl<'a> Place<'a> {
+    #[inline]
     fn subrange(self, offset: u64, length: u64) -> Result<Self> {
         let length = if length == WHOLE_BUFFER { self.length.saturating_sub(offset) } else { length };
-        match Range::new(offset, length) {
-            Some(range) if range.fits(self.length) => {
-                Ok(Self { memory: self.memory, offset: self.offset + offset, length })
-            }
-            _ => Err(Error::out_of_range(format!(
-                "{length} bytes at offset {offset} exceed a binding of {} bytes",
-                self.length
-            ))),
+        match (Range { offset, length }).fits(self.length) {
+            true => Ok(Self { memory: self.memory, offset: self.offset + offset, length }),
+            false => Err(self.exceeded(offset, length)),
         }
+    }
+
+    #[cold]
+    fn exceeded(self, offset: u64, length: u64) -> Error {
+        let own = self.length;
+        Error::out_of_range(format!("{length} bytes at offset {offset} exceed a binding of {own} bytes"))
     }
 
     /// The number of bytes.
@@ -209,7 +206,7 @@ impl<'a> Resolve<'a, Live<'a>> for LiveNames {
 /// Stored names, with the binding table that their slots refer to.
 pub(crate) struct StoredNames<'r, 's> {
     pub(crate) store: &'r Store,
-    pub(crate) slots: &'s dyn Slots<'r>,
+    pub(crate) slots: Slots<'r, 's>,
 }
 
 impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
@@ -234,6 +231,7 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
     fn refs(&self, list: rehal_hal::Span<BufferRef<u32>>) -> &'r [BufferRef<u32>] {
         list.of(&self.store.lists.buffer_refs)
     }
+    #[inline]
     fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
         self.slots.slot(slot)
     }
@@ -241,7 +239,7 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
 
 /// Runs a submission that had to wait, on the thread that reached the last of its waits.
 pub(crate) fn run_kept(kept: KeptSubmission) {
-    let names = StoredNames { store: kept.store(), slots: &NoSlots };
+    let names = StoredNames { store: kept.store(), slots: Slots::NONE };
     let _record = rehal_crash::RecordScope::enter(kept.note());
     let _abort = rehal_crash::AbortScope::enter(false);
     // Waiters get a failure from the signals; there is no other receiver.
@@ -395,7 +393,10 @@ pub(crate) fn with_arguments<'r, N: Names + 'r, R: Resolve<'r, N>, T>(
     check_arguments(dispatch.flags)?;
     let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
     let (words, _) = names.bytes(dispatch.constants).as_chunks();
-    let constants: SmallVec<[u32; 16]> = words.iter().copied().map(u32::from_le_bytes).collect();
+    let mut constants = SmallVec::<[u32; 16]>::new();
+    for word in words {
+        constants.push(u32::from_le_bytes(*word));
+    }
     let mut bindings = SmallVec::<[Place<'_>; 8]>::new();
     for (ordinal, binding) in names.refs(dispatch.bindings).iter().enumerate() {
         bindings.push(names.place(binding).context(|| format!("binding {ordinal}"))?);

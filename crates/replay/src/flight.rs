@@ -170,14 +170,29 @@ impl<'r> Flight<'r> {
     /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits
     /// for it; a deferred one can run when [`Flight::complete`] is called, after the step that signals the
     /// last of its waits.
+    #[inline]
     pub(crate) fn issued(&mut self, issue: &Issue<'_>) -> Result<()> {
-        if let Some(index) = issue.deferred {
-            let issued = self.issued_of(issue);
-            self.deferred.insert(index, issued);
+        if self.schedule.is_some() {
+            return self.issued_as_scheduled(issue);
         }
-        if self.schedule.is_none() {
-            self.devices[issue.device as usize].flush(issue.affinity)?;
-            return if issue.deferred.is_none() { rehal_hal::wait_all(issue.signals, None) } else { Ok(()) };
+        self.devices[issue.device as usize].flush(issue.affinity)?;
+        match issue.deferred {
+            Some(index) => self.defer(index, issue),
+            None => issue.signals.iter().try_for_each(|it| it.semaphore.wait(it.value, None))?,
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn defer(&mut self, index: u32, issue: &Issue<'_>) {
+        let issued = self.issued_of(issue);
+        self.deferred.insert(index, issued);
+    }
+
+    #[inline(never)]
+    fn issued_as_scheduled(&mut self, issue: &Issue<'_>) -> Result<()> {
+        if let Some(index) = issue.deferred {
+            self.defer(index, issue);
         }
         self.unflushed[issue.device as usize] |= issue.affinity;
         if issue.deferred.is_none() {
@@ -238,13 +253,14 @@ impl<'r> Flight<'r> {
         self.held.push_back((self.position, release, bytes));
     }
 
-    /// The next object whose work is complete. Waits if too much memory is held.
+    /// Whether objects are held.
     #[inline]
-    pub(crate) fn next_released(&mut self) -> Result<Option<Release>> {
-        if self.held.is_empty() { Ok(None) } else { self.next_held() }
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
-    fn next_held(&mut self) -> Result<Option<Release>> {
+    /// The next held object whose work is complete. Waits if too much memory is held.
+    pub(crate) fn next_released(&mut self) -> Result<Option<Release>> {
         self.reap();
         if self.held_bytes > HELD_BYTES
             && let Some(first) = self.in_flight.front()

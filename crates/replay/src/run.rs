@@ -29,7 +29,7 @@ use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{FileRemap, FileWrites};
 use crate::flight::{Flight, Issue};
-use crate::plan::{RecordLocation, Release, Step, StepOp};
+use crate::plan::{Completion, RecordLocation, Release, Step, StepOp};
 use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::schedule::Schedule;
@@ -403,12 +403,10 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let profiles_records = self.observers.iter().any(|it| it.profiles_records());
         let extended = self.stepping.as_ref().map(|stepping| stepping.releases(plan));
         let releases = extended.as_ref().unwrap_or(&plan.releases);
-        let releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
-        let mut releases = releases.iter().copied();
-        let mut next_release = releases.next();
+        let mut releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
         let mut scratch = Bump::with_capacity(4096);
-        for number in steps.clone() {
-            let step = &plan.steps[number as usize];
+        let all = &plan.steps[steps.start as usize..steps.end as usize];
+        for (number, step) in steps.clone().zip(all) {
             if profiles_records {
                 set_replayed_record(Some(step.location.ordinal.into()));
             }
@@ -421,14 +419,14 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 return Ok(());
             }
             let held = if self.state.open_scopes.is_empty() { 0 } else { HELD_STEPS };
-            while let Some(release) = next_release
+            while let Some((release, rest)) = releases.split_first()
                 && release.step.saturating_add(held) <= number
             {
-                self.release(release);
-                next_release = releases.next();
+                self.release(*release);
+                releases = rest;
             }
-            while let Some(release) = self.flight.next_released()? {
-                self.state.objects.release(release);
+            if self.flight.holds() {
+                self.release_held()?;
             }
             // Other steps allocate nothing in it.
             if !matches!(step.op, StepOp::Host(_)) {
@@ -437,8 +435,13 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         }
         self.flight.drain()?;
         // Those that a scope holds, which is open at the end.
-        let rest = next_release.into_iter().chain(releases).take_while(|release| release.step < steps.end);
-        rest.for_each(|release| self.release(release));
+        let rest = releases.iter().take_while(|release| release.step < steps.end);
+        rest.for_each(|release| self.release(*release));
+        self.release_held()
+    }
+
+    /// Releases the objects whose work is complete.
+    fn release_held(&mut self) -> Result<()> {
         while let Some(release) = self.flight.next_released()? {
             self.state.objects.release(release);
         }
@@ -460,21 +463,25 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     }
 
     /// Completes the deferred submissions that a step makes runnable.
+    #[inline]
     fn complete(&mut self, step: u32, scratch: &Bump) -> Result<ControlFlow<()>> {
         while let Some(completion) = self.flight.next_runnable(step) {
-            let outcome = match self.stepping.take() {
-                None => self.flight.complete(completion.submission).map(ControlFlow::Continue),
-                Some(mut stepping) => {
-                    let outcome = self.complete_stepping(&mut stepping, completion, scratch);
-                    self.stepping = Some(stepping);
-                    outcome
-                }
-            };
+            let outcome = self.complete_one(completion, scratch);
             if outcome.map_err(|error| self.plan.locate(error, completion.location))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    #[inline(never)]
+    fn complete_one(&mut self, completion: &'r Completion, scratch: &Bump) -> Result<ControlFlow<()>> {
+        let Some(mut stepping) = self.stepping.take() else {
+            return self.flight.complete(completion.submission).map(ControlFlow::Continue);
+        };
+        let outcome = self.complete_stepping(&mut stepping, completion, scratch);
+        self.stepping = Some(stepping);
+        outcome
     }
 
     /// An object's last use is issued.
@@ -538,7 +545,23 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
 
     /// Issues a submission, or performs its operations one by one, if it can `run` at once; otherwise it is
     /// deferred.
+    #[inline]
     fn submit(
+        &mut self,
+        index: u32,
+        runs: bool,
+        location: RecordLocation,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
+        match self.stepping.is_none() && self.state.refused_commands.is_empty() {
+            true => self.issue(index, runs, location, scratch).map(ControlFlow::Continue),
+            false => self.submit_otherwise(index, runs, location, scratch),
+        }
+    }
+
+    /// If commands have been refused, or observers want operations.
+    #[inline(never)]
+    fn submit_otherwise(
         &mut self,
         index: u32,
         runs: bool,

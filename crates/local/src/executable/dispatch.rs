@@ -98,7 +98,8 @@ impl Workgroups {
     /// The range must be within [`workgroup_total`] of `count`.
     pub(super) fn new(range: &Range<u64>, count: [u32; 3]) -> Self {
         let left = range.end.saturating_sub(range.start);
-        if left == 0 {
+        // Most dispatches have few workgroups, and a division takes as long as a small one.
+        if left == 0 || range.start == 0 {
             return Self { next: [0; 3], count, left };
         }
         let [x, y, _] = count.map(u64::from);
@@ -177,9 +178,11 @@ impl Library {
             ptrs: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
             lengths: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
         };
-        for (index, binding) in dispatch.bindings.iter().enumerate() {
-            table.ptrs[index].write(binding.pointer.cast::<c_void>());
-            table.lengths[index].write(binding.length_bytes);
+        for ((pointer, length), binding) in
+            table.ptrs.iter_mut().zip(&mut table.lengths).zip(dispatch.bindings)
+        {
+            pointer.write(binding.pointer.cast::<c_void>());
+            length.write(binding.length_bytes);
         }
         let [count_x, count_y, count_z] = dispatch.workgroup_count;
         let [size_x, size_y, size_z] = dispatch.workgroup_size.map(|size| size.max(1));

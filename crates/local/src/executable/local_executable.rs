@@ -95,9 +95,9 @@ impl LocalExecutable {
     }
 
     /// The backend of an executable created by this driver.
+    #[inline]
     pub(crate) fn of(executable: &Executable) -> Result<&Self> {
-        let backend = executable.backend().as_any().downcast_ref();
-        backend.ok_or_else(|| Error::invalid_argument("the executable belongs to a device of another driver"))
+        executable.backend().as_any().downcast_ref().ok_or_else(of_another_driver)
     }
 
     /// Runs a function over all of its workgroups, timed by `clock`.
@@ -171,6 +171,11 @@ impl Code {
     }
 }
 
+#[cold]
+fn of_another_driver() -> Error {
+    Error::invalid_argument("the executable belongs to a device of another driver")
+}
+
 fn run_native(
     library: &Library,
     ordinal: u32,
@@ -178,11 +183,14 @@ fn run_native(
     options: ExecutableOptions,
     share: Share<'_>,
 ) -> Result<(), WorkgroupFailure> {
-    let bindings: SmallVec<[MemorySpan; 8]> = arguments.bindings.iter().map(|place| place.span()).collect();
+    let mut bindings = SmallVec::<[MemorySpan; 8]>::new();
+    for place in arguments.bindings {
+        bindings.push(place.span());
+    }
+    let function = library.function(ordinal)?;
     let static_bytes = u64::from(library.local_memory_bytes(ordinal)?);
     let length = static_bytes + u64::from(arguments.dynamic_local_memory);
-    check_local_memory(library.function(ordinal)?, length, options.local_memory_limit)?;
-    let function = library.function(ordinal)?;
+    check_local_memory(function, length, options.local_memory_limit)?;
     let overrun = with_local_memory(length, options.checks_overruns, |local_memory| {
         let dispatch = Dispatch {
             workgroup_count: arguments.workgroup_count,
@@ -239,14 +247,20 @@ fn wrote(function: &FunctionInfo, place: &str) -> Error {
 }
 
 /// Fails if a workgroup needs more local memory than a thread has.
+#[inline]
 pub(super) fn check_local_memory(function: &FunctionInfo, length: u64, limit: Option<u64>) -> Result<()> {
     match limit {
-        Some(limit) if length > limit => Err(Error::resource_exhausted(format!(
-            "function '{}' needs {length} bytes of local memory per workgroup, a worker has {limit}",
-            function.name.escape_debug()
-        ))),
+        Some(limit) if length > limit => Err(exceeds_local_memory(function, length, limit)),
         _ => Ok(()),
     }
+}
+
+#[cold]
+fn exceeds_local_memory(function: &FunctionInfo, length: u64, limit: u64) -> Error {
+    let name = function.name.escape_debug();
+    Error::resource_exhausted(format!(
+        "function '{name}' needs {length} bytes of local memory per workgroup, a worker has {limit}"
+    ))
 }
 
 impl ExecutableBackend for LocalExecutable {

@@ -3,7 +3,7 @@ use rehal_hal::{Binding, CommandBuffer, Dispatch, Names, QueueOp, WorkgroupCount
 
 use crate::command::LocalCommands;
 use crate::executable::{LocalExecutable, workgroup_total};
-use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
+use crate::execute::{Resolve, Slots, StoredNames, workgroup_count};
 
 /// Work that takes less than this many nanoseconds runs inline: about what waking a worker takes, and waking
 /// the thread that waits for it. Not the measured time ([`PoolHandle::handover_ns`]): a thread that submits
@@ -82,7 +82,7 @@ fn of_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
 /// Estimated duration of the commands on one thread, if known; stops adding once the sum is not brief.
 fn of_commands(command_buffer: &CommandBuffer) -> Result<Option<u64>> {
     let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(Some(0)) };
-    let names = StoredNames { store: &recording.store, slots: &NoSlots };
+    let names = StoredNames { store: &recording.store, slots: Slots::NONE };
     let mut sum = 0;
     for operation in &recording.operations {
         // The buffers in binding slots are not resolved.

@@ -15,7 +15,7 @@ use super::times::Clock;
 use super::{Spares, abort, estimate, report};
 use crate::command::{LocalCommands, in_command};
 use crate::executable::{Share, WorkgroupFailure};
-use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
+use crate::execute::{Resolve, Slots, StoredNames, run, with_arguments};
 use crate::pool::{Claims, Job, PoolHandle, Progress, Stage, Work, Worker, chunk_size};
 
 /// A submission while it runs on workers: the objects that it names, its progress, and the promise.
@@ -280,7 +280,7 @@ impl Content {
         let single = |operations, stages, error| View {
             operations,
             stages,
-            names: StoredNames { store, slots: &NoSlots },
+            names: StoredNames { store, slots: Slots::NONE },
             is_command_buffer: false,
             error,
         };
@@ -292,8 +292,7 @@ impl Content {
             Ok(None) => run(&single(&[], &[], None)),
             Err(error) => run(&single(&[], &[], Some(error))),
             Ok(Some(recording)) => {
-                let slots = StoredSlots { store, bindings: bindings.of(&store.lists.buffer_refs) };
-                let slots: &dyn Slots<'_> = &slots;
+                let slots = Slots::Stored(store, bindings.of(&store.lists.buffer_refs));
                 run(&View {
                     operations: &recording.operations,
                     stages: &recording.stages,

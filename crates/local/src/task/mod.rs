@@ -49,7 +49,7 @@ pub use self::delays::WorkerDelays;
 use self::issue::Issue;
 use self::role::WorkersId;
 use self::semaphore::TaskSemaphore;
-use crate::execute::{LiveNames, NoSlots, Resolve, StoredNames, run_and_settle};
+use crate::execute::{LiveNames, Resolve, Slots, StoredNames, run_and_settle};
 use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
 use crate::profile::Profiled;
 use crate::topology::Topology;
@@ -199,7 +199,7 @@ impl TaskExecutor {
 
     /// The same for one that had to wait.
     pub(crate) fn execute_kept(&self, kept: KeptSubmission) {
-        let names = StoredNames { store: kept.store(), slots: &NoSlots };
+        let names = StoredNames { store: kept.store(), slots: Slots::NONE };
         if let Some(permit) = self.inline(kept.op(), &names) {
             let _record = rehal_crash::RecordScope::enter(kept.note());
             let _abort = rehal_crash::AbortScope::enter(self.aborts);

@@ -7,7 +7,7 @@ use rehal_base::StatusCode;
 use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns};
 
 use super::issue::Running;
-use crate::execute::{NoSlots, StoredNames};
+use crate::execute::{Slots, StoredNames};
 use crate::profile::{
     Span, command_index, report_operation, report_region, report_stored, report_worker, selects_command,
     selects_region,
@@ -145,7 +145,7 @@ impl Running<'_, '_, '_> {
             (None, None) => whole(),
         };
         let kept = &self.content.kept;
-        let names = StoredNames { store: kept.store(), slots: &NoSlots };
+        let names = StoredNames { store: kept.store(), slots: Slots::NONE };
         let workgroup_count = tiling.map_or([0; 3], |tiling| tiling.workgroup_count());
         report_operation(kept.op(), &names, profile, workgroup_count, status, span);
     }

@@ -34,6 +34,7 @@ impl<'s> LiveNames<'s> {
         Self { table: Some(table), ..self }
     }
 
+    #[inline]
     fn list<T: Copy, U: Copy>(
         &mut self,
         items: &'s [T],
@@ -48,6 +49,19 @@ impl<'s> LiveNames<'s> {
     }
 }
 
+impl<'s> LiveNames<'s> {
+    // By value and not inlined, so that others are not copied to memory first.
+    #[inline(never)]
+    fn buffer_ref_in(
+        &self,
+        table: &[BufferRef<u32>],
+        reference: BufferRef<u32>,
+    ) -> Result<BufferRef<&'s Buffer>> {
+        let (buffer, offset, length) = self.objects.resolve(&reference, table)?;
+        Ok(BufferRef::range(get(&self.objects.buffers, buffer)?, offset, length))
+    }
+}
+
 impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     fn device(&mut self, name: u32) -> Result<&'s Device> {
         Ok(&self.devices[name as usize])
@@ -57,13 +71,11 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         get(&self.objects.buffers, name)
     }
 
+    #[inline]
     fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
         match self.table {
             None => rename_buffer_ref(self, reference),
-            Some(table) => {
-                let (buffer, offset, length) = self.objects.resolve(&reference, table)?;
-                Ok(BufferRef::range(self.buffer(buffer)?, offset, length))
-            }
+            Some(table) => self.buffer_ref_in(table, reference),
         }
     }
 

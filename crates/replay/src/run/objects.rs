@@ -22,12 +22,18 @@ fn empty<T>(count: u32) -> Vec<Option<T>> {
     std::iter::repeat_with(|| None).take(count as usize).collect()
 }
 
+#[inline]
 pub(super) fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
     match list.get(index as usize) {
         Some(Some(object)) => Ok(object),
-        // The plan guarantees creation before use and release after it.
-        _ => Err(Error::new(StatusCode::Internal, "the plan uses a missing object")),
+        _ => Err(is_missing()),
     }
+}
+
+/// The plan guarantees creation before use and release after it.
+#[cold]
+fn is_missing() -> Error {
+    Error::new(StatusCode::Internal, "the plan uses a missing object")
 }
 
 impl Objects {

@@ -23,10 +23,15 @@ impl Redzones {
     }
 
     /// What to allocate for a buffer. Observers may fill it, whatever the program did.
+    #[inline]
     pub(super) fn around(&self, params: BufferParams, size: u64) -> Result<(BufferParams, u64)> {
-        if self.bytes == 0 {
-            return Ok((params, size));
+        match self.bytes {
+            0 => Ok((params, size)),
+            _ => self.enlarge(params, size),
         }
+    }
+
+    fn enlarge(&self, params: BufferParams, size: u64) -> Result<(BufferParams, u64)> {
         let params = params.canonical();
         if params.min_alignment > ALIGNMENT {
             return Err(Error::new(
@@ -43,6 +48,7 @@ impl Redzones {
     }
 
     /// The buffer in its allocation.
+    #[inline]
     pub(super) fn inside(&self, allocated: Buffer, size: u64) -> Result<Buffer> {
         match self.bytes {
             0 => Ok(allocated),
