@@ -70,7 +70,7 @@ impl Names for Indexed {
 }
 
 /// The lists that stored operations point into.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[allow(missing_docs, reason = "each list has the objects in its name")]
 pub struct StoredLists {
     pub buffer_refs: Vec<BufferRef<u32>>,

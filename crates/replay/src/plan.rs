@@ -3,8 +3,8 @@ use std::convert::Infallible;
 use rehal_base::{Error, Result};
 use rehal_capture::{Capture, CaptureBytes, Tear, Version, layout, payload};
 use rehal_hal::{
-    Command, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed, MemoryAccess, Span, StoredLists,
-    Submission,
+    Command, Dispatch, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed, MemoryAccess, QueueOp,
+    Span, StoredLists, Submission, WorkgroupCount,
 };
 use serde::Serialize;
 
@@ -25,6 +25,7 @@ pub struct RecordLocation {
 ///
 /// It shares the bytes of the capture, from which runs read data, and depends on nothing else: it can be
 /// stored, sent to another thread and run concurrently.
+#[derive(Clone)]
 pub struct Plan {
     pub(crate) capture: CaptureBytes,
     pub(crate) version: Version,
@@ -165,6 +166,47 @@ impl Plan {
     /// the error names the record and the reason.
     pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
         planner::compile(capture.into(), options)
+    }
+
+    /// Whether another plan is of the same records of the same capture, perhaps with other workgroup counts.
+    pub fn is_of_same_records(&self, other: &Self) -> bool {
+        std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()
+    }
+
+    /// The plan with other workgroup counts: `count` gets the captured id of an executable and the name of a
+    /// function, and returns that of its dispatches if they are not as captured. Counts that are read from
+    /// buffers stay. `None` if none changes.
+    pub(crate) fn with_workgroup_counts(
+        &self,
+        count: impl Fn(u64, &[u8]) -> Option<[u32; 3]>,
+    ) -> Option<Self> {
+        let of = |it: &StoredExecutable| {
+            let record = it.record(self.bytes());
+            record.function_names().map(|name| count(it.id, name)).collect()
+        };
+        let counts: Vec<Vec<Option<[u32; 3]>>> = self.executables.iter().map(of).collect();
+        if counts.iter().flatten().all(Option::is_none) {
+            return None;
+        }
+        let mut changed = self.clone();
+        let change = |it: &mut Dispatch<Indexed>| {
+            let known =
+                counts.get(it.executable as usize).and_then(|counts| counts.get(it.function as usize));
+            if let (WorkgroupCount::Static(count), Some(Some(other))) = (&mut it.workgroup_count, known) {
+                *count = *other;
+            }
+        };
+        for (_, command) in &mut changed.commands {
+            if let Command::Dispatch(it) = command {
+                change(it);
+            }
+        }
+        for submission in &mut changed.submissions {
+            if let QueueOp::Dispatch(it) = &mut submission.op {
+                change(it);
+            }
+        }
+        Some(changed)
     }
 
     /// Number of devices used by the capture.

@@ -34,7 +34,7 @@ use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::schedule::Schedule;
 use crate::scopes;
-use crate::substitute::{Replacements, Substitute, Substitution};
+use crate::substitute::{Replacements, Substitute, Substitution, plan_with_workgroups};
 use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, WrittenBindings};
 
 /// Options of a replay.
@@ -165,7 +165,10 @@ impl Replay {
     /// Fails if the number of devices differs from the capture's, a file is missing or does not match, or a
     /// substitution selects no executable.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
-        let plan = plan.into();
+        let mut plan = plan.into();
+        if let Some(changed) = plan_with_workgroups(&plan, &options.substitutions) {
+            plan = Arc::new(changed);
+        }
         Self::from_plan(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
     }
 

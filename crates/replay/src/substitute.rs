@@ -34,6 +34,9 @@ pub struct Replacement {
     pub keeps_missing: bool,
     /// Its name in errors, such as that of its source; `None` for the path.
     pub name: Option<String>,
+    /// The workgroups that functions of it need, by name, if these are not the captured ones: each workgroup
+    /// may compute another part of the result. Dispatches that read their count from a buffer keep it.
+    pub workgroup_counts: Vec<(String, [u32; 3])>,
 }
 
 /// The location of a replacement's bytes.
@@ -75,7 +78,7 @@ impl Replacement {
     }
 
     fn new(code: Code) -> Self {
-        Self { code, format: None, keeps_missing: false, name: None }
+        Self { code, format: None, keeps_missing: false, name: None, workgroup_counts: Vec::new() }
     }
 
     /// The same code with an explicit format.
@@ -86,6 +89,12 @@ impl Replacement {
     /// The same code, which replaces only the functions that it has.
     pub fn keep_missing(self) -> Self {
         Self { keeps_missing: true, ..self }
+    }
+
+    /// The same code with the workgroups that a function of it needs.
+    pub fn with_workgroups(mut self, function: impl Into<String>, count: [u32; 3]) -> Self {
+        self.workgroup_counts.push((function.into(), count));
+        self
     }
 
     /// The same code with a name for errors.
@@ -185,6 +194,30 @@ impl Display for Selector {
             Self::Name(name) => write!(out, "function or executable '{}'", name.escape_debug()),
         }
     }
+}
+
+impl Substitution {
+    /// The workgroups of a function of an executable with the replacement, if it says them.
+    fn workgroup_count(&self, executable_id: u64, function: &[u8]) -> Option<[u32; 3]> {
+        let is_selected = match &self.selector {
+            Selector::All => true,
+            Selector::Id(id) => *id == executable_id,
+            Selector::Name(name) => name.as_bytes() == function,
+        };
+        let counts = self.replacement.workgroup_counts.iter();
+        counts.filter(|_| is_selected).find(|(name, _)| name.as_bytes() == function).map(|(_, count)| *count)
+    }
+}
+
+/// The plan with the workgroups that replacements need; `None` if these are the captured ones.
+pub(crate) fn plan_with_workgroups(plan: &Plan, substitutions: &[Substitution]) -> Option<Plan> {
+    if substitutions.iter().all(|it| it.replacement.workgroup_counts.is_empty()) {
+        return None;
+    }
+    // The last layer of an executable is on top.
+    plan.with_workgroup_counts(|id, name| {
+        substitutions.iter().rev().find_map(|it| it.workgroup_count(id, name))
+    })
 }
 
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";

@@ -8,6 +8,7 @@
 //! as a library.
 
 mod cache;
+mod candidate;
 mod dump;
 mod failure;
 mod find;
@@ -33,6 +34,7 @@ use rehal_tune::{Job, JobLimits, JobOutcome, KeptOutput, LocalRunner, Printed, R
 use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 
+pub use candidate::CompiledDispatch;
 pub use dump::{DumpKind, DumpedExecutables};
 pub use substitute::{SourceSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind};
 pub use substitute_dispatch::compile_dispatches;

@@ -75,9 +75,9 @@ mod written_bindings;
 pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use compiler::{
-    Compilation, Compiled, Compiler, CompilerSetup, CompilerVersion, DumpKind, DumpedExecutables,
-    ExecutableFunction, ExecutableVariant, ProgramExecutable, SourceSubstitutes, SubstituteFile,
-    SubstituteFlags, SubstituteKind, compile_dispatches, is_program_source, target_flags,
+    Compilation, Compiled, CompiledDispatch, Compiler, CompilerSetup, CompilerVersion, DumpKind,
+    DumpedExecutables, ExecutableFunction, ExecutableVariant, ProgramExecutable, SourceSubstitutes,
+    SubstituteFile, SubstituteFlags, SubstituteKind, compile_dispatches, is_program_source, target_flags,
 };
 pub use crash::CrashReports;
 pub use devices::{

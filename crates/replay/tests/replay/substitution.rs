@@ -342,6 +342,44 @@ fn a_program_replaces_some_functions() {
     assert!(error.report().contains("'kernel.c'"), "{error:?}");
 }
 
+/// Code that divides its work differently needs other workgroups than were captured.
+#[test]
+fn a_replacement_may_need_other_workgroups() {
+    let (capture, [_, right]) = capture();
+    let bytes = capture.finish();
+    let counts = |selector: Selector| {
+        let code = code("new", 20, &[function("r", 0, 1), function("s", 0, 1), function("l", 0, 1)]);
+        let replacement = Replacement::bytes(code.encode()).keep_missing();
+        let replacement = replacement.with_workgroups("s", [2, 3, 4]).with_workgroups("l", [9, 9, 9]);
+        let options = ReplayOptions::default().substitutions(vec![Substitution::new(selector, replacement)]);
+        let plan = Arc::new(Plan::compile(bytes.clone(), PlanOptions::default()).unwrap());
+        let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+        let replay = Replay::new(plan.clone(), &group, &options).unwrap();
+        assert!(replay.plan().is_of_same_records(&plan));
+        let mut counts = Vec::new();
+        let visited = replay.plan().dispatches(|it| {
+            counts.push((String::from_utf8_lossy(it.name).into_owned(), it.workgroup_count.unwrap()));
+            Ok(())
+        });
+        visited.unwrap();
+        counts
+    };
+    let captured = counts(Selector::Name("r".into()));
+    let changed = |name: &str, count: [u32; 3]| {
+        let of = |(function, captured): &(String, [u32; 3])| {
+            (function.clone(), if function == name { count } else { *captured })
+        };
+        captured.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(captured.iter().map(|it| it.0.as_str()).collect::<Vec<_>>(), ["l", "r", "s"]);
+    assert!(captured.iter().all(|it| it.1 != [2, 3, 4] && it.1 != [9, 9, 9]));
+    assert_eq!(counts(Selector::Name("s".into())), changed("s", [2, 3, 4]));
+    assert_eq!(counts(Selector::Id(right)), changed("s", [2, 3, 4]));
+    let mut all = changed("s", [2, 3, 4]);
+    all[0].1 = [9, 9, 9];
+    assert_eq!(counts(Selector::All), all);
+}
+
 #[test]
 fn a_file_that_is_named_for_a_function_must_have_it() {
     let files = Replacements::new();

@@ -122,6 +122,14 @@ impl CompileCache {
         is_kept && path.is_file()
     }
 
+    /// Keeps the source of a dispatch. Returns its path, which is the same for the same text.
+    pub(super) fn keep_source(&self, text: &str) -> Option<PathBuf> {
+        let path = self.directory.join(format!("dispatch-{}.mlir", blake3::hash(text.as_bytes()).to_hex()));
+        let is_kept = fs::read(&path).is_ok_and(|it| it == text.as_bytes())
+            || self.write(&path, [text.as_bytes()]).is_ok();
+        is_kept.then_some(path)
+    }
+
     fn path(&self, key: &Hash) -> PathBuf {
         self.directory.join(key.to_hex().as_str())
     }

@@ -6,7 +6,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_replay::{Code, Substitution};
 
 use super::text;
-use super::{Compilation, Compiler};
+use super::{CompiledDispatch, Compiler};
 
 /// Compiles each replacement that is MLIR to a binary, which replaces the functions that it has. `compiler`
 /// is asked for once there is one; `messages` receives what the compiler prints, by source.
@@ -28,23 +28,22 @@ pub fn compile_dispatches(
             Some(compiler) => compiler,
             None => found.insert(compiler().context(place)?),
         };
-        let (bytes, printed) = compiler.dispatch(&path).context(place)?;
-        if !printed.trim().is_empty() {
-            messages(&path, printed.trim_end());
+        let compiled = compiler.dispatch(&path).context(place)?;
+        if !compiled.messages.is_empty() {
+            messages(&path, &compiled.messages);
         }
-        replacement.code = Code::Bytes(bytes.into());
-        replacement.name = Some(path.display().to_string());
-        replacement.keeps_missing = true;
+        let format = replacement.format.take();
+        *replacement = compiled.into_replacement(path.display().to_string());
+        replacement.format = format;
     }
     Ok(())
 }
 
 impl Compiler {
-    /// Compiles a dumped dispatch to the binary of its target. Returns the binary, and what was printed.
-    fn dispatch(&self, path: &Path) -> Result<(Vec<u8>, String)> {
-        let compilation = Compilation::new(path, ["--compile-mode=hal-executable"]);
-        match self.compile(&compilation) {
-            Ok(compiled) => Ok((compiled.bytes().to_vec(), compiled.messages)),
+    /// Compiles a dumped dispatch to the binary of its target.
+    fn dispatch(&self, path: &Path) -> Result<CompiledDispatch> {
+        match self.compile_dispatch_file(path, [] as [&str; 0]) {
+            Ok(compiled) => Ok(compiled),
             Err(error) => Err(match self.text(path).map(|text| text::executables(&text)) {
                 Ok(executables) => match &executables[..] {
                     [only] if only.variants.len() == 1 => error,

@@ -111,6 +111,25 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
     })
 }
 
+/// The workgroup counts of the functions in the text of a variant, as far as they are constant.
+pub(super) fn workgroup_counts(text: &str) -> Vec<(String, [u32; 3])> {
+    let of = |export: Operation<'_>| Some((export.name, workgroup_count(export.body)?));
+    operations(text, "hal.executable.export").filter_map(of).collect()
+}
+
+/// What a region returns, if it is constant.
+fn workgroup_count(region: &str) -> Option<[u32; 3]> {
+    // %c4 = arith.constant 4 : index
+    let constant = |name: &str| {
+        let line = region.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "))?;
+        line.strip_prefix("arith.constant ")?.split(' ').next()?.parse().ok()
+    };
+    let returned = region.lines().find_map(|line| line.trim().strip_prefix("hal.return "))?;
+    let mut counts = returned.split(" : ").next()?.split(", ").map(constant);
+    let count = [counts.next()??, counts.next()??, counts.next()??];
+    counts.next().is_none().then_some(count)
+}
+
 /// The bindings that a function accesses, each with its bytes if they are known.
 fn accessed(body: &str) -> Vec<(usize, Option<u64>)> {
     let lines = body.lines().filter(|line| line.contains(" hal.interface.binding.subspan "));
@@ -296,6 +315,20 @@ mod tests {
         let other = &found[1].variants[0];
         assert!(other.has_objects && !variant.has_objects);
         assert_eq!((other.functions[0].ordinal, other.functions[0].workgroup_count.as_str()), (3, ""));
+    }
+
+    #[test]
+    fn constant_workgroup_counts_are_read() {
+        let export = |body: &str| {
+            let head = "hal.executable.variant public @v target(<\"a\", \"b\">) {\n  hal.executable.export public @f ordinal(0) {";
+            format!("{head}\n{body}\n  }} <workgroup_size = [1 : index]>\n}}\n")
+        };
+        let body = "    %c4 = arith.constant 4 : index\n    %c40 = arith.constant 40 : index\n    %c1 = arith.constant 1 : index\n    hal.return %c4, %c40, %c1 : index, index, index";
+        let of = |text: &str| workgroup_counts(text).into_iter().map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!(workgroup_counts(&export(body)), [("f".to_owned(), [4, 40, 1])]);
+        assert_eq!(of(&export(&body.replace("constant 40", "addi %a, %b"))), [[0; 3]; 0]);
+        assert_eq!(of(&(export(body) + &export(body))), [[4, 40, 1]; 2]);
+        assert_eq!(of(""), [[0; 3]; 0]);
     }
 
     #[test]

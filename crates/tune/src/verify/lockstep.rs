@@ -103,7 +103,7 @@ pub(crate) fn run(
     options: &VerifyOptions,
     new_memory: NewMemory,
 ) -> Result<Verification> {
-    if !std::sync::Arc::ptr_eq(sides.expected.plan(), sides.actual.plan()) {
+    if !sides.expected.plan().is_of_same_records(sides.actual.plan()) {
         return Err(Error::invalid_argument("the two replays are of different plans"));
     }
     matched(sides, options, new_memory, &Matching::Same)
