@@ -25,6 +25,5 @@
 //! ```
 
 pub use rehal_session::{
-    Cut, EntryPoint, ExecutableSource, KernelOptions, Kernels, LaunchArguments, LaunchBinding, Launches,
-    LoadOptions, LoadedExecutable, SliceOptions,
+    Cut, EntryPoint, ExecutableSource, KernelOptions, Kernels, LoadOptions, LoadedExecutable, SliceOptions,
 };

@@ -49,7 +49,7 @@
 //! | `CaptureFile`, `Plan`, `Replay`, `ProfileFile` | yes; each run of a replay has its own state |
 //! | `Recorder`, `Program`, `Function` | yes; functions may be called concurrently, and records have one order |
 //! | `Device` and all objects of devices | yes; only timepoints of semaphores order work |
-//! | `FastForward`, `PendingCall`, `Launches`, `Records` | no |
+//! | `FastForward`, `PendingCall`, `Records` | no |
 //!
 //! # Safety
 //!

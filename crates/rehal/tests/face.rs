@@ -10,7 +10,6 @@ use std::time::Duration;
 use rehal::StatusCode;
 use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter, Records};
 use rehal::device::{Device, DeviceOptions, DeviceSpec, HostMemory};
-use rehal::kernel::Launches;
 use rehal::profile::ProfileFile;
 use rehal::program::{
     Function, MappedValue, ModuleSource, PendingCall, Program, ProgramOptions, TensorType, Value, ValueText,
@@ -56,7 +55,6 @@ fn objects_may_be_sent_and_some_shared() {
     shared::<Device>();
     sent::<FastForward>();
     sent::<PendingCall>();
-    sent::<Launches>();
     sent::<Records<'_>>();
 }
 
