@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import signal
@@ -23,8 +22,11 @@ def test_callbacks_see_dispatches_and_host_reads(mlp: Path, isolation: Any) -> N
     outputs: dict[str, np.ndarray[Any, Any]] = {}
     order: list[str] = []
 
+    kept: list[rehal.Buffer] = []
+
     def before(dispatch: rehal.Dispatch) -> None:
         order.append(f"before {dispatch.record}")
+        kept.append(dispatch.bindings[0])
 
     def after(dispatch: rehal.Dispatch) -> None:
         order.append(f"after {dispatch.record}")
@@ -47,7 +49,7 @@ def test_callbacks_see_dispatches_and_host_reads(mlp: Path, isolation: Any) -> N
     assert any(np.array_equal(softmax, result) for result in results)
     np.testing.assert_allclose(softmax.sum(axis=1), 1, rtol=1e-5)
     with pytest.raises(rehal.Error, match="the replay has gone on"):
-        rehal.Buffer(reads[0]._source, 17, 0, 4).view()
+        kept[0].view()
 
 
 def test_only_the_dispatches_of_a_function_are_seen(mlp: Path) -> None:
@@ -274,12 +276,15 @@ def test_a_forked_process_can_replay_and_not_use_a_state(mlp: Path) -> None:
 
 
 def test_a_state_that_is_dropped_ends_its_process(mlp: Path) -> None:
-    state = rehal.open(mlp).at(23)
+    capture = rehal.open(mlp)
+    state = capture.at(23)
     thread = state._conversation._thread
-    assert thread.is_alive()
+    buffer = state.buffer(6)
     del state
-    gc.collect()
+    # A buffer holds the process until it has been looked at.
+    assert thread.is_alive() and buffer.view(np.float32, (16, 16)).any()
     thread.join()
+    np.testing.assert_array_equal(capture.at(23).buffer(6).view(), buffer.view())
 
 
 def test_options_that_do_not_exist(mlp: Path) -> None:

@@ -112,4 +112,6 @@ class Buffer:
 
             mapped, self._length = self._source.fetch(self.id, self.offset, self._length)
             self._bytes = np.zeros(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
+            # It holds the process of a state.
+            self._source = None
         return self._bytes

@@ -311,13 +311,22 @@ def replay(
             memory.close()
 
 
+class _Held(_Source):
+    """The source of a state and of its buffers, which holds the process of the replay."""
+
+    def __del__(self) -> None:
+        # Garbage is collected anywhere: this does not wait for the replay.
+        if self._conversation is not None:
+            self._conversation.cancel(wait=False)
+
+
 class State:
-    """A replay just before a record. It holds the process of the replay until it is closed; a ``with``
-    statement closes it."""
+    """A replay just before a record. Its process ends when it is closed, which a ``with`` statement does, or
+    when neither the state nor a buffer that has not been looked at is used any more."""
 
     def __init__(self, conversation: Conversation, record: int, buffers: list[tuple[int, int]]) -> None:
         self._conversation = conversation
-        self._source = _Source(conversation)
+        self._source = _Held(conversation)
         #: The ordinal of the record.
         self.record = record
         #: The buffers that exist, by id.
@@ -341,12 +350,6 @@ class State:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        # Garbage is collected anywhere: this does not wait for the replay.
-        if hasattr(self, "_source"):
-            self._source.close()
-            self._conversation.cancel(wait=False)
 
     def __repr__(self) -> str:
         return f"State(record={self.record}, buffers={len(self.buffers)})"
