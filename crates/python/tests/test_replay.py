@@ -217,8 +217,20 @@ def test_a_timeout_ends_a_job(mlp: Path) -> None:
     with pytest.raises(rehal.Error) as late:
         rehal.kernels(mlp, repetitions=1_000_000_000, timeout=0.3)
     assert late.value.code == "DEADLINE_EXCEEDED"
-    with pytest.raises(ValueError):
-        rehal.kernels(mlp, timeout=-1)
+    runs: list[Callable[..., object]] = [
+        rehal.info,
+        rehal.kernels,
+        rehal.replay,
+        rehal.verify,
+        rehal.profile,
+        lambda path, **options: rehal.diff(path, path, **options),
+        lambda path, **options: rehal.slice(path, "nowhere", **options),
+        lambda path, **options: rehal.redact(path, "nowhere", **options),
+        lambda path, **options: rehal.compare(path, "f", "nowhere", **options),
+    ]
+    for run in runs:
+        with pytest.raises(ValueError, match="timeout"):
+            run(mlp, timeout=-1)
 
 
 def test_other_threads_run_during_a_replay(mlp: Path) -> None:

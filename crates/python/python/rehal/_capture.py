@@ -105,9 +105,9 @@ class Capture:
         """The relation of a query of duckdb, in which :meth:`records` are the table ``records``."""
         return self.records().sql(query, connection)
 
-    def info(self, device: str | None = None, **flags: Any) -> Info:
-        """What it contains, and whether it can be replayed here."""
-        return Info(*self._report("info", device, flags))
+    def info(self, device: str | None = None, timeout: float | None = None, **flags: Any) -> Info:
+        """What it contains, and whether it can be replayed here: as ``rehal info``."""
+        return Info(*self._report("info", device, flags, timeout))
 
     def replay(
         self,
@@ -199,9 +199,10 @@ class Capture:
         """Finds the first dispatch of a replay that differs: as ``rehal verify``."""
         return Verification(*self._report("verify", device, flags, timeout))
 
-    def diff(self, after: _tool.StrPath | Capture, **flags: Any) -> Diff:
+    def diff(self, after: _tool.StrPath | Capture, *, timeout: float | None = None, **flags: Any) -> Diff:
         """Tells what differs in another capture: as ``rehal diff``."""
-        return diff(self, after, **flags)
+        self._check_file()
+        return diff(self, after, timeout=timeout, **flags)
 
     def slice(
         self, output: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
@@ -255,7 +256,13 @@ def path_of(capture: _tool.StrPath | Capture) -> str:
     return capture.path if isinstance(capture, Capture) else _replay.absolute(capture)
 
 
-def diff(before: _tool.StrPath | Capture, after: _tool.StrPath | Capture, **flags: Any) -> Diff:
+def diff(
+    before: _tool.StrPath | Capture,
+    after: _tool.StrPath | Capture,
+    *,
+    timeout: float | None = None,
+    **flags: Any,
+) -> Diff:
     """Tells what differs between two captures: as ``rehal diff``."""
     arguments = ["diff", *_tool.to_flags(flags), "--", path_of(before), path_of(after)]
-    return Diff(*_tool.report(arguments))
+    return Diff(*_tool.report(arguments, timeout=timeout))
