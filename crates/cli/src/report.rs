@@ -159,6 +159,12 @@ impl Invocation {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// A header by itself, for tools that write many lines.
+    pub(crate) fn header(&self, schema: &'static str, subject: Subject<'_>) -> Result<serde_json::Value> {
+        let header = serde_json::to_value(self.origin.header(schema, subject));
+        header.map_err(|error| Error::io("writing a header", &error.into()))
+    }
+
     fn write_json<R: Report>(&self, report: &R, subject: Subject<'_>, out: impl Write) -> io::Result<()> {
         let document = Document { header: self.origin.header(R::SCHEMA, subject), report };
         write_json(&document, R::IS_ON_A_LINE, out)

@@ -16,6 +16,7 @@
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a
 //!   replay with a [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds
 //!   accesses outside of bindings.
+//! - A [`Search`] tries variants of a kernel for the fastest one.
 //! - [`redact`] writes a capture with random numbers in place of the data of its program.
 //! - [`reduce`] reduces a capture to what a check needs.
 //! - [`Compiler`] compiles programs.
@@ -152,6 +153,11 @@ pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,
     Runner, Worker,
+};
+pub use rehal_tune::{
+    BaseKind, BuiltPoint, GridSampler, ListSampler, Measured, PointSource, RandomSampler, Sampler, Search,
+    SearchAxis, SearchEffort, SearchHost, SearchOptions, SearchPoint, SearchResult, SearchSpace, SearchStop,
+    Trial, TrialOutcome, TrialPair,
 };
 pub use rehal_tune::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,

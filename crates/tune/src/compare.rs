@@ -43,6 +43,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
 
+use self::sampling::FAR;
 use self::slices::ShapeSlice;
 use crate::verify::{NewMemory, run_lockstep};
 use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions, VerifySides};
@@ -71,6 +72,9 @@ pub struct CompareOptions {
     /// Sampling stops after this time, with several states of caches after an equal share for each, and once
     /// there is a pair.
     pub max_time: Duration,
+    /// A ratio beyond which more precision is of no use: a replacement that is proved to be slower than that
+    /// is not timed any longer.
+    pub far: f64,
     /// Seed of the order of the pairs.
     pub seed: u64,
     /// Whether workgroups of the replacement may use atomic operations on the same numbers: otherwise all
@@ -91,6 +95,7 @@ impl Default for CompareOptions {
             precision: 0.01,
             margin: 0.05,
             max_time: Duration::from_secs(60),
+            far: FAR,
             seed: 0,
             allows_atomics: false,
             changes_inputs: true,

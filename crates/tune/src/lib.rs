@@ -15,6 +15,7 @@
 //! - [`reduce`] reduces a capture to what a check needs.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it
 //!   is faster.
+//! - A [`Search`] tries the points of a [`SearchSpace`], variants of a source, for the fastest one.
 //!
 //! The first two are observers of `replay`, and use only what it passes to every observer. Used by `session`;
 //! the crate must not depend on drivers, flags or a terminal.
@@ -36,6 +37,7 @@ mod number_summary;
 mod redact;
 mod reduce;
 mod runner;
+mod search;
 mod tolerance;
 mod verify;
 
@@ -76,6 +78,11 @@ pub use reduce::{
 pub use runner::{
     Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,
     Runner, Worker,
+};
+pub use search::{
+    BaseKind, BuiltPoint, GridSampler, ListSampler, Measured, PointSource, RandomSampler, Sampler, Search,
+    SearchAxis, SearchEffort, SearchHost, SearchOptions, SearchPoint, SearchResult, SearchSpace, SearchStop,
+    Trial, TrialOutcome, TrialPair,
 };
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{

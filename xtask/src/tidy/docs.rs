@@ -36,7 +36,7 @@ const SIZES: [(&str, usize); 6] = [
 const WIDE: [&str; 4] = [SUMMARY, "docs/formats.md", "docs/replay.md", "crates/cli/src/guides/"];
 
 /// Flags of Cargo and third-party tools in the documents' commands.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 23] = [
     "--resources",
     "--exclusive",
     "--constraint",
@@ -53,6 +53,7 @@ const OTHERS: [&str; 22] = [
     "--exact",
     "--doc",
     "--iree-hal-link-executables",
+    "--iree-llvmcpu-loop-unrolling",
     "--iree-llvmcpu-target-cpu",
     "--iree-opt-level",
     "--iree-rocm-target",

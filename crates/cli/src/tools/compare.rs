@@ -1,25 +1,21 @@
 //! `rehal compare`: whether replacements of a kernel compute the same, and whether they are faster.
 
 mod candidates;
+mod engine;
 mod print;
 mod report;
 mod workers;
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rehal_base::{Advice, Error, Remedy, Result};
-use rehal_session::{
-    CacheState, CaptureBytes, Code, CompareOptions, CompareSubject, CrashReports, KernelComparer,
-    KernelLanguage, KernelOptions, Kernels, Plan, Replacement, Replay, Selector, Substitution, Worker,
-};
+use rehal_base::{Error, Result};
+use rehal_session::{CacheState, CaptureBytes, CompareOptions, Plan, Replay};
 
-use self::candidates::Candidate;
-use self::report::{CandidateReport, Outcome};
-use self::workers::{Libraries, Limits};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::devices::Expectations;
@@ -28,6 +24,12 @@ use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
 use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+
+/// Also of `rehal tune`.
+pub(super) use candidates::Candidate;
+pub(super) use engine::CompareEngine;
+pub(super) use report::{CandidateReport, Outcome};
+pub(super) use workers::{Codes, Effort, Limits, ReadCode, Request};
 
 /// Also of `rehal benchmark --with`.
 pub(super) use print::{machine, stopped, told, verdict, why_stopped};
@@ -91,19 +93,24 @@ const BASELINE: Flag<Option<PathBuf>> = Flag::path(
 .files(read);
 
 #[derive(Clone, Copy)]
-enum Caches {
+pub(super) enum Caches {
     Warm,
     Cold,
     Both,
 }
 
-const CACHE: Flag<Caches> = Flag::choice(
-    "cache",
-    "both",
-    &[("warm", Caches::Warm), ("cold", Caches::Cold), ("both", Caches::Both)],
-    "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes that the kernel may access are \
-     evicted from the CPU's caches before each (x86-64 only). both: each by itself.",
-);
+const CACHE: Flag<Caches> = cache_flag("both");
+
+/// A flag for the states of caches that are timed.
+pub(super) const fn cache_flag(default: &'static str) -> Flag<Caches> {
+    Flag::choice(
+        "cache",
+        default,
+        &[("warm", Caches::Warm), ("cold", Caches::Cold), ("both", Caches::Both)],
+        "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes that the kernel may access are \
+         evicted from the CPU's caches before each (x86-64 only). both: each by itself.",
+    )
+}
 
 /// Also of `rehal benchmark --with`.
 pub(super) const PRECISION: Flag<f64> = Flag::parsed(
@@ -142,7 +149,7 @@ pub(super) const MAX_TIME: Flag<Duration> = Flag::parsed(
 pub(super) const SEED: Flag<u64> =
     Flag::number("seed", 0, (0, i64::MAX), |seed| seed as u64, "Seed of the order of the pairs.");
 
-const ATOMICS: Flag<bool> = Flag::switch(
+pub(super) const ATOMICS: Flag<bool> = Flag::switch(
     "atomics",
     false,
     "Workgroups of the replacements may use atomic operations on the same numbers: whether they depend on each other, which is a race \
@@ -216,47 +223,42 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let plan = plan(invocation)?;
     let function = function_flags::one(flags, &FUNCTION, &plan)?;
-    let base = if flags.get(&BASELINE).is_some() { "baseline" } else { "captured" };
-    let mut session = Session { invocation, plan, function, with, options, base, library: None, format };
+    let mut engine = CompareEngine { invocation, plan, function, options };
     if let Some(worker) = &invocation.worker {
-        let report = session.perform(worker)?;
+        let report = engine.perform(&Request::from_worker(worker)?, worker)?;
         return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
     }
     let recording = Recording::checked(flags)?;
-    let record = || {
-        let function = Some(session.function.clone());
-        Recording::of_capture(recording.as_ref(), function, || captured(invocation, session.plan.clone()))
-    };
-    let (function, watches) = (&session.function, flags.get(&WATCH));
+    let watches = flags.get(&WATCH);
     let (prepared, first) = thread::scope(|scope| {
         // It takes as long to compile as all that is done before it is needed. What fails is reported where
         // it is compared; one that is watched may be saved before it is.
-        let first = candidates.first().filter(|_| !watches);
-        let build = move || first?.build(function).ok().as_ref().and_then(compiled);
+        let first = candidates.first().filter(|it| !watches && it.is_source());
+        let function = &engine.function;
+        let build = move || ReadCode::from_replacement(&first?.build(function).ok()?);
         // Without a thread, it is compiled when it is needed.
         let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
-        let baseline = baseline(flags, function, None);
-        let prepared = baseline.and_then(|baseline| {
-            let library = baseline.as_ref().and_then(compiled);
-            let comparer = comparer(invocation, session.plan.clone(), function, baseline)?;
-            // The memory of the comparer is not needed meanwhile.
-            Ok((library, session.limits(&comparer)?))
-        });
-        (prepared, first.and_then(|it| it.join().ok().flatten()))
+        (prepare(&engine), first.and_then(|it| it.join().ok().flatten()))
     });
-    let (library, limits) = prepared?;
-    session.library = library;
+    let (baseline, limits) = prepared?;
+    let session = Session { engine, with, baseline, limits, format };
+    let engine = &session.engine;
+    let record = || {
+        let function = Some(engine.function.clone());
+        Recording::of_capture(recording.as_ref(), function, || captured(invocation, engine.plan.clone()))
+    };
     if watches {
         record()?;
-        return session.watch(&limits);
+        return session.watch();
     }
-    let reports = session.each(&candidates, &limits, first)?;
+    let reports = session.each(&candidates, first)?;
     output::print(&session.text(&reports)?)?;
     invocation.set_status(report::status(&reports));
     record()
 }
 
-fn plan(invocation: &Invocation) -> Result<Arc<Plan>> {
+/// The plan of the capture, of tools that have `--recover`.
+pub(super) fn plan(invocation: &Invocation) -> Result<Arc<Plan>> {
     let recover = captures::options(invocation.flags.get(&replay_flags::RECOVER));
     replay_flags::compile(&captures::open(&invocation.operand(), &recover)?)
 }
@@ -269,152 +271,61 @@ fn captured(invocation: &Invocation, plan: Arc<Plan>) -> Result<Replay> {
     Replay::new(plan, &devices, &replay_flags::files(flags))
 }
 
+/// The code that replacements are compared with, if it is not that of the captured kernel, and how long
+/// comparisons may take.
+fn prepare(engine: &CompareEngine<'_>) -> Result<(Option<ReadCode>, Limits)> {
+    /// For compilers, and for what a process begins with.
+    const BASE: Duration = Duration::from_secs(30);
+    let baseline = engine.invocation.flags.get(&BASELINE).map(|path| Candidate { path });
+    let baseline = baseline.map(|it| it.build(&engine.function)).transpose()?;
+    let code = baseline.as_ref().and_then(ReadCode::from_replacement);
+    Ok((code, engine.limits(baseline, BASE)?))
+}
+
 fn options(flags: &Flags) -> CompareOptions {
-    let mut options = CompareOptions::default();
-    options.verify.tolerances = flags.list(&verify::TOLERANCE);
-    options.verify.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
-    options.verify.max_elements = flags.get(&verify::ELEMENTS);
-    options.caches = match flags.get(&CACHE) {
-        Caches::Warm => vec![CacheState::Warm],
-        Caches::Cold => vec![CacheState::Cold],
-        Caches::Both => vec![CacheState::Warm, CacheState::Cold],
-    };
+    let mut options = checks(flags);
+    options.caches = caches(flags.get(&CACHE));
     options.precision = flags.get(&PRECISION);
     options.margin = flags.get(&FAIL_IF_SLOWER);
     options.max_time = flags.get(&MAX_TIME);
-    options.seed = flags.get(&SEED);
-    options.allows_atomics = flags.get(&ATOMICS);
     options.times_wrong = flags.get(&TIME_WRONG);
     options
 }
 
-/// What the replacements are compared with, if it is not the captured kernel: a source is compiled, unless
-/// its library is given.
-fn baseline(flags: &Flags, function: &str, library: Option<Vec<u8>>) -> Result<Option<Replacement>> {
-    let Some(baseline) = flags.get(&BASELINE).map(|path| Candidate { path }) else { return Ok(None) };
-    match library {
-        Some(library) => baseline.with_library(function, library),
-        None => baseline.build(function),
-    }
-    .map(Some)
+/// The options of the flags that say what is right, and of the seed.
+pub(super) fn checks(flags: &Flags) -> CompareOptions {
+    let mut options = CompareOptions::default();
+    options.verify.tolerances = flags.list(&verify::TOLERANCE);
+    options.verify.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
+    options.verify.max_elements = flags.get(&verify::ELEMENTS);
+    options.seed = flags.get(&SEED);
+    options.allows_atomics = flags.get(&ATOMICS);
+    options
 }
 
-/// The library into which a source was compiled.
-fn compiled(replacement: &Replacement) -> Option<Vec<u8>> {
-    let is_source =
-        replacement.name.as_ref().is_some_and(|name| KernelLanguage::from_path(name.as_ref()).is_some());
-    match &replacement.code {
-        Code::Bytes(bytes) if is_source => Some(bytes.to_vec()),
-        _ => None,
-    }
-}
-
-/// Prepares the side of the capture.
-fn comparer(
-    invocation: &Invocation,
-    plan: Arc<Plan>,
-    function: &str,
-    baseline: Option<Replacement>,
-) -> Result<KernelComparer> {
-    let flags = &invocation.flags;
-    plan.check_not_empty()?;
-    let shapes = Kernels::from_plan(&plan, &KernelOptions::default())?.compared(&plan, function)?;
-    let expected = Expectations { judges_results: true, guards_buffers: true };
-    let opened = devices::options_expecting(flags, expected)?;
-    let substitution = |it| Substitution::new(Selector::Name(function.to_owned()), it);
-    let comparer = KernelComparer::new(CompareSubject {
-        plan,
-        devices: opened.open()?,
-        other_devices: opened.open()?,
-        replay: replay_flags::files(flags).substitutions(baseline.map(substitution).into_iter().collect()),
-        function: function.to_owned(),
-        shapes,
-    });
-    comparer.map_err(in_own_words)
-}
-
-/// An error with the advice of this tool, in which no flag names the format of a replacement.
-fn in_own_words(error: Error) -> Error {
-    match error.advice() {
-        Some(Advice::Remedy(Remedy::NameExecutable)) => error.replace_advice(candidates::NAME_REPLACEMENT),
-        _ => error,
+/// The states of caches that are timed.
+pub(super) fn caches(caches: Caches) -> Vec<CacheState> {
+    match caches {
+        Caches::Warm => vec![CacheState::Warm],
+        Caches::Cold => vec![CacheState::Cold],
+        Caches::Both => vec![CacheState::Warm, CacheState::Cold],
     }
 }
 
 struct Session<'i> {
-    invocation: &'i Invocation,
-    plan: Arc<Plan>,
-    function: String,
+    engine: CompareEngine<'i>,
     with: Vec<PathBuf>,
-    options: CompareOptions,
-    /// What the replacements are compared with.
-    base: &'static str,
-    /// The library into which the baseline was compiled, if it is a source.
-    library: Option<Vec<u8>>,
+    /// What the replacements are compared with, if it is not the captured kernel.
+    baseline: Option<ReadCode>,
+    limits: Limits,
     format: Format,
 }
 
 impl Session<'_> {
-    /// Compares what a worker is asked to.
-    fn perform(&mut self, worker: &Worker) -> Result<CandidateReport> {
-        let request = workers::Request::from_worker(worker)?;
-        rehal_base::keep_freed_memory();
-        self.options.changes_inputs = request.changes_inputs;
-        let (candidate, libraries) = (request.candidate(), request.libraries);
-        let flags = &self.invocation.flags;
-        let compared = baseline(flags, &self.function, libraries.baseline)
-            .and_then(|it| comparer(self.invocation, self.plan.clone(), &self.function, it))
-            .and_then(|it| self.one(&it, &candidate, libraries.replacement, worker));
-        Ok(compared.unwrap_or_else(|error| CandidateReport::failed(&candidate, &error)))
-    }
-
-    /// `library` is what a source was compiled into, if it was.
-    fn one(
-        &self,
-        comparer: &KernelComparer,
-        candidate: &Candidate,
-        library: Option<Vec<u8>>,
-        worker: &Worker,
-    ) -> Result<CandidateReport> {
-        let replacement = match library {
-            Some(library) => candidate.with_library(&self.function, library)?,
-            None => candidate.build(&self.function)?,
-        };
-        let mut reports = CrashReports::install();
-        let checked =
-            comparer.check(&replacement, &self.options, &mut [&mut reports]).map_err(in_own_words)?;
-        // If it cannot be said, the limit of the checks applies to the timing too.
-        let _ = worker.reach_milestone();
-        let comparison = checked.time(&mut [&mut reports]).map_err(in_own_words)?;
-        verify::note_unused_tolerances(&comparison.verification);
-        let text = print::screen(&self.function, candidate, &comparison, &self.options, self.base);
-        Ok(CandidateReport::compared(candidate, &comparison, text))
-    }
-
-    /// How long the comparison of a replacement may take. Those that take hundreds of times as long as the
-    /// captured kernel are still compared. A captured kernel that crashes ends the tool here, so that later
-    /// crashes are those of replacements.
-    fn limits(&self, comparer: &KernelComparer) -> Result<Limits> {
-        /// For compilers, and for what a process begins with.
-        const BASE: Duration = Duration::from_secs(30);
-        let begun = Instant::now();
-        comparer.replay_captured(&mut [&mut CrashReports::install()])?;
-        let check = BASE.saturating_add(begun.elapsed().saturating_mul(1000));
-        // A part of the checks is repeated after timing.
-        Ok(Limits {
-            check,
-            all: check.saturating_mul(2).saturating_add(self.options.max_time.saturating_mul(5)),
-        })
-    }
-
     /// Compares replacements, each in a process of its own, for some time at most. The first one may be
     /// compiled.
-    fn each(
-        &self,
-        candidates: &[Candidate],
-        limits: &Limits,
-        mut first: Option<Vec<u8>>,
-    ) -> Result<Vec<CandidateReport>> {
+    fn each(&self, candidates: &[Candidate], mut first: Option<ReadCode>) -> Result<Vec<CandidateReport>> {
+        let engine = &self.engine;
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
             if candidates.len() > 1 {
@@ -424,8 +335,9 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let libraries = Libraries { baseline: self.library.clone(), replacement: first.take() };
-            let report = workers::compare(self.invocation, candidate, libraries, limits)?;
+            let codes = Codes { baseline: self.baseline.clone(), replacement: first.take() };
+            let watch = &mut || ControlFlow::Continue(());
+            let report = engine.compare(candidate, codes, self.limits, engine.effort(), watch)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -436,21 +348,22 @@ impl Session<'_> {
     }
 
     fn text(&self, reports: &[CandidateReport]) -> Result<String> {
-        let capture = CaptureBytes::map(&self.invocation.operand())?;
+        let invocation = self.engine.invocation;
+        let capture = CaptureBytes::map(&invocation.operand())?;
         let subject = Subject { capture: Some(&capture), devices: None };
-        let report = print::Compared { function: &self.function, reports };
-        self.invocation.render(&report, self.format, subject)
+        let report = print::Compared { function: &self.engine.function, reports };
+        invocation.render(&report, self.format, subject)
     }
 
     /// Compares again and again, until standard output is closed.
-    fn watch(&self, limits: &Limits) -> Result<()> {
+    fn watch(&self) -> Result<()> {
         /// How often files are looked at.
         const INTERVAL: Duration = Duration::from_millis(100);
         let reader_left = ReaderLeft::default();
         while !reader_left.get() {
             // Before they are read: what is saved meanwhile is compared next.
             let seen = candidates::states(&self.with);
-            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, limits, None)) {
+            match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, None)) {
                 Ok(reports) => {
                     let text = self.text(&reports)?;
                     output::written(output::stdout_for(&reader_left)?.write_all(text.as_bytes()))?;

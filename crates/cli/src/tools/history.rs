@@ -263,7 +263,8 @@ fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
     (entries, skipped)
 }
 
-fn append(path: &Path, mut file: &File, line: &str) -> Result<()> {
+/// Appends a line to a file, which may end within a line. Also of `rehal tune`.
+pub(super) fn append(path: &Path, mut file: &File, line: &str) -> Result<()> {
     // In one call, so that lines of several processes do not mix.
     let text = match ends_within_a_line(path, file) {
         true => format!("\n{line}"),

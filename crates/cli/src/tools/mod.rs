@@ -44,6 +44,7 @@ mod run_module;
 mod run_replay;
 mod slice;
 mod substitute;
+mod tune;
 mod verify;
 
 pub use benchmark_executable::BENCHMARK_EXECUTABLE;
@@ -80,6 +81,7 @@ pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
 pub use substitute::SUBSTITUTE;
+pub use tune::TUNE;
 pub use verify::VERIFY;
 
 /// All tools, in the order in which `rehal` lists its verbs.
@@ -99,6 +101,7 @@ pub const ALL: &[&crate::Tool] = &[
     &SLICE,
     &VERIFY,
     &COMPARE,
+    &TUNE,
     &DIFF,
     &REDACT,
     &REDUCE,

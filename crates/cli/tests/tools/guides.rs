@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 34] = [
+const GUIDES: [(&[&str], &str); 35] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -37,6 +37,7 @@ const GUIDES: [(&[&str], &str); 34] = [
     (&["rehal", "reduce"], include_str!("../../src/guides/reduce.md")),
     (&["rehal", "slice"], include_str!("../../src/guides/slice.md")),
     (&["rehal", "tools"], include_str!("../../src/guides/tools.md")),
+    (&["rehal", "tune"], include_str!("../../src/guides/tune.md")),
     (&["rehal", "verify"], include_str!("../../src/guides/verify.md")),
     (&["iree-run-module"], include_str!("../../src/guides/run_module.md")),
     (&["iree-run-replay"], include_str!("../../src/guides/run_replay.md")),

@@ -45,5 +45,6 @@ mod slice;
 mod streams;
 mod terminal;
 mod truncated;
+mod tune;
 mod verify;
 mod wrong_input;

@@ -78,8 +78,8 @@ impl Compiler {
     }
 }
 
-/// The messages of the compiler without what it printed after the pass, and that: from the line that announces
-/// it to a brace without indentation.
+/// The messages of the compiler without what it printed after the pass, and that: from the line that
+/// announces it to a brace without indentation.
 fn split(printed: &str) -> (String, String) {
     let (mut messages, mut dumped) = (String::new(), String::new());
     let mut is_dumped = false;

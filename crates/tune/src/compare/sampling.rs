@@ -137,8 +137,8 @@ const FEW_BATCHES: usize = 8;
 /// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other
 /// by chance.
 const MIN_BATCHES: usize = 16;
-/// A ratio that is recognized by a few pairs, and beyond which more precision is of no use.
-const FAR: f64 = 2.0;
+/// A ratio that is recognized by a few pairs, and beyond which more precision is usually of no use.
+pub(super) const FAR: f64 = 2.0;
 
 /// What is timed of a shape, with the same buffers and executables.
 #[derive(Clone, Debug, Default)]
@@ -164,6 +164,8 @@ pub(super) struct Sampler<'s> {
     shapes: &'s [ComparedShape],
     precision: f64,
     margin: f64,
+    /// A ratio beyond which more precision is of no use.
+    far: f64,
     /// The steps of the clock.
     resolution_ns: f64,
     /// The logarithm of the ratio of all dispatches, by batch.
@@ -250,6 +252,7 @@ impl<'s> Sampler<'s> {
             shapes,
             precision,
             margin,
+            far: FAR,
             resolution_ns,
             batches: Vec::new(),
             disturbed: Vec::new(),
@@ -259,6 +262,11 @@ impl<'s> Sampler<'s> {
             interval: None,
             next_look: MIN_BATCHES,
         }
+    }
+
+    /// The same with another ratio beyond which more precision is of no use.
+    pub(super) fn with_far(self, far: f64) -> Self {
+        Self { far, ..self }
     }
 
     /// The same with another probability of a ratio of a shape outside of its interval.
@@ -278,7 +286,7 @@ impl<'s> Sampler<'s> {
     }
 
     /// Adds a batch: what was timed of each shape. Returns why sampling should stop. If it `is_late`, that
-    /// one kernel is far slower is a reason.
+    /// the replacement is far slower is a reason.
     pub(super) fn add(&mut self, batch: &[ShapeBatch], is_late: bool) -> Option<Stopped> {
         let mut totals = [[0.0; 2]; 2];
         self.add_few(batch);
@@ -304,7 +312,7 @@ impl<'s> Sampler<'s> {
                 return Some(Stopped::Precise);
             }
         }
-        (is_late && self.interval.is_some_and(|it| it.low > FAR)).then_some(Stopped::FarSlower)
+        (is_late && self.interval.is_some_and(|it| it.low > self.far)).then_some(Stopped::FarSlower)
     }
 
     /// Whether the interval is narrow enough: if it proves nothing, four times as narrow.

@@ -69,7 +69,8 @@ pub(super) fn time(
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
         };
-        let mut sampler = Sampler::new(&shapes, [options.precision, options.margin], bench.resolution_ns());
+        let limits = [options.precision, options.margin];
+        let mut sampler = Sampler::new(&shapes, limits, bench.resolution_ns()).with_far(options.far);
         let mut monitor = Monitor::begin();
         let stopped = loop {
             let batch = match bench.batch(slices, sampler.has_few())? {

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rehal_base::{Error, Result};
-use rehal_session::{
-    KernelLanguage, Replacement, Selector, Substitution, is_program_source, substitute_sources,
-};
+use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, is_program_source};
 
 use crate::tools::replay_flags;
 
@@ -18,15 +16,20 @@ const EXTENSIONS: [&str; 8] = ["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "v
 pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
 
 /// A replacement.
-pub(super) struct Candidate {
+pub(in crate::tools) struct Candidate {
     pub path: PathBuf,
 }
 
 impl Candidate {
+    /// Whether it is compiled first.
+    pub(super) fn is_source(&self) -> bool {
+        KernelLanguage::from_path(&self.path).is_some() || is_program_source(&self.path)
+    }
+
     /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
     pub(super) fn build(&self, function: &str) -> Result<Replacement> {
         check_file(&self.path, &metadata(&self.path)?)?;
-        if KernelLanguage::from_path(&self.path).is_none() && !is_program_source(&self.path) {
+        if !self.is_source() {
             let shown = self.path.display().to_string();
             let bytes =
                 fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;
@@ -34,14 +37,6 @@ impl Candidate {
         }
         let mut substitutions = [self.substitution(function)];
         replay_flags::compile_sources(&mut substitutions)?;
-        let [Substitution { replacement, .. }] = substitutions;
-        Ok(replacement)
-    }
-
-    /// The same with the library into which a source was compiled before.
-    pub(super) fn with_library(&self, function: &str, library: Vec<u8>) -> Result<Replacement> {
-        let (mut substitutions, mut library) = ([self.substitution(function)], Some(library));
-        substitute_sources(&mut substitutions, |_| Ok(library.take()))?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
     }

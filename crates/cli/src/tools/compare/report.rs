@@ -14,7 +14,7 @@ use crate::advice;
 
 /// What a comparison found; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(in crate::tools) enum Outcome {
     Right,
     Wrong,
     /// It ended its process by a signal.
@@ -40,7 +40,7 @@ impl Outcome {
 
 /// What is said of a replacement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct CandidateReport {
+pub(in crate::tools) struct CandidateReport {
     pub outcome: Outcome,
     /// `None` if that cannot be told.
     pub is_slower: Option<bool>,

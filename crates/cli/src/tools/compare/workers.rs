@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
-    CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Worker,
+    Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Replacement,
+    Worker,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +20,14 @@ use crate::tool::RUNNER;
 use crate::{Invocation, output};
 
 /// What a worker compares, with the flags of the tool.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Request {
+#[derive(Clone, Serialize, Deserialize)]
+pub(in crate::tools) struct Request {
     /// The path of the replacement, instead of those of the flags. Any path is a message as an [`OsString`].
     candidate: OsString,
     /// Whether it may change inputs.
     pub changes_inputs: bool,
-    pub libraries: Libraries,
+    pub effort: Effort,
+    pub codes: Codes,
 }
 
 impl Request {
@@ -38,65 +41,121 @@ impl Request {
     }
 }
 
-/// What sources were compiled into.
+/// How long a replacement is timed.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(in crate::tools) struct Effort {
+    pub max_time: Duration,
+    /// See [`CompareOptions::far`](rehal_session::CompareOptions::far).
+    pub far: f64,
+}
+
+/// Code that was read or compiled before.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub(super) struct Libraries {
-    /// The baseline: otherwise each comparison would compile it again.
+pub(in crate::tools) struct Codes {
+    /// What the replacement is compared with, if it is not the captured kernel.
+    pub baseline: Option<ReadCode>,
+    /// The replacement; `None` if the worker is to read or compile its file.
+    pub replacement: Option<ReadCode>,
+}
+
+/// The code of a replacement, as a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::tools) struct ReadCode {
     #[serde(with = "base64_bytes")]
-    pub baseline: Option<Vec<u8>>,
-    #[serde(with = "base64_bytes")]
-    pub replacement: Option<Vec<u8>>,
+    bytes: Arc<[u8]>,
+    format: Option<String>,
+    keeps_missing: bool,
+    name: Option<String>,
+    workgroup_counts: Vec<(String, [u32; 3])>,
+}
+
+impl ReadCode {
+    /// `None` of a file that has not been read.
+    pub(in crate::tools) fn from_replacement(replacement: &Replacement) -> Option<Self> {
+        let Code::Bytes(bytes) = &replacement.code else { return None };
+        Some(Self {
+            bytes: bytes.clone(),
+            format: replacement.format.clone(),
+            keeps_missing: replacement.keeps_missing,
+            name: replacement.name.clone(),
+            workgroup_counts: replacement.workgroup_counts.clone(),
+        })
+    }
+
+    pub(in crate::tools) fn to_replacement(&self) -> Replacement {
+        let mut replacement = Replacement::bytes(self.bytes.clone());
+        replacement.format.clone_from(&self.format);
+        replacement.keeps_missing = self.keeps_missing;
+        replacement.name.clone_from(&self.name);
+        replacement.workgroup_counts.clone_from(&self.workgroup_counts);
+        replacement
+    }
+
+    pub(in crate::tools) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Bytes in messages: a list of numbers would be three times as long.
 mod base64_bytes {
+    use std::sync::Arc;
+
     use base64::prelude::{BASE64_STANDARD, Engine};
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
-        bytes.as_ref().map(|it| BASE64_STANDARD.encode(it)).serialize(to)
+    pub(super) fn serialize<S: Serializer>(bytes: &Arc<[u8]>, to: S) -> Result<S::Ok, S::Error> {
+        BASE64_STANDARD.encode(bytes).serialize(to)
     }
 
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
-        text.map(|it| BASE64_STANDARD.decode(it)).transpose().map_err(D::Error::custom)
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<[u8]>, D::Error> {
+        let bytes = BASE64_STANDARD.decode(String::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(bytes.into())
     }
 }
 
 /// How long a comparison may take.
-pub(super) struct Limits {
+#[derive(Clone, Copy)]
+pub(in crate::tools) struct Limits {
     /// Until it is known what the replacement computes.
     pub check: Duration,
-    /// As a whole.
-    pub all: Duration,
 }
 
 impl Limits {
+    /// As a whole: a part of the checks is repeated after timing.
+    fn all(&self, effort: Effort) -> Duration {
+        self.check.saturating_mul(2).saturating_add(effort.max_time.saturating_mul(5))
+    }
+
     /// The limits of the job. Its worker reaches the milestone when the checks end and timing begins.
-    fn to_job(&self) -> JobLimits {
-        let mut limits = JobLimits::for_time(self.all);
+    fn to_job(self, effort: Effort) -> JobLimits {
+        let mut limits = JobLimits::for_time(self.all(effort));
         limits.milestone = Some(self.check);
         limits
     }
 }
 
-/// Compares a replacement in a process with the same flags, which is ended after some time. What its kernel
-/// prints is printed here.
+/// Compares a replacement in a process with the same flags, which is ended after some time, or when `watch`
+/// says so. What its kernel prints is printed here.
 ///
 /// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for
 /// either kernel: only one that crashes with the captured inputs is reported as a crash.
 pub(super) fn compare(
     invocation: &Invocation,
     candidate: &Candidate,
-    libraries: Libraries,
-    limits: &Limits,
+    codes: Codes,
+    limits: Limits,
+    effort: Effort,
+    watch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<CandidateReport> {
-    let report = attempt(invocation, candidate, libraries.clone(), limits, true)?;
+    let mut request =
+        Request { candidate: candidate.path.clone().into(), changes_inputs: true, effort, codes };
+    let report = attempt(invocation, candidate, &request, limits, watch)?;
     if report.outcome != Outcome::Crashed {
         return Ok(report);
     }
-    let again = attempt(invocation, candidate, libraries, limits, false)?;
+    request.changes_inputs = false;
+    let again = attempt(invocation, candidate, &request, limits, watch)?;
     if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
         output::note(&format!(
             "{}\nnote: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
@@ -110,21 +169,23 @@ pub(super) fn compare(
 fn attempt(
     invocation: &Invocation,
     candidate: &Candidate,
-    libraries: Libraries,
-    limits: &Limits,
-    changes_inputs: bool,
+    request: &Request,
+    limits: Limits,
+    watch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<CandidateReport> {
     let cannot = |error| Error::io("starting a process for a comparison", &error);
-    let request = Request { candidate: candidate.path.clone().into(), changes_inputs, libraries };
-    let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), &request);
+    let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), request);
     let mut job = job.map_err(cannot)?;
-    (job.limits, job.kept) = (limits.to_job(), KeptOutput::Last(KEPT_BYTES));
+    (job.limits, job.kept) = (limits.to_job(request.effort), KeptOutput::Last(KEPT_BYTES));
     let mut notice = Notice { name: print::name(candidate), limit: limits.check, is_said: false };
     let watch = &mut |progress| {
         notice.watch(progress);
-        ControlFlow::Continue(())
+        watch()
     };
     let JobOutcome { end, answer, stdout, stderr, .. } = RUNNER.run(&job, watch).map_err(cannot)?;
+    if end == JobEnd::Interrupted {
+        return Err(Error::new(StatusCode::Cancelled, "a comparison was interrupted"));
+    }
     let printed = text_of(&stderr);
     if stdout.dropped > 0 {
         output::note(&dropped(stdout.dropped, "standard output"));
@@ -137,7 +198,7 @@ fn attempt(
         }
         (JobEnd::TimedOut { is_past_milestone: is_timing }, _) => {
             eprint(&printed);
-            let limit = if is_timing { limits.all } else { limits.check };
+            let limit = if is_timing { limits.all(request.effort) } else { limits.check };
             Ok(CandidateReport::timed_out(candidate, limit, is_timing))
         }
         (end, _) if is_crash(end) => Ok(CandidateReport::crashed(candidate, &how(end, &printed), printed)),
@@ -233,14 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_a_string_in_a_message() {
+    fn code_is_a_string_in_a_message() {
         let bytes: Vec<u8> = (0..3000).map(|it| it as u8).collect();
-        let libraries = Libraries { baseline: None, replacement: Some(bytes.clone()) };
-        let message = serde_json::to_string(&libraries).unwrap();
-        assert!(message.len() < 4100, "{}", message.len());
-        let again: Libraries = serde_json::from_str(&message).unwrap();
-        assert_eq!((again.baseline, again.replacement), (None, Some(bytes)));
-        assert!(serde_json::from_str::<Libraries>(r#"{"baseline":"?","replacement":null}"#).is_err());
+        let replacement = Replacement::bytes(bytes)
+            .of_format("f")
+            .keep_missing()
+            .named("n")
+            .with_workgroups("g", [1, 2, 3]);
+        let code = ReadCode::from_replacement(&replacement);
+        assert_eq!(ReadCode::from_replacement(&Replacement::file("n")), None);
+        let message = serde_json::to_string(&Codes { baseline: None, replacement: code }).unwrap();
+        assert!(message.len() < 4200, "{}", message.len());
+        let again: Codes = serde_json::from_str(&message).unwrap();
+        assert_eq!(again.baseline, None);
+        assert_eq!(again.replacement.unwrap().to_replacement(), replacement);
+        assert!(serde_json::from_str::<ReadCode>(r#"{"bytes":"?","keeps_missing":false}"#).is_err());
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Points that another process chooses.
+
+use rehal_base::{Error, Result};
+use rehal_session::{Asker, Sampler, SearchAxis, SearchPoint, SearchSpace, Trial, Worker};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::report::FailureError;
+
+/// Asks the process that started a worker for points, and tells it what became of each.
+pub(super) struct AskedSampler {
+    asker: Asker,
+}
+
+/// What it asks: for the next point, with what it says about the one before.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Question<'a> {
+    /// The first point, of a space with these axes.
+    Axes(&'a [SearchAxis]),
+    Trial(&'a Trial),
+    /// The last point is not one of the space.
+    Refused(FailureError<'a>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Point(Map<String, Value>),
+    Stop,
+}
+
+impl AskedSampler {
+    pub(super) fn new(worker: &Worker) -> Result<Self> {
+        let asker = worker.asker().map_err(|error| Error::io("asking for points", &error))?;
+        Ok(Self { asker })
+    }
+
+    fn ask(&mut self, question: &Question<'_>) -> Result<Answer> {
+        self.asker.ask(question).map_err(|error| Error::io("asking for a point", &error))
+    }
+}
+
+impl Sampler for AskedSampler {
+    fn next(&mut self, space: &SearchSpace, last: Option<&Trial>) -> Result<Option<SearchPoint>> {
+        let mut answer = self.ask(&match last {
+            None => Question::Axes(space.axes()),
+            Some(trial) => Question::Trial(trial),
+        })?;
+        loop {
+            let Answer::Point(values) = answer else { return Ok(None) };
+            match space.parse_point(&values) {
+                Ok(point) => return Ok(Some(point)),
+                Err(error) => answer = self.ask(&Question::Refused(FailureError::new(&error)))?,
+            }
+        }
+    }
+}

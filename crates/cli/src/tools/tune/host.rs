@@ -1,0 +1,267 @@
+//! Builds, checks and times the candidates of a search.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_session::{
+    BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, Replacement,
+    SearchEffort, SearchHost, SearchSpace, Selector, Substitution, Trial, TrialOutcome, build_kernel,
+    substitute_sources,
+};
+use serde_json::{Map, Value};
+
+use super::print;
+use super::trials::TrialFile;
+use crate::flags::Flags;
+use crate::progress::Progress;
+use crate::table::quoted;
+use crate::tools::compare::{
+    Candidate, CandidateReport, Codes, CompareEngine, Effort, Limits, Outcome, ReadCode,
+};
+use crate::tools::compiler_flags;
+use crate::{Invocation, advice, output};
+
+/// How long the checks of a candidate may take, besides a thousand replays of the captured kernel: for what a
+/// process begins with.
+const BASE: Duration = Duration::from_secs(10);
+/// The time for which the result is timed, as a multiple of that of a trial.
+const RESULT_TIME: u32 = 4;
+/// A ratio beyond which the result is not timed more precisely.
+const FAR: f64 = 2.0;
+
+/// The compiler of a space of dispatches.
+pub(super) fn compiler(flags: &Flags, space: &SearchSpace) -> Result<Option<Compiler>> {
+    match space.kind() {
+        BaseKind::Dispatch => compiler_flags::compiler(flags).map(Some),
+        BaseKind::Kernel(_) => Ok(None),
+    }
+}
+
+pub(super) struct TuneHost<'i> {
+    engine: CompareEngine<'i>,
+    compiler: Option<Compiler>,
+    space: &'i SearchSpace,
+    limits: Limits,
+    file: Option<TrialFile>,
+    interrupted: Arc<AtomicBool>,
+    progress: Progress,
+    /// Number of trials that are finished, and of all.
+    finished: u64,
+    total: u64,
+}
+
+impl<'i> TuneHost<'i> {
+    /// Runs the captured kernel once.
+    pub(super) fn new(
+        engine: CompareEngine<'i>,
+        compiler: Option<Compiler>,
+        space: &'i SearchSpace,
+        file: Option<TrialFile>,
+        interrupted: Arc<AtomicBool>,
+        total: u64,
+    ) -> Result<Self> {
+        let limits = engine.limits(None, BASE)?;
+        let progress = match engine.invocation.worker {
+            Some(_) => Progress::silent(),
+            None => Progress::new("tuning"),
+        };
+        Ok(Self { engine, compiler, space, limits, file, interrupted, progress, finished: 0, total })
+    }
+
+    fn code(&self, source: &PointSource) -> Result<(ReadCode, String)> {
+        let name = self.space.base().display().to_string();
+        let (replacement, messages) = match (&self.compiler, &source.text) {
+            (Some(compiler), text) => {
+                let text = match text {
+                    Some(text) => text.clone(),
+                    None => String::from_utf8(self.space.file(source)?)
+                        .map_err(|_| Error::invalid_argument(format!("'{name}' is not text")))?,
+                };
+                let compiled = compiler.compile_dispatch(&text, &source.flags)?;
+                let messages = compiled.messages.clone();
+                (compiled.into_replacement(name), messages)
+            }
+            (None, _) => {
+                let mut options = CompilerOptions::default();
+                let defined = source.macros.iter().map(|(name, value)| format!("-D{name}={value}"));
+                options.flags = defined.chain(source.flags.iter().cloned()).map(Into::into).collect();
+                let KernelLibrary { bytes, messages, .. } = build_kernel(self.space.base(), &options)?;
+                let selector = Selector::Name(self.engine.function.clone());
+                let mut library = Some(bytes);
+                let mut built = [Substitution::new(selector, Replacement::file(self.space.base()))];
+                substitute_sources(&mut built, |_| Ok(library.take()))?;
+                let [Substitution { replacement, .. }] = built;
+                (replacement, messages)
+            }
+        };
+        let code = ReadCode::from_replacement(&replacement);
+        let code = code.ok_or_else(|| Error::new(StatusCode::Internal, "compiled code is in memory"))?;
+        Ok((code, messages))
+    }
+
+    /// Whether an error is that of a candidate, and not of the machine.
+    fn is_of_candidate(&self, error: &Error) -> bool {
+        match error.code() {
+            StatusCode::NotFound | StatusCode::Unavailable | StatusCode::PermissionDenied => false,
+            // A limit of the compiler's memory is one.
+            StatusCode::ResourceExhausted => self.compiler.is_some(),
+            _ => true,
+        }
+    }
+}
+
+impl SearchHost for TuneHost<'_> {
+    type Code = ReadCode;
+
+    fn bytes(code: &ReadCode) -> &[u8] {
+        code.bytes()
+    }
+
+    fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<ReadCode>> {
+        self.progress.set(self.finished, self.total);
+        self.space.check_base()?;
+        match self.code(source) {
+            Ok((code, messages)) => {
+                if !messages.trim().is_empty() {
+                    self.progress.clear();
+                    output::note(messages.trim_end());
+                }
+                Ok(BuiltPoint::Code(code))
+            }
+            Err(error) if self.is_of_candidate(&error) => Ok(BuiltPoint::Failed(advice::report(&error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        candidate: &ReadCode,
+        other: Option<&ReadCode>,
+        effort: SearchEffort,
+    ) -> Result<Option<Measured>> {
+        let max_time = self.engine.options.max_time;
+        let effort = match effort {
+            SearchEffort::Trial { give_up_above } => Effort { max_time, far: give_up_above },
+            SearchEffort::Result => Effort { max_time: max_time.saturating_mul(RESULT_TIME), far: FAR },
+        };
+        let codes = Codes { baseline: other.cloned(), replacement: Some(candidate.clone()) };
+        let name = Candidate { path: PathBuf::from(self.space.base()) };
+        let (progress, interrupted) = (&mut self.progress, &self.interrupted);
+        let (finished, total) = (self.finished, self.total);
+        let watch = &mut || {
+            progress.set(finished, total);
+            match interrupted.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        match self.engine.compare(&name, codes, self.limits, effort, watch) {
+            Ok(report) => Ok(Some(measured(report))),
+            Err(error) if error.code() == StatusCode::Cancelled => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn command(&self, values: &Map<String, Value>) -> String {
+        command(self.engine.invocation, values)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()> {
+        self.finished += 1;
+        self.progress.clear();
+        if self.engine.invocation.worker.is_none() && is_new {
+            let ratio = trial.ratio.map(|it| format!(" ({it:.3} of the captured time)")).unwrap_or_default();
+            let best = if trial.is_best { ", the best so far" } else { "" };
+            let (number, point, outcome) = (trial.trial, print::point(&trial.point), trial.outcome.told());
+            output::note(&format!("trial {number}: {point}: {outcome}{ratio}{best}"));
+        }
+        match &self.file {
+            Some(file) if is_new => file.append(trial),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The command that tries a point again.
+fn command(invocation: &Invocation, values: &Map<String, Value>) -> String {
+    let kept = |flag: &str| {
+        !["point", "sampler", "seed", "trials", "max_time", "output", "best", "format"].contains(&flag)
+    };
+    let point = serde_json::to_string(values).unwrap_or_default();
+    let mut words: Vec<String> = invocation.name.split(' ').map(str::to_owned).collect();
+    words.extend(invocation.flags.settings(kept).iter().map(|it| quoted(it)));
+    words.push(quoted(&format!("--point={point}")));
+    words.push(quoted(&invocation.operand().display().to_string()));
+    words.join(" ")
+}
+
+/// What a report says about a candidate.
+fn measured(report: CandidateReport) -> Measured {
+    let outcome = match report.outcome {
+        Outcome::Right => verdict(&report.object),
+        Outcome::Wrong => TrialOutcome::Wrong,
+        Outcome::Crashed => TrialOutcome::Crashed,
+        Outcome::TimedOut => TrialOutcome::TimedOut,
+        Outcome::Failed => TrialOutcome::Failed,
+    };
+    if !outcome.is_right() {
+        let summary = match report.outcome {
+            Outcome::Wrong => report.summary,
+            _ => report.text.trim_end().to_owned(),
+        };
+        return Measured::without_time(outcome, summary);
+    }
+    let timings = report.object.get("timings").cloned().unwrap_or_default();
+    let first = &timings[0];
+    let total = |of: &str| {
+        let shapes = first["shapes"].as_array()?;
+        shapes.iter().map(|it| Some(it[of].as_f64()? * it["count"].as_f64()?)).sum::<Option<f64>>()
+    };
+    let mut measured = Measured::timed(outcome, report.ratio);
+    measured.ratio_interval = serde_json::from_value(first["ratio_interval"].clone()).ok();
+    (measured.other_ns, measured.candidate_ns) = (total("captured_ns"), total("replaced_ns"));
+    measured.timings = Some(timings);
+    measured
+}
+
+/// The verdict of all states of the caches.
+fn verdict(object: &Value) -> TrialOutcome {
+    let verdicts = object["timings"].as_array().into_iter().flatten().map(|it| it["verdict"].as_str());
+    let verdicts: Vec<_> = verdicts.flatten().collect();
+    let has = |verdict: &str| verdicts.contains(&verdict);
+    match verdicts.is_empty() {
+        _ if has("slower") => TrialOutcome::Slower,
+        true => TrialOutcome::CannotTell,
+        _ if has("cannot_tell") => TrialOutcome::CannotTell,
+        _ if has("not_slower") => TrialOutcome::NotSlower,
+        false => TrialOutcome::Faster,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_candidate_is_faster_if_it_is_in_all_states_of_the_caches() {
+        let of = |verdicts: &[&str]| {
+            let timings: Vec<_> = verdicts.iter().map(|it| json!({ "verdict": it })).collect();
+            verdict(&json!({ "timings": timings }))
+        };
+        assert_eq!(of(&["faster", "faster"]), TrialOutcome::Faster);
+        assert_eq!(of(&["faster", "slower"]), TrialOutcome::Slower);
+        assert_eq!(of(&["faster", "cannot_tell"]), TrialOutcome::CannotTell);
+        assert_eq!(of(&["not_slower", "faster"]), TrialOutcome::NotSlower);
+        assert_eq!(of(&[]), TrialOutcome::CannotTell);
+    }
+}

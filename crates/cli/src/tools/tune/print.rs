@@ -1,0 +1,217 @@
+//! The result of a search as text and as JSON.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use rehal_base::plural;
+use rehal_session::{Measured, SearchResult, SearchStop, Trial, TrialOutcome};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::output::escaped;
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
+use crate::tools::profile_compare::time;
+
+/// The exit status if the best is slower than the captured kernel.
+pub(super) const SLOWER: u8 = 3;
+
+#[derive(Serialize)]
+pub(super) struct Tuned<'a> {
+    function: &'a str,
+    space: String,
+    stopped: SearchStop,
+    trial_count: usize,
+    /// The number of the best trial; `None` if no candidate is right.
+    best: Option<u64>,
+    /// Where the best was written.
+    pub best_path: Option<String>,
+    second: Option<u64>,
+    against_captured: Option<Pair>,
+    against_second: Option<Pair>,
+    trials: &'a [Trial],
+    #[serde(skip)]
+    result: &'a SearchResult,
+}
+
+/// How the best compares.
+#[derive(Serialize)]
+struct Pair {
+    outcome: TrialOutcome,
+    ratio: Option<f64>,
+    ratio_interval: Option<[f64; 2]>,
+    timings: Option<Value>,
+}
+
+impl Pair {
+    fn new(measured: &Measured) -> Self {
+        Self {
+            outcome: measured.outcome,
+            ratio: measured.ratio,
+            ratio_interval: measured.ratio_interval,
+            timings: measured.timings.clone(),
+        }
+    }
+
+    fn told(&self, than: &str) -> String {
+        let ratio = self.ratio.map_or_else(String::new, |it| format!(": {it:.4} of its time"));
+        let interval = match self.ratio_interval {
+            Some([low, high]) => format!(" (95 % interval {low:.4} to {high:.4})"),
+            None => " (too few batches for an interval)".into(),
+        };
+        let verdict = match self.outcome {
+            TrialOutcome::CannotTell => format!("cannot tell whether it is faster than {than}"),
+            outcome => format!("{} than {than}", outcome.told()),
+        };
+        format!("{verdict}{ratio}{interval}")
+    }
+}
+
+impl<'a> Tuned<'a> {
+    pub(super) fn new(
+        function: &'a str,
+        space: &Path,
+        result: &'a SearchResult,
+        stopped: SearchStop,
+    ) -> Self {
+        let number = |index: Option<usize>| index.map(|it| result.trials[it].trial);
+        Self {
+            function,
+            space: space.display().to_string(),
+            stopped,
+            trial_count: result.trials.len(),
+            best: number(result.best),
+            best_path: None,
+            second: number(result.second),
+            against_captured: result.against_captured.as_ref().map(Pair::new),
+            against_second: result.against_second.as_ref().map(Pair::new),
+            trials: &result.trials,
+            result,
+        }
+    }
+
+    /// The exit status, as that of `rehal compare` for several replacements, but for a best one that is not
+    /// proved to be faster.
+    pub(super) fn status(&self) -> u8 {
+        const FAILED: u8 = 1;
+        const WRONG: u8 = 2;
+        const CANNOT_TELL: u8 = 4;
+        let has = |outcome| self.trials.iter().any(|it| it.outcome == outcome);
+        let Some(best) = self.result.best else {
+            return match self.trials.is_empty() {
+                true => CANNOT_TELL,
+                false if has(TrialOutcome::Wrong) || has(TrialOutcome::Crashed) => WRONG,
+                false => FAILED,
+            };
+        };
+        let outcome = self.against_captured.as_ref().map_or(self.trials[best].outcome, |it| it.outcome);
+        match outcome {
+            TrialOutcome::Faster => 0,
+            TrialOutcome::Slower => SLOWER,
+            _ => CANNOT_TELL,
+        }
+    }
+
+    /// The trials in the order of the table: right ones by their ratio, then the others by outcome.
+    fn ranked(&self) -> Vec<&Trial> {
+        let mut trials: Vec<_> = self.trials.iter().collect();
+        let rank = |it: &Trial| match it.outcome.is_right() {
+            true => (TrialOutcome::Faster, it.ratio.unwrap_or(f64::INFINITY)),
+            false => (it.outcome, 0.0),
+        };
+        trials.sort_by(|one, other| {
+            let (one, other) = (rank(one), rank(other));
+            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+        });
+        trials
+    }
+
+    fn result(&self) -> String {
+        let mut text = String::new();
+        let Some(best) = self.result.best.map(|it| &self.trials[it]) else {
+            return "no variant is right\n".into();
+        };
+        let _ = writeln!(text, "best     trial {}: {}", best.trial, point(&best.point));
+        if let Some(pair) = &self.against_captured {
+            let _ = writeln!(text, "         {}", pair.told("the captured kernel"));
+        }
+        if let (Some(pair), Some(second)) = (&self.against_second, self.second) {
+            let _ = writeln!(text, "         {}", pair.told(&format!("the second, trial {second}")));
+        }
+        if !best.flags.is_empty() {
+            let _ = writeln!(text, "         flags of the compiler: {}", escaped(&best.flags.join(" ")));
+        }
+        match &self.best_path {
+            Some(path) => {
+                let _ = writeln!(text, "         written to {}", escaped(path));
+            }
+            None => {
+                let _ = writeln!(text, "         {}", escaped(&best.command));
+            }
+        }
+        text
+    }
+}
+
+impl Report for Tuned<'_> {
+    const SCHEMA: &'static str = "rehal.tune/1";
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, layout: Layout) -> String {
+        let mut table = Table::new(
+            "",
+            [
+                Column::right("trial"),
+                Column::left("point").shortened(),
+                Column::left("outcome"),
+                Column::right("ratio"),
+                Column::left("interval").optional(2),
+                Column::right("time").optional(1),
+                Column::left("why").shortened().optional(3),
+            ],
+        );
+        for trial in self.ranked() {
+            let number = |value: Option<f64>| value.map_or_else(String::new, |it| format!("{it:.3}"));
+            let interval =
+                trial.ratio_interval.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
+            let why = trial.error.as_deref().map(reason).unwrap_or_default();
+            table.row([
+                trial.trial.to_string(),
+                point(&trial.point),
+                trial.outcome.told().to_owned(),
+                number(trial.ratio),
+                interval,
+                trial.candidate_ns.map(time).unwrap_or_default(),
+                escaped(why),
+            ]);
+        }
+        let stopped = match self.stopped {
+            SearchStop::Points => "all points were tried",
+            SearchStop::Trials => "stopped by --trials",
+            SearchStop::Time => "stopped by --max_time",
+            SearchStop::Interrupted => "interrupted",
+        };
+        let count = plural(self.trial_count as u64, "trial");
+        let head = format!("{count} of {}; {stopped}\n", escaped(self.function));
+        let table = if self.trials.is_empty() { String::new() } else { table.text(layout) };
+        head + &table + &layout.wrap(&self.result())
+    }
+}
+
+/// Why a variant is not right, in a line: of the messages of a compiler, the first error.
+fn reason(error: &str) -> &str {
+    let first = error.lines().find_map(|line| line.find("error: ").map(|at| &line[at..]));
+    first.or_else(|| error.lines().next()).unwrap_or_default()
+}
+
+/// The values of a point in a line.
+pub(super) fn point(values: &Map<String, Value>) -> String {
+    let value = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        escaped(&format!("{name}={value}"))
+    };
+    values.iter().map(value).collect::<Vec<_>>().join(" ")
+}

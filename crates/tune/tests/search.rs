@@ -1,0 +1,301 @@
+//! Searches with candidates that are invented: which are timed, which are best, and what is known afterwards.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rehal_base::{Error, Result};
+use rehal_tune::{
+    BuiltPoint, GridSampler, ListSampler, Measured, PointSource, RandomSampler, Sampler, Search,
+    SearchEffort, SearchHost, SearchOptions, SearchResult, SearchSpace, SearchStop, Trial, TrialOutcome,
+};
+use serde_json::{Map, Value};
+
+/// Compiles, checks and times nothing: the name of a candidate says what becomes of it.
+#[derive(Default)]
+struct Host {
+    /// What was done, in order.
+    done: Vec<String>,
+    lines: Vec<String>,
+    /// Interrupted after so many comparisons.
+    limit: Option<usize>,
+    /// A candidate that is wrong when it is measured once more.
+    flaky: Option<&'static str>,
+    /// A candidate that seems to take no time in trials.
+    lucky: Option<&'static str>,
+}
+
+/// The time of a candidate by its name, or what else becomes of it.
+fn time(name: &str) -> std::result::Result<f64, TrialOutcome> {
+    match name {
+        "wrong" => Err(TrialOutcome::Wrong),
+        "crash" => Err(TrialOutcome::Crashed),
+        "hang" => Err(TrialOutcome::TimedOut),
+        number => Ok(number.parse().unwrap()),
+    }
+}
+
+impl SearchHost for Host {
+    type Code = String;
+
+    fn bytes(code: &String) -> &[u8] {
+        code.as_bytes()
+    }
+
+    fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<String>> {
+        let name = source.macros[0].1.clone();
+        self.done.push(format!("build {name}"));
+        match &*name {
+            "broken" => Ok(BuiltPoint::Failed("it does not compile".into())),
+            "full" => Err(Error::resource_exhausted("no space")),
+            _ => Ok(BuiltPoint::Code(name)),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        candidate: &String,
+        other: Option<&String>,
+        effort: SearchEffort,
+    ) -> Result<Option<Measured>> {
+        let against = other.map_or("captured", String::as_str);
+        let effort = match effort {
+            SearchEffort::Trial { give_up_above } => format!("up to {give_up_above:.2}"),
+            SearchEffort::Result => "well".into(),
+        };
+        self.done.push(format!("{candidate} with {against} {effort}"));
+        if self.limit.is_some_and(|limit| self.done.iter().filter(|it| it.contains(" with ")).count() > limit)
+        {
+            return Ok(None);
+        }
+        if effort == "well" && self.flaky == Some(candidate.as_str()) {
+            return Ok(Some(Measured::without_time(TrialOutcome::Wrong, "flaky".into())));
+        }
+        let ours = match time(candidate) {
+            Ok(_) if effort != "well" && self.lucky == Some(candidate.as_str()) => 0.001,
+            Ok(ours) => ours,
+            Err(outcome) => return Ok(Some(Measured::without_time(outcome, "why".into()))),
+        };
+        let ratio = ours / other.map_or(1.0, |it| time(it).unwrap());
+        let outcome = match ratio {
+            ..0.99 => TrialOutcome::Faster,
+            0.99..1.01 => TrialOutcome::CannotTell,
+            _ => TrialOutcome::Slower,
+        };
+        Ok(Some(Measured::timed(outcome, Some(ratio))))
+    }
+
+    fn command(&self, values: &Map<String, Value>) -> String {
+        serde_json::to_string(values).unwrap()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+
+    fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()> {
+        if is_new {
+            self.lines.push(serde_json::to_string(trial).unwrap());
+        }
+        Ok(())
+    }
+}
+
+struct Work(tempfile::TempDir);
+
+impl Work {
+    fn new() -> Self {
+        let this = Self(tempfile::tempdir().unwrap());
+        std::fs::write(this.path().join("k.c"), "// base\n").unwrap();
+        this
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn space(&self, values: &[&str]) -> SearchSpace {
+        let path = self.path().join("space.toml");
+        std::fs::write(&path, format!("base = \"k.c\"\n[[axis]]\nmacro = \"M\"\nvalues = {values:?}\n"))
+            .unwrap();
+        SearchSpace::read(&path).unwrap()
+    }
+}
+
+fn search(space: &SearchSpace, host: Host, options: SearchOptions) -> (SearchStop, SearchResult, Host) {
+    let mut search = Search::new(space, host, options);
+    let stop = search.run(&mut GridSampler::default()).unwrap();
+    let (result, host) = search.finish().unwrap();
+    (stop, result, host)
+}
+
+fn names(result: &SearchResult, outcome: TrialOutcome) -> Vec<&str> {
+    let of = |it: &Trial| it.outcome == outcome;
+    result.trials.iter().filter(|it| of(it)).map(|it| it.point["M"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_best_is_found_and_what_is_wrong_is_never_best() {
+    let work = Work::new();
+    let space = work.space(&["1.2", "wrong", "0.5", "broken", "crash", "0.2", "hang", "0.3"]);
+    let (stop, result, host) = search(&space, Host::default(), SearchOptions::default());
+    assert_eq!(stop, SearchStop::Points);
+    let best = &result.trials[result.best.unwrap()];
+    assert_eq!((best.point["M"].as_str(), best.is_best), (Some("0.2"), true));
+    assert_eq!(result.trials[result.second.unwrap()].point["M"], "0.3");
+    assert_eq!(result.against_captured.as_ref().unwrap().ratio, Some(0.2));
+    assert!((result.against_second.as_ref().unwrap().ratio.unwrap() - 2.0 / 3.0).abs() < 1e-9);
+    for (outcome, expected) in [
+        (TrialOutcome::Wrong, vec!["wrong"]),
+        (TrialOutcome::Crashed, vec!["crash"]),
+        (TrialOutcome::TimedOut, vec!["hang"]),
+        (TrialOutcome::Failed, vec!["broken"]),
+        (TrialOutcome::Slower, vec!["1.2"]),
+        (TrialOutcome::Faster, vec!["0.5", "0.2", "0.3"]),
+    ] {
+        assert_eq!(names(&result, outcome), expected);
+    }
+    // Each is compared with the captured kernel, and those that seem better with the best so far.
+    let compared: Vec<_> = host.done.iter().filter(|it| it.contains(" with ")).map(String::as_str).collect();
+    assert_eq!(
+        compared,
+        [
+            "1.2 with captured up to 1.05",
+            "wrong with captured up to 1.05",
+            "0.5 with captured up to 1.05",
+            "0.5 with 1.2 up to 1.05",
+            "crash with captured up to 0.53",
+            "0.2 with captured up to 0.53",
+            "0.2 with 0.5 up to 1.05",
+            "hang with captured up to 0.21",
+            "0.3 with captured up to 0.21",
+            "0.2 with captured well",
+            "0.2 with 0.3 well",
+        ]
+    );
+    let failed = result.trials.iter().find(|it| it.outcome == TrialOutcome::Failed).unwrap();
+    assert_eq!((failed.error.as_deref(), &failed.candidate_digest), (Some("it does not compile"), &None));
+    assert_eq!(best.candidate_digest, Some(blake3::hash(b"0.2").to_hex().to_string()));
+    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base\n");
+}
+
+#[test]
+fn a_search_is_resumed_at_what_it_does_not_know() {
+    let work = Work::new();
+    let space = work.space(&["1.2", "wrong", "0.5", "0.2", "0.3"]);
+    // Interrupted in the comparison of the third with the first.
+    let (stop, result, first) =
+        search(&space, Host { limit: Some(3), ..Host::default() }, SearchOptions::default());
+    assert_eq!((stop, first.lines.len()), (SearchStop::Interrupted, 3));
+    assert_eq!(result.trials.len(), 3);
+    let known = |lines: &[String]| {
+        let mut options = SearchOptions::default();
+        options.known = lines.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
+        options
+    };
+    let (_, result, second) = search(&space, Host::default(), known(&first.lines));
+    assert_eq!(result.trials[result.best.unwrap()].point["M"], "0.2");
+    let built: Vec<_> = second.done.iter().filter(|it| it.starts_with("build ")).collect();
+    assert_eq!(built[..2], ["build 0.5", "build 1.2"], "for the comparison that is missing: {built:?}");
+    assert_eq!(second.done.iter().filter(|it| it.contains(" with captured up ")).count(), 2);
+    assert_eq!(result.trials.iter().map(|it| it.trial).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    // Nothing is left but to measure the best once more.
+    let lines: Vec<_> = first.lines.iter().chain(&second.lines).cloned().collect();
+    let (_, result, third) = search(&space, Host::default(), known(&lines));
+    assert_eq!((third.lines.len(), result.trials.len()), (0, 5));
+    assert_eq!(third.done.iter().filter(|it| it.contains(" with ")).count(), 2, "{:?}", third.done);
+    // With other inputs, nothing is known.
+    let mut options = known(&lines);
+    options.inputs = vec!["another capture".into()];
+    let (_, _, fourth) = search(&space, Host::default(), options);
+    assert_eq!(fourth.lines.len(), 5);
+    // In a larger space, only what is new is tried.
+    let space = work.space(&["1.2", "wrong", "0.5", "0.2", "0.3", "0.9"]);
+    let (_, _, fifth) = search(&space, Host::default(), known(&lines));
+    assert_eq!(fifth.lines.len(), 1);
+    // A base that has changed is another one.
+    std::fs::write(work.path().join("k.c"), "// another\n").unwrap();
+    let (_, _, sixth) = search(&work.space(&["0.2"]), Host::default(), known(&lines));
+    assert_eq!(sixth.lines.len(), 1);
+}
+
+#[test]
+fn a_best_one_that_is_wrong_once_more_gives_way() {
+    let work = Work::new();
+    let space = work.space(&["0.5", "0.2"]);
+    let (_, result, _) =
+        search(&space, Host { flaky: Some("0.2"), ..Host::default() }, SearchOptions::default());
+    assert_eq!(result.trials[result.best.unwrap()].point["M"], "0.5");
+    assert_eq!(names(&result, TrialOutcome::Wrong), ["0.2"]);
+    assert_eq!((result.second, result.against_captured.unwrap().ratio), (None, Some(0.5)));
+    let (_, result, _) = search(&work.space(&["wrong"]), Host::default(), SearchOptions::default());
+    assert!(result.best.is_none() && result.against_captured.is_none());
+}
+
+/// The best of many noisy measurements was lucky, too.
+#[test]
+fn a_best_one_that_is_slower_than_the_second_gives_way() {
+    let work = Work::new();
+    let space = work.space(&["0.5", "0.2", "0.7"]);
+    let (_, result, host) =
+        search(&space, Host { lucky: Some("0.7"), ..Host::default() }, SearchOptions::default());
+    assert_eq!(result.trials[result.best.unwrap()].point["M"], "0.2");
+    assert_eq!(result.against_captured.unwrap().ratio, Some(0.2));
+    let well: Vec<_> = host.done.iter().filter(|it| it.ends_with(" well")).map(String::as_str).collect();
+    let expected =
+        ["0.7 with captured well", "0.7 with 0.2 well", "0.2 with captured well", "0.2 with 0.7 well"];
+    assert_eq!(well, expected);
+}
+
+#[test]
+fn limits_and_errors_end_a_search() {
+    let work = Work::new();
+    let space = work.space(&["1", "2", "3"]);
+    let mut options = SearchOptions::default();
+    options.max_trials = Some(2);
+    let (stop, result, _) = search(&space, Host::default(), options.clone());
+    assert_eq!((stop, result.trials.len()), (SearchStop::Trials, 2));
+    options.max_time = Some(std::time::Duration::ZERO);
+    let (stop, result, _) = search(&space, Host::default(), options);
+    assert_eq!((stop, result.trials.len()), (SearchStop::Time, 0));
+    let space = work.space(&["full"]);
+    let mut search = Search::new(&space, Host::default(), SearchOptions::default());
+    assert_eq!(search.run(&mut GridSampler::default()).unwrap_err().message(), "no space");
+}
+
+#[test]
+fn samplers_have_each_point_once() {
+    let work = Work::new();
+    let space = work.space(&["a", "b", "c", "d", "e"]);
+    let points = |sampler: &mut dyn Sampler| {
+        let mut found = Vec::new();
+        while let Some(point) = sampler.next(&space, None).unwrap() {
+            found.push(space.values(&point)["M"].as_str().unwrap().to_owned());
+        }
+        found
+    };
+    assert_eq!(points(&mut GridSampler::default()), ["a", "b", "c", "d", "e"]);
+    let mut orders = HashMap::new();
+    for seed in 0..20 {
+        let mut order = points(&mut RandomSampler::with_seed(seed));
+        assert_eq!(points(&mut RandomSampler::with_seed(seed)), order);
+        *orders.entry(order.clone()).or_insert(0) += 1;
+        order.sort();
+        assert_eq!(order, ["a", "b", "c", "d", "e"]);
+    }
+    assert!(orders.len() > 5);
+    let two = vec![space.point(3).unwrap(), space.point(0).unwrap()];
+    assert_eq!(points(&mut ListSampler::for_points(two)), ["d", "a"]);
+    // Of a large space, points are drawn.
+    let path = work.path().join("large.toml");
+    let axis = |name: &str| {
+        let values: Vec<_> = (0..100).collect();
+        format!("[[axis]]\nmacro = \"{name}\"\nvalues = {values:?}\n")
+    };
+    let text = format!("base = \"k.c\"\n{}{}{}", axis("A"), axis("B"), axis("C"));
+    std::fs::write(&path, text).unwrap();
+    let space = SearchSpace::read(&path).unwrap();
+    assert_eq!(space.size(), 1_000_000);
+    let mut sampler = RandomSampler::with_seed(1);
+    let drawn: Vec<_> = (0..500).map(|_| sampler.next(&space, None).unwrap().unwrap()).collect();
+    assert_eq!(drawn.iter().collect::<std::collections::HashSet<_>>().len(), 500);
+}
