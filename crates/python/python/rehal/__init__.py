@@ -19,6 +19,7 @@ from ._program import record, run
 from ._replay import Dispatch, Executable, HostRead, State
 from ._report import Comparison, Diff, Info, Kernels, Node, Profile, Redaction, Report, Verification
 from ._sweep import Regressions, Sweep, Task, sweep
+from ._tune import Trial, Tuner, Tuning, tune
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,9 @@ __all__ = [
     "State",
     "Sweep",
     "Task",
+    "Trial",
+    "Tuner",
+    "Tuning",
     "Verification",
     "compare",
     "diff",
@@ -57,6 +61,7 @@ __all__ = [
     "run",
     "slice",
     "sweep",
+    "tune",
     "verify",
 ]
 

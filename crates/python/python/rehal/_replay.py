@@ -115,9 +115,10 @@ class _Source:
 
 
 class Conversation:
-    """A replay on a thread that asks this one."""
+    """Work on a thread that asks this one. ``result`` is what the work returned."""
 
-    def __init__(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], None]) -> None:
+    def __init__(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], Any]) -> None:
+        self.result: Any = None
         self._process = os.getpid()
         self._questions: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -128,7 +129,7 @@ class Conversation:
         self._thread = threading.Thread(target=self._run, args=(run,), name="rehal replay", daemon=True)
         self._thread.start()
 
-    def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], None]) -> None:
+    def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], Any]) -> None:
         def reply(question: str) -> str:
             # What is asked after the end was requested is answered here: nobody waits for it.
             if self._cancelled:
@@ -137,7 +138,7 @@ class Conversation:
             return self._answers.get()
 
         try:
-            run(reply, self._cancellation)
+            self.result = run(reply, self._cancellation)
         except BaseException as raised:  # noqa: BLE001: it is raised in the thread that waits
             self._raised = raised
         finally:
@@ -230,20 +231,27 @@ def begin(
 
         return Conversation(here)
     arguments = arguments_of(path, {"device": device, "order": order, "recover": recover, "flags": flags})
+    return converse(arguments, text, timeout)
+
+
+def converse(arguments: list[str], request: str, timeout: float | None) -> Conversation:
+    """A worker of the tool, which asks."""
     binary = _tool.binary()
 
-    def there(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> None:
-        ended, answer = _rehal.converse(binary, arguments, text, reply, cancellation, timeout)
+    def there(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> Any:
+        ended, answer = _rehal.converse(binary, arguments, request, reply, cancellation, timeout)
         how, number, _, stderr = ended
         if how == "interrupt":
-            return
+            return None
         crashed = _tool.crash(how, number, stderr)
         if crashed is not None:
             raise crashed
-        if number != 0:
-            if answer is not None:
-                raise Error._of_json(json.loads(answer))
+        document = None if answer is None else json.loads(answer)
+        if number != 0 and (document is None or "code" in document):
+            if document is not None:
+                raise Error._of_json(document)
             raise Error._of_report(stderr.decode(errors="replace"))
+        return None if document is None else (document, number)
 
     return Conversation(there)
 
