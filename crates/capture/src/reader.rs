@@ -45,6 +45,14 @@ pub struct Version {
     pub minor: u16,
 }
 
+impl Version {
+    /// The releases that wrote it, in words, if it is an earlier one. Captures of it do not name functions.
+    /// This library replays it, and so do the tools of these releases; those of later ones do not.
+    pub fn earlier_releases(self) -> Option<&'static str> {
+        (self.major == 1).then_some("3.12.0rc20260429 to 3.12.0rc20260519")
+    }
+}
+
 /// The premature end of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {

@@ -23,7 +23,25 @@ pub(crate) fn options(recover: bool) -> CaptureOptions {
 pub(crate) fn open(path: &Path, options: &CaptureOptions) -> Result<CaptureFile> {
     let capture = CaptureFile::open(path, options)?;
     keep_private(path);
+    note_version(&capture);
     Ok(capture)
+}
+
+/// Says which release wrote a capture of an earlier version, and what runs it. Of a worker, the process that
+/// started it has said so.
+fn note_version(capture: &CaptureFile) {
+    let version = capture.version();
+    if let Some(releases) = version.earlier_releases()
+        && std::env::args_os().nth(1).is_none_or(|it| it != "worker")
+    {
+        output::note(&format!(
+            "note: {} is of version {}.{}, which the reference's {releases} wrote: these releases run it, and rehal does; later ones \
+             refuse it. It does not name functions: select executables by their ids",
+            place(capture),
+            version.major,
+            version.minor
+        ));
+    }
 }
 
 /// What the process creates from now on is accessible only for those (of the owner, the group and others) who

@@ -153,3 +153,52 @@ fn a_capture_of_everything_has_a_report() {
     assert!(info["bytes"].as_object().unwrap().values().all(|it| it.as_u64().unwrap() > 0), "{info}");
     assert!(print(&["rehal", "info", &path]).contains("Replay here: no, not on local-task"));
 }
+
+/// A file header of version 1.0, without records.
+#[test]
+fn captures_of_version_1_are_named_with_their_releases() {
+    let scratch = Scratch::new();
+    let numbers = [1_u32, 24, 0, 24, 0].map(u32::to_le_bytes).concat();
+    let path = scratch.file("old.ireereplay", [&b"IRRP"[..], &numbers].concat());
+    for words in [
+        &["rehal", "info"][..],
+        &["iree-dump-replay"],
+        &["iree-run-replay"],
+        &["iree-benchmark-replay"],
+        &["rehal", "kernels"],
+        &["rehal", "executables"],
+        &["rehal", "races"],
+        &["rehal", "verify"],
+    ] {
+        let ran = run(&[words, &[path.as_str()]].concat());
+        let releases = "3.12.0rc20260429 to 3.12.0rc20260519 wrote: these releases run it, and rehal does";
+        assert_eq!(ran.stderr.matches(releases).count(), 1, "{words:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn modules_of_earlier_versions_are_named_with_their_releases() {
+    let scratch = Scratch::new();
+    let mut bytes = std::fs::read(fixture("modules/add4.vmfb")).unwrap();
+    let [supported, earlier] = [17_u32, 16].map(|it| (it << 16).to_le_bytes());
+    let at = bytes.windows(4).position(|it| it == supported).unwrap();
+    bytes[at..at + 4].copy_from_slice(&earlier);
+    let path = scratch.file("old.vmfb", bytes);
+    let module = format!("--module={path}");
+    for words in [
+        &["iree-run-module", &module, "--function=add"][..],
+        &["iree-benchmark-module", &module, "--function=add"],
+        &["iree-check-module", &module],
+        &["iree-dump-module", &path],
+        &["rehal", "executables", &path],
+        &["rehal", "substitute", &path, "--executable=1=x.so", "-o", "new.vmfb"],
+        &["rehal", "kernel", "disassemble", &path],
+    ] {
+        let ran = run(words);
+        assert_eq!(ran.status, Some(1), "{words:?}");
+        for said in ["bytecode version 16.0, which release 3.10.0 wrote", "the tools of a release that wrote"]
+        {
+            assert!(ran.stderr.contains(said), "{words:?}: {}", ran.stderr);
+        }
+    }
+}
