@@ -1,7 +1,7 @@
 use rehal_base::Result;
 use rehal_hal::{
-    Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, QUEUE_AFFINITY_ANY,
-    QueueAffinity, QueueOp, WHOLE_BUFFER, WorkgroupCount,
+    Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable,
+    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, WHOLE_BUFFER, WorkgroupCount,
 };
 
 use crate::check::wrong;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rehal_base::{Context, Error, MappedFile, Result};
 use rehal_hal::{Device, Executable, ExecutableParams};
 
-use crate::{ExecutableRecord, Plan, prepare};
+use crate::{ExecutableNames, ExecutableRecord, Plan, prepare};
 
 /// Which executables to replace, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,16 +103,21 @@ impl Replacement {
     }
 
     fn open(&self) -> Result<OpenReplacement> {
-        let (bytes, place) = match &self.code {
-            Code::File(path) => (
-                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE)?),
-                format!("'{}'", path.display()),
-            ),
-            Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),
+        let bytes = match &self.code {
+            Code::File(path) => Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE)?),
+            Code::Bytes(bytes) => Bytes::Memory(bytes.clone()),
         };
-        let place = self.name.as_ref().map_or(place, |name| format!("'{name}'"));
         let (bytes, format) = (Arc::new(bytes), self.format.clone());
-        Ok(OpenReplacement { bytes, place, format, keeps_missing: self.keeps_missing })
+        Ok(OpenReplacement { bytes, place: self.place(), format, keeps_missing: self.keeps_missing })
+    }
+
+    /// What errors call it.
+    fn place(&self) -> String {
+        match (&self.name, &self.code) {
+            (Some(name), _) => format!("'{name}'"),
+            (None, Code::File(path)) => format!("'{}'", path.display()),
+            (None, Code::Bytes(bytes)) => format!("{} bytes of memory", bytes.len()),
+        }
     }
 }
 
@@ -178,11 +183,12 @@ impl ReplacementCode {
 /// Selects executables of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// All.
+    /// All; with a directory as the replacement, those that have a file of their name.
     All,
     /// The one with this id.
     Id(u64),
-    /// The functions of this name; if there are none, the executables with this own name.
+    /// The functions of this name; if there are none, the executables with this own name. In a plan, also
+    /// what [`ExecutableNames`](crate::ExecutableNames) finds.
     Name(String),
 }
 
@@ -220,7 +226,8 @@ pub(crate) fn plan_with_workgroups(plan: &Plan, substitutions: &[Substitution]) 
     })
 }
 
-const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
+const FORMS: &str =
+    "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH, all@FORMAT=PATH or all=DIRECTORY";
 
 /// The advice for a file that cannot replace an executable.
 pub(crate) const NO_EXECUTABLE: &str =
@@ -363,9 +370,12 @@ fn check_selectors(substitutions: &[Substitution]) -> Result<()> {
                 "a substitution of all executables excludes other substitutions",
             ));
         }
-        if substitutions[..index].iter().any(|other| other.selector == substitution.selector) {
+        let is_same = |other: &&Substitution| other.selector == substitution.selector;
+        if let Some(other) = substitutions[..index].iter().find(is_same) {
             let text = substitution.selector.text();
-            return Err(Error::invalid_argument(format!("{text} is substituted twice")));
+            let places = [other, substitution].map(|it| it.replacement.place());
+            let message = format!("{text} is substituted twice: by {} and by {}", places[0], places[1]);
+            return Err(Error::invalid_argument(message).advise("name one replacement for each function"));
         }
     }
     Ok(())
@@ -390,6 +400,10 @@ impl Replacements {
     /// Opens the files. Fails if two selectors conflict or one selects no executable; what depends on own
     /// names is left to [`Replacements::check_names`].
     pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
+        if substitutions.is_empty() {
+            return Ok(Self { selected: Vec::new(), given: Vec::new() });
+        }
+        let substitutions = &ExecutableNames::from_plan(plan).resolve(substitutions)?.substitutions;
         check_selectors(substitutions)?;
         for substitution in substitutions {
             if !plan.executables().any(|record| substitution.selects_by_capture(&record))
@@ -457,11 +471,14 @@ impl Replacements {
         for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
-                return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
-                    [] => "select by a function's name or an id".into(),
-                    names => {
-                        let names: Vec<_> = names.iter().map(|it| it.escape_debug().to_string()).collect();
-                        format!("the executables' own names are {}", names.join(", "))
+                return Err(nothing_selected(&it.selector, plan)).advise(|| {
+                    let mut names = ExecutableNames::from_plan(plan);
+                    for (record, own_name) in plan.executables().zip(own_names) {
+                        names.add(record.id, own_name, "", []);
+                    }
+                    match &it.selector {
+                        Selector::Name(name) => names.advice(name),
+                        _ => "select by a function's name or an id".into(),
                     }
                 });
             }

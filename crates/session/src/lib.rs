@@ -107,8 +107,8 @@ pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData}
 pub use program::{
     Batch, Calls, Expected, Function, MappedValue, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest,
     ModuleTests, Offer, ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule,
-    ProgramOptions, RecordingOptions, SubstitutedExecutable, TestOutcome, TextSink, ValueText, format_value,
-    substitute_executables, type_of_value, with_value_bytes, with_value_memory,
+    ProgramOptions, RecordingOptions, SubstituteBuilder, SubstitutedExecutable, TestOutcome, TextSink,
+    ValueText, format_value, substitute_executables, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use record_table::{RecordTable, TextColumn};
 pub use records::{DispatchRow, RecordFilter, RecordRow, Records};
@@ -142,11 +142,12 @@ pub use rehal_replay::{
 };
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
-    ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, FileWrites, FindWritten, HostRead, HostReadLog, LedgerRecording, Observer, OpenScope,
-    Operation, Plan, PlannedBinding, PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement,
-    Replay, ReplayOptions, ReplayOrder, Scope, Selector, Slice, SliceCheck, SliceOptions, SliceSet,
-    SlicedRead, Substitute, Substitution, Validation, WatchBuffer, resolve_path,
+    ExecutableNames, ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord,
+    FileRemap, FileSource, FileValidation, FileWrites, FindWritten, HostRead, HostReadLog, LedgerRecording,
+    Named, Observer, OpenScope, Operation, Plan, PlannedBinding, PlannedDispatch, RecordLocation,
+    RecordOptions, Recorder, Replacement, Replay, ReplayOptions, ReplayOrder, ResolvedSubstitutions, Scope,
+    Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, Substitute, Substitution, Validation,
+    WatchBuffer, resolve_path,
 };
 
 pub use rehal_replay::{DataKind, NameKind, Rewritten};

@@ -40,9 +40,11 @@ const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
 const RECORDED_TYPE: Added = ("element_type", RECORDED_LEDGER.1);
-const COMPILER: Added = ("compiler", "the reference's tools compile no modules");
+const COMPILER: Added = ("compiler", "the reference's tools compile no sources");
 const COMPILER_FLAG: Added = ("compiler_flag", COMPILER.1);
 const NO_CACHE: Added = ("no_cache", COMPILER.1);
+const COMPILER_TIMEOUT: Added = ("compiler_timeout", COMPILER.1);
+const COMPILER_MEMORY: Added = ("compiler_memory", COMPILER.1);
 const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
 const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
 const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
@@ -78,6 +80,11 @@ const TOOLS: [(&str, &[Added]); 11] = [
             LEDGER_CONTENTS,
             LEDGER_KEPT_BYTES,
             ELEMENT_TYPE,
+            COMPILER,
+            COMPILER_FLAG,
+            NO_CACHE,
+            COMPILER_TIMEOUT,
+            COMPILER_MEMORY,
         ],
     ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
@@ -100,6 +107,11 @@ const TOOLS: [(&str, &[Added]); 11] = [
             FORMAT,
             HISTORY,
             AGAINST,
+            COMPILER,
+            COMPILER_FLAG,
+            NO_CACHE,
+            COMPILER_TIMEOUT,
+            COMPILER_MEMORY,
         ],
     ),
     (
@@ -113,6 +125,8 @@ const TOOLS: [(&str, &[Added]); 11] = [
             COMPILER,
             COMPILER_FLAG,
             NO_CACHE,
+            COMPILER_TIMEOUT,
+            COMPILER_MEMORY,
         ],
     ),
     (
@@ -129,6 +143,8 @@ const TOOLS: [(&str, &[Added]); 11] = [
             COMPILER,
             COMPILER_FLAG,
             NO_CACHE,
+            COMPILER_TIMEOUT,
+            COMPILER_MEMORY,
         ],
     ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),

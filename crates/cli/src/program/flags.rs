@@ -15,7 +15,7 @@ use super::{Options, OutputTarget, ResultOptions};
 use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, Group, List, Refusal, invalid, read_if, recorded};
 use crate::kernel_recording::ProgramRecording;
-use crate::tools::compiler_flags;
+use crate::tools::compiler_flags::{self, SubstituteCompiler};
 use crate::tools::ledger_flags::ELEMENT_TYPE;
 use crate::{devices, output, parameters};
 
@@ -54,8 +54,9 @@ const EXECUTABLE_SUBSTITUTION: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable of the modules by a compiled file, or a dispatch as the compiler dumps it (.mlir), as --replay_executable_substitution does in a replay. WHICH is \
-     the number of an executable, its name, the name of one of its functions (rehal executables prints them), or all. With \
+    "Replaces an executable of the modules by a compiled file or a source, as --replay_executable_substitution does in a \
+     replay. WHICH is the number of an executable, its name, the name of one of its functions (rehal executables prints them), \
+     with or without the prefixes of dumped files, or all; all=DIRECTORY takes each file for the executable of its name. With \
      the name of a function, only that function is replaced. The signatures must match.",
 )
 .files(|substitution, _| match &substitution.replacement.code {
@@ -222,7 +223,8 @@ impl Options {
         compiler_flags::compile_modules(flags, &mut program.modules)?;
         program.module_mode = flags.get(&MODULE_MODE);
         program.substitutions = flags.list(&EXECUTABLE_SUBSTITUTION);
-        compiler_flags::compile_substitutions(&mut program.substitutions)?;
+        let compiler = SubstituteCompiler::from_flags(flags);
+        program.build_substitutes = Some(Arc::new(move |resolved| compiler.build(resolved)));
         // What replacements write next to a buffer is not to reach other memory of the process.
         let guards_buffers = !program.substitutions.is_empty();
         let expectations = Expectations { guards_buffers, ..Expectations::default() };

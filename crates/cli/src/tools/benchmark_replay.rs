@@ -13,6 +13,7 @@ use rehal_session::{
 use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};
+use super::compiler_flags::COMPILING;
 use super::history::{self, History, Measured};
 use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
@@ -35,7 +36,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON, &history::REPORTS; &PROFILING, &KERNEL_RECORDING],
+    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON, &history::REPORTS, &COMPILING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (

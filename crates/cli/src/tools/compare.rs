@@ -16,6 +16,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_session::{CacheState, CaptureBytes, CompareOptions, Plan, Replay};
 
+use super::compiler_flags::{COMPILING, SubstituteCompiler};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::devices::Expectations;
@@ -49,7 +50,7 @@ pub const COMPARE: Tool = Tool {
             A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
             execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
-    groups: with_devices![&COMPARISON, &TIMING, &REPLAYS, &KERNEL_RECORDING],
+    groups: with_devices![&COMPARISON, &TIMING, &REPLAYS, &COMPILING, &KERNEL_RECORDING],
     examples: &[
         (
             "Compare a kernel with an edited one",
@@ -235,7 +236,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         // it is compared; one that is watched may be saved before it is.
         let first = candidates.first().filter(|it| !watches && it.is_source());
         let function = &engine.function;
-        let build = move || ReadCode::from_replacement(&first?.build(function).ok()?);
+        let compiler = SubstituteCompiler::from_flags(flags);
+        let build = move || ReadCode::from_replacement(&first?.build(function, &compiler).ok()?);
         // Without a thread, it is compiled when it is needed.
         let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
         (prepare(&engine), first.and_then(|it| it.join().ok().flatten()))
@@ -277,7 +279,8 @@ fn prepare(engine: &CompareEngine<'_>) -> Result<(Option<ReadCode>, Limits)> {
     /// For compilers, and for what a process begins with.
     const BASE: Duration = Duration::from_secs(30);
     let baseline = engine.invocation.flags.get(&BASELINE).map(|path| Candidate { path });
-    let baseline = baseline.map(|it| it.build(&engine.function)).transpose()?;
+    let compiler = SubstituteCompiler::from_flags(&engine.invocation.flags);
+    let baseline = baseline.map(|it| it.build(&engine.function, &compiler)).transpose()?;
     let code = baseline.as_ref().and_then(ReadCode::from_replacement);
     Ok((code, engine.limits(baseline, BASE)?))
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_session::{
-    Compilation, Compiled, Compiler, CompilerSetup, ModuleSource, Substitution, compile_dispatches, drivers,
-    is_program_source, target_flags,
+    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, ExecutableNames, ModuleSource, Plan,
+    ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers, is_program_source,
+    target_flags,
 };
 
 use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, time};
@@ -70,25 +71,23 @@ pub(crate) const COMPILER_FLAG: List<OsString> = List::parsed(
     "FLAG",
     "an argument of the compiler",
     |value| Ok(value.to_owned()),
-    "Passes an argument to the compiler of a program that is a source. May be repeated. By default, it compiles for the \
-     first --device of tools that run it.",
+    "Passes an argument to the compiler of sources: programs, and dispatches that replace executables. May be repeated. By \
+     default, programs are compiled for the first --device of tools that run them.",
 );
 
-/// Modules that are sources.
-pub(crate) const COMPILING: Group =
-    Group { title: "Compilation", flags: &[&COMPILER, &COMPILER_FLAG, &NO_CACHE] };
+/// The flags of tools that compile sources.
+pub(crate) const COMPILING: Group = Group {
+    title: "Compilation of sources",
+    flags: &[&COMPILER, &COMPILER_FLAG, &NO_CACHE, &COMPILER_TIMEOUT, &COMPILER_MEMORY],
+};
 
-/// How the compiler is found and run, from the flags that the tool has.
+/// How the compiler is found and run.
 fn setup(flags: &Flags) -> CompilerSetup {
     let mut setup = CompilerSetup::default();
-    if flags.takes(COMPILER.name()) {
-        setup.path = flags.get(&COMPILER);
-        setup.caches = !flags.get(&NO_CACHE);
-    }
-    if flags.takes(COMPILER_TIMEOUT.name()) {
-        setup.time = flags.get(&COMPILER_TIMEOUT);
-        setup.memory_bytes = flags.get(&COMPILER_MEMORY);
-    }
+    setup.path = flags.get(&COMPILER);
+    setup.caches = !flags.get(&NO_CACHE);
+    setup.time = flags.get(&COMPILER_TIMEOUT);
+    setup.memory_bytes = flags.get(&COMPILER_MEMORY);
     setup
 }
 
@@ -109,10 +108,47 @@ fn checked(setup: &CompilerSetup) -> Result<Compiler> {
     Ok(compiler)
 }
 
-/// Compiles the dispatches that substitutions of captured executables name.
-pub(crate) fn compile_substitutions(substitutions: &mut [Substitution]) -> Result<()> {
-    let mut compiler = || checked(&CompilerSetup::default());
-    compile_dispatches(substitutions, &mut compiler, |_, messages| output::note(messages))
+/// How sources that replace executables are compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct SubstituteCompiler {
+    setup: CompilerSetup,
+    arguments: Vec<OsString>,
+}
+
+impl SubstituteCompiler {
+    pub(crate) fn from_flags(flags: &Flags) -> Self {
+        Self { setup: setup(flags), arguments: flags.list(&COMPILER_FLAG) }
+    }
+
+    /// The substitutions in a plan, with exact selectors. Their sources are compiled.
+    pub(crate) fn resolve(&self, substitutions: &[Substitution], plan: &Plan) -> Result<Vec<Substitution>> {
+        if substitutions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut resolved = ExecutableNames::from_plan(plan).resolve(substitutions)?;
+        self.build(&mut resolved)?;
+        Ok(resolved.substitutions)
+    }
+
+    /// Compiles the sources, and notes the files that replace nothing.
+    pub(crate) fn build(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
+        for path in &resolved.unmatched {
+            output::note(&format!("note: '{}' has the name of no executable", path.display()));
+        }
+        self.compile(&mut resolved.substitutions)
+    }
+
+    /// Compiles the sources.
+    pub(crate) fn compile(&self, substitutions: &mut [Substitution]) -> Result<()> {
+        if !substitutions.is_empty() {
+            interrupts::handle();
+        }
+        build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))?;
+        let mut compiler = || checked(&self.setup);
+        compile_dispatches(substitutions, &self.arguments, &mut compiler, |_, messages| {
+            output::note(messages);
+        })
+    }
 }
 
 /// Compiles the modules that are sources, for the first device of the flags unless flags of the compiler name

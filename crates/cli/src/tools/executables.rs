@@ -11,7 +11,7 @@ use rehal_session::{
 };
 use serde::Serialize;
 
-use super::compiler_flags::{self, COMPILER, COMPILER_FLAG, NO_CACHE, TARGET};
+use super::compiler_flags::{self, COMPILING, TARGET};
 use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{Access, Flag, Flags, Group, NamedFile};
@@ -36,7 +36,7 @@ pub const EXECUTABLES: Tool = Tool {
         what: "program, module or capture",
         form: "PROGRAM.mlir|MODULE.vmfb|CAPTURE.ireereplay",
     },
-    groups: &[&EXECUTABLES_GROUP, &SOURCES_GROUP],
+    groups: &[&EXECUTABLES_GROUP, &SOURCES_GROUP, &COMPILING],
     examples: &[
         ("List the executables of a module", "{tool} model.vmfb"),
         ("Write the code of each to a file", "{tool} --binaries_to=binaries model.ireereplay"),
@@ -82,7 +82,7 @@ const EXECUTABLES_GROUP: Group =
 
 const SOURCES_GROUP: Group = Group {
     title: "Programs that are sources",
-    flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET, &COMPILER_FLAG, &COMPILER, &NO_CACHE],
+    flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET],
 };
 
 /// What the compiler dumps for which flag.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_session::{CrashReports, KernelOptions, Kernels, Replay};
 
+use super::compiler_flags::{COMPILING, SubstituteCompiler};
 use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
@@ -21,7 +22,7 @@ pub const KERNEL_RECORD: Tool = Tool {
             The capture is replayed twice, one operation at a time: to record, and to measure. A kernel that crashes is recorded \
             too, without what it wrote.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --directory=DIR" },
-    groups: with_devices![&RECORD],
+    groups: with_devices![&RECORD, &COMPILING],
     examples: &[
         ("Record all kernels", "{tool} --directory=kernels --report model.ireereplay"),
         (
@@ -125,8 +126,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
     let _reports = CrashReports::install();
-    let mut replaying = replay_flags::files(flags).substitutions(flags.list(&replay_flags::SUBSTITUTION));
-    replay_flags::compile_sources(&mut replaying.substitutions)?;
+    let substitutions = flags.list(&replay_flags::SUBSTITUTION);
+    let substitutions = SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan)?;
+    let replaying = replay_flags::files(flags).substitutions(substitutions);
     let devices = replay_flags::devices_for(flags, &replaying.substitutions)?;
     let mut kernels = KernelOptions::default();
     kernels.function = function_flags::pattern(flags, &FUNCTION, &plan)?;

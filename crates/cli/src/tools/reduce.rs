@@ -15,6 +15,7 @@ use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
 
 use self::checks::{Check, Checks};
 use self::command::CheckCommand;
+use super::compiler_flags::COMPILING;
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
@@ -38,7 +39,7 @@ pub const REDUCE: Tool = Tool {
         what: "capture",
         form: "CAPTURE.ireereplay --check=CHECK -o REDUCED.ireereplay",
     },
-    groups: with_devices![&REDUCTION, &READY, &OUTPUTS],
+    groups: with_devices![&REDUCTION, &READY, &OUTPUTS, &COMPILING],
     examples: &[
         (
             "Find the smallest capture that crashes in the same function",

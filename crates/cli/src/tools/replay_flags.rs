@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_session::{
-    CaptureFile, CaptureOptions, Code, CompilerOptions, CrashReports, DeviceOptions, FileRemap, FileWrites,
-    Plan, Replay, ReplayOptions, ReplayOrder, Substitution, build_substitutes, written_bindings,
+    CaptureFile, CaptureOptions, Code, CrashReports, DeviceOptions, FileRemap, FileWrites, Plan, Replay,
+    ReplayOptions, ReplayOrder, Substitution, written_bindings,
 };
 
-use super::compiler_flags;
+use super::compiler_flags::SubstituteCompiler;
 use crate::devices::Expectations;
 use crate::flags::{Access, Flag, Flags, List, Refusal};
 use crate::progress::Progress;
-use crate::{Invocation, captures, devices, interrupts, output, profiling};
+use crate::{Invocation, captures, devices, profiling};
 
 /// Accepts truncated and damaged captures.
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
@@ -53,8 +53,9 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "Replaces an executable of the capture by a compiled executable, a raw embedded ELF, a native library, a SPIR-V module, or the \
      source of a kernel in C or Rust (.c, .rs) or a dispatch as the compiler dumps it (.mlir), which is compiled first and replaces \
      only the functions that it has. \
-     WHICH is the id of an executable (iree-dump-replay prints it; 31 or 0x1f), the name of one of its functions or its \
-     own name, or all. With the name of a function, only that function is replaced; otherwise a compiled file must \
+     WHICH is the id of an executable (iree-dump-replay prints it; 31 or 0x1f), the name of one of its functions, of its \
+     dispatch, or its own name, with or without the prefixes of dumped files; or all. all=DIRECTORY takes each file for the \
+     executable of its name. With the name of a function, only that function is replaced; otherwise a compiled file must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
      constants, bindings, parameters and workgroup sizes are compared before anything runs.",
 )
@@ -80,6 +81,7 @@ pub(crate) struct Options {
     pub capture: CaptureOptions,
     pub devices: DeviceOptions,
     pub replay: ReplayOptions,
+    pub compiler: SubstituteCompiler,
 }
 
 impl Options {
@@ -110,6 +112,7 @@ impl Options {
                 .substitutions(substitutions)
                 .order(order)
                 .written_bindings(Some(Arc::new(written_bindings))),
+            compiler: SubstituteCompiler::from_flags(flags),
         })
     }
 }
@@ -156,7 +159,7 @@ pub(crate) fn prepare_each(
 ) -> Result<(Vec<Replay>, CrashReports)> {
     let reports = CrashReports::install();
     let mut replaying = options.replay.clone();
-    compile_sources(&mut replaying.substitutions)?;
+    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan)?;
     let devices = options.devices.open()?;
     let prepare = |order: &ReplayOrder| {
         let replay = Replay::new(plan.clone(), &devices, &replaying.clone().order(*order))?;
@@ -179,9 +182,8 @@ pub(crate) fn prepare_with(
 ) -> Result<([Replay; 2], CrashReports)> {
     let reports = CrashReports::install();
     let mut replaying = options.replay.clone().keeps_executables(true);
-    compile_sources(&mut replaying.substitutions)?;
-    let mut added = with.to_vec();
-    compile_sources(&mut added)?;
+    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan)?;
+    let mut added = options.compiler.resolve(with, &plan)?;
     let devices = options.devices.open()?;
     let captured = Replay::new(plan.clone(), &devices, &replaying)?;
     captured.check_executables()?;
@@ -190,13 +192,4 @@ pub(crate) fn prepare_with(
     // Reports a signature mismatch before the first dispatch.
     replaced.check_executables()?;
     Ok(([captured, replaced], reports))
-}
-
-/// Compiles the sources that substitutions name.
-pub(crate) fn compile_sources(substitutions: &mut [Substitution]) -> Result<()> {
-    if !substitutions.is_empty() {
-        interrupts::handle();
-    }
-    build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))?;
-    compiler_flags::compile_substitutions(substitutions)
 }

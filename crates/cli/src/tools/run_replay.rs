@@ -9,6 +9,7 @@ use rehal_session::{
     Question, RecordLocation, ReplayQuestions,
 };
 
+use super::compiler_flags::COMPILING;
 use super::{ledger_flags, replay_flags};
 use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
@@ -30,7 +31,7 @@ pub const RUN_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPLAY, &ledger_flags::LEDGER_GROUP; &PROFILING, &KERNEL_RECORDING],
+    groups: with_devices![&REPLAY, &ledger_flags::LEDGER_GROUP, &COMPILING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (

@@ -7,6 +7,7 @@ use rehal_session::{
 };
 use serde::Serialize;
 
+use super::compiler_flags::{COMPILING, SubstituteCompiler};
 use super::report_format::{self, Format};
 use crate::flags::{Access, Flag, Group, List};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -25,7 +26,7 @@ pub const SUBSTITUTE: Tool = Tool {
             sizes. To compare them, both are loaded, which runs their initializers and query functions with your \
             privileges, but no kernel.",
     operands: Operands::One { what: "module", form: "MODULE.vmfb --executable=NAME=FILE -o OUT.vmfb" },
-    groups: &[&SUBSTITUTE_GROUP],
+    groups: &[&SUBSTITUTE_GROUP, &COMPILING],
     examples: &[
         (
             "Replace the executable of a function",
@@ -47,8 +48,9 @@ const EXECUTABLE: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable by a compiled file of the same format. WHICH is its number, its name, the name of one of its \
-     functions (rehal executables prints them), or all.",
+    "Replaces an executable by a compiled file of the same format, or by a dispatch as the compiler dumps it (.mlir). WHICH is \
+     its number, its name, the name of one of its functions (rehal executables prints them), with or without the prefixes of \
+     dumped files, or all; all=DIRECTORY takes each file for the executable of its name.",
 )
 .files(|substitution, _| match &substitution.replacement.code {
     Code::File(path) => vec![Access::Read.to(path)],
@@ -69,7 +71,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(flags, "new.vmfb")?;
     let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload);
     let module = module.context(|| format!("'{}'", path.display()))?;
-    let (bytes, replaced) = substitute_executables(module.file(), &substitutions)?;
+    let compiler = SubstituteCompiler::from_flags(flags);
+    let (bytes, replaced) = substitute_executables(module.file(), &substitutions, &|it| compiler.build(it))?;
     output.write(|sink| {
         std::io::Write::write_all(sink, &bytes).map_err(|error| Error::io("writing the file", &error))
     })?;

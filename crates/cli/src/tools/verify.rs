@@ -18,6 +18,7 @@ use rehal_session::{
 
 use serde::Serialize;
 
+use super::compiler_flags::{COMPILING, SubstituteCompiler};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::devices::Expectations;
@@ -42,7 +43,7 @@ pub const VERIFY: Tool = Tool {
             What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&VERIFICATION, &SIDES, &KERNEL_RECORDING],
+    groups: with_devices![&VERIFICATION, &SIDES, &COMPILING, &KERNEL_RECORDING],
     examples: &[
         (
             "Check a replay on another machine, or of another build, against a trusted one",
@@ -197,8 +198,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     plan.check_not_empty()?;
     let kernels = Recording::checked(flags)?;
     let expected = expected(other, &plan, &recover)?;
-    let mut substitutions = flags.list(&replay_flags::SUBSTITUTION);
-    replay_flags::compile_sources(&mut substitutions)?;
+    let substitutions = flags.list(&replay_flags::SUBSTITUTION);
+    let substitutions = SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan)?;
     let target = Target { flags, plan, devices, options, substitutions };
     let outcome = target.outcome(&expected)?;
     let format = flags.get(&FORMAT);

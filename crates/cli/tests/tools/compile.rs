@@ -390,14 +390,100 @@ fn dumped_dispatches_replace_captured_executables() {
     let captured = reads("--recover=false");
     let replaced = reads(&format!("--replay_executable_substitution={function}=edited.mlir"));
     assert_ne!(replaced, captured);
+    // By every name of the dispatch, and from a directory by that of its file.
+    let file = format!("my_{DOUBLE}.mlir");
+    for name in [DOUBLE, "my_double_dispatch_0", "configured_my_double_dispatch_0", "4"] {
+        let flag = format!("--replay_executable_substitution={name}=edited.mlir");
+        assert_eq!(reads(&flag), replaced, "{name}");
+    }
+    fs::create_dir(work.path("d")).unwrap();
+    fs::rename(work.path("edited.mlir"), work.path("d").join(&file)).unwrap();
+    fs::copy(work.path("s/my_add_dispatch_0.mlir"), work.path("d/my_add_dispatch_9.mlir")).unwrap();
+    fs::write(work.path("d/notes.txt"), "").unwrap();
+    assert_eq!(reads("--replay_executable_substitution=all=d"), replaced);
     let words = ["rehal", "run", "--device=local-sync", "c.ireereplay"];
-    let ran =
-        work.run(&[&words[..], &[&*format!("--replay_executable_substitution={function}=p.mlir")]].concat());
+    let run = |flag: &str| work.run(&[&words[..], &[flag]].concat());
+    let ran = run("--replay_executable_substitution=all=d");
+    assert!(ran.stderr.contains("my_add_dispatch_9.mlir' has the name of no executable"), "{}", ran.stderr);
+    let unknown = format!("--replay_executable_substitution=double_dispatch_1=d/{file}");
+    let ran = run(&unknown);
+    assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
+    fs::copy(work.path("d").join(&file), work.path("d/double_dispatch_0.mlir")).unwrap();
+    let ran = run("--replay_executable_substitution=all=d");
+    let both = "is substituted twice: by 'd/double_dispatch_0.mlir' and by 'd/my_double_dispatch_0.mlir'";
+    assert!(ran.status == Some(1) && ran.stderr.contains(both), "{}", ran.stderr);
+    fs::remove_file(work.path("d/double_dispatch_0.mlir")).unwrap();
+    // The same in the program, and in its module.
+    let results = |flags: &[&str]| {
+        let words = ["iree-run-module", "--device=local-sync", "--function=double", "--input=4x8xf32=3"];
+        let ran = work.run(&[&words[..], flags].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let nine = |flags: &[&str]| results(flags).contains("[9 9 9 9 9 9 9 9]");
+    assert!(!nine(&["--module=p.vmfb"]));
+    for name in [DOUBLE, "my_double_dispatch_0", function, "all"] {
+        let file = if name == "all" { "d".to_owned() } else { format!("d/{file}") };
+        let flag = format!("--executable_substitution={name}={file}");
+        assert!(nine(&["--module=p.vmfb", &flag]), "{flag}");
+    }
+    let flag = format!("--executable_substitution=double_dispatch_1=d/{file}");
+    let ran = work.run(&["iree-run-module", "--module=p.vmfb", "--function=double", &flag]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
+    work.compile(&["--iree-hal-link-executables=false"]);
+    let flag = format!("--executable=my_double_dispatch_0=d/{file}");
+    let ran = work.run(&["rehal", "substitute", "p.vmfb", &flag, "-o", "new.vmfb"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(nine(&["--module=new.vmfb"]));
+    let ran = run(&format!("--replay_executable_substitution={function}=p.mlir"));
     assert!(
         ran.status == Some(1) && ran.stderr.contains("has 0 executables, not one dispatch"),
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn flags_of_the_compiler_work_wherever_a_source_is_compiled() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-dump-executable-sources-to=s"]);
+    let record = ["iree-run-module", "--device=local-sync", "--module=p.vmfb", "--function=double"];
+    let ran =
+        work.run(&[&record[..], &["--input=4x8xf32=3", "--device_replay_output=c.ireereplay"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let file = format!("s/my_{DOUBLE}.mlir");
+    let [in_replay, in_program, with, named] = [
+        format!("--replay_executable_substitution={DOUBLE}={file}"),
+        format!("--executable_substitution={DOUBLE}={file}"),
+        format!("--with={file}"),
+        format!("--with={DOUBLE}={file}"),
+    ];
+    let in_module = format!("--executable={DOUBLE}={file}");
+    let tools: [&[&str]; 11] = [
+        &["rehal", "compile", "p.mlir", "-o", "x.vmfb"],
+        &["rehal", "executables", "p.mlir"],
+        &["rehal", "substitute", "p.vmfb", &in_module, "-o", "x.vmfb"],
+        &["iree-run-module", "--module=p.mlir", "--function=double"],
+        &["iree-benchmark-module", "--module=p.mlir", "--function=double"],
+        &["iree-check-module", "--module=p.mlir"],
+        &["iree-run-module", "--module=p.vmfb", "--function=double", &in_program],
+        &["rehal", "run", "c.ireereplay", &in_replay],
+        &["rehal", "benchmark", "c.ireereplay", &named],
+        &["rehal", "verify", "c.ireereplay", &in_replay],
+        &["rehal", "compare", "c.ireereplay", &with],
+    ];
+    for words in tools {
+        let ran = work.run(&[words, &["--compiler=nothing"]].concat());
+        assert!(ran.status != Some(0), "{words:?}");
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("the compiler 'nothing' does not exist"), "{words:?}: {said}");
+        let ran = work.run(
+            &[words, &["--no_cache", "--compiler_timeout=1ms", "--compiler_memory=8000000000"]].concat(),
+        );
+        assert!(ran.status != Some(0), "{words:?}");
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("DEADLINE_EXCEEDED"), "{words:?}: {said}");
+    }
 }
 
 #[test]

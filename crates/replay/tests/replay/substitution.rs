@@ -418,7 +418,7 @@ fn unmatched_and_conflicting_selectors() {
         (&["99={}"], StatusCode::NotFound, "executable 99 is not in the capture"),
         (&["99={}"], StatusCode::NotFound, &list),
         (&["missing={}"], StatusCode::NotFound, "executable 'missing' is not in the capture"),
-        (&["missing={}"], StatusCode::NotFound, "own names are left, right"),
+        (&["missing={}"], StatusCode::NotFound, "left, right"),
         (&[&twice[0], &twice[1]], StatusCode::InvalidArgument, "is substituted twice"),
         (&["l={}", "l={}"], StatusCode::InvalidArgument, "executable 'l' is substituted twice"),
         (&["all={}", "l={}"], StatusCode::InvalidArgument, "excludes other substitutions"),

@@ -1,5 +1,6 @@
 //! Dumped dispatches as substitutes in captures: each is compiled to a binary by itself.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result};
@@ -8,10 +9,12 @@ use rehal_replay::{Code, Substitution};
 use super::text;
 use super::{CompiledDispatch, Compiler};
 
-/// Compiles each replacement that is MLIR to a binary, which replaces the functions that it has. `compiler`
-/// is asked for once there is one; `messages` receives what the compiler prints, by source.
+/// Compiles each replacement that is MLIR to a binary, which replaces the functions that it has, with more
+/// flags of the compiler. `compiler` is asked for once there is one; `messages` receives what the compiler
+/// prints, by source.
 pub fn compile_dispatches(
     substitutions: &mut [Substitution],
+    flags: &[OsString],
     compiler: &mut dyn FnMut() -> Result<Compiler>,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
@@ -28,7 +31,7 @@ pub fn compile_dispatches(
             Some(compiler) => compiler,
             None => found.insert(compiler().context(place)?),
         };
-        let compiled = compiler.dispatch(&path).context(place)?;
+        let compiled = compiler.dispatch(&path, flags).context(place)?;
         if !compiled.messages.is_empty() {
             messages(&path, &compiled.messages);
         }
@@ -41,8 +44,8 @@ pub fn compile_dispatches(
 
 impl Compiler {
     /// Compiles a dumped dispatch to the binary of its target.
-    fn dispatch(&self, path: &Path) -> Result<CompiledDispatch> {
-        match self.compile_dispatch_file(path, [] as [&str; 0]) {
+    fn dispatch(&self, path: &Path, flags: &[OsString]) -> Result<CompiledDispatch> {
+        match self.compile_dispatch_file(path, flags) {
             Ok(compiled) => Ok(compiled),
             Err(error) => Err(match self.text(path).map(|text| text::executables(&text)) {
                 Ok(executables) => match &executables[..] {

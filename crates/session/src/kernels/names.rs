@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rehal_base::{Error, Result, glob};
-use rehal_replay::Plan;
+use rehal_replay::{ExecutableNames, Named, Plan};
 
 use super::observed::alike;
 
@@ -14,12 +14,14 @@ pub struct FunctionNames {
     all: Vec<String>,
     /// In the order in which they are first dispatched; the ordinal, such as `#0`, of one without a name.
     dispatched: Vec<String>,
+    /// What the names of dumped files mean.
+    names: ExecutableNames,
 }
 
 impl FunctionNames {
     /// The functions of a plan.
     pub fn from_plan(plan: &Plan) -> Result<Self> {
-        let mut this = Self::default();
+        let mut this = Self { names: ExecutableNames::from_plan(plan), ..Self::default() };
         let mut seen = HashSet::new();
         plan.distinct_dispatches(|dispatch, _| {
             let name = name_of(dispatch.name, dispatch.function);
@@ -60,8 +62,9 @@ impl FunctionNames {
         }
     }
 
-    /// The function that is meant: by its name, a pattern that only it matches, or a part that no other name
-    /// has; without any, the only one that is dispatched.
+    /// The function that is meant: by its name, that of its dispatch or of a file that the compiler dumps of
+    /// it, a pattern that only it matches, or a part that no other name has; without any, the only one that
+    /// is dispatched.
     pub fn one(&self, wanted: Option<&str>) -> Result<String> {
         let Some(wanted) = wanted else {
             return match &self.dispatched[..] {
@@ -75,6 +78,9 @@ impl FunctionNames {
                 }
             };
         };
+        if let Some(Named::Function(name)) = self.names.find(wanted)? {
+            return Ok(name);
+        }
         match found(wanted, &self.all)? {
             Some(name) => Ok(name.to_owned()),
             None => Err(super::observed::no_function(wanted, self.all.iter().cloned())),
@@ -137,7 +143,9 @@ mod tests {
     fn names() -> FunctionNames {
         let all = ["main$dispatch_1_matmul", "main$dispatch_10_matmul", "softmax", "never"];
         let all: Vec<String> = all.map(String::from).to_vec();
-        FunctionNames { dispatched: all[..3].to_vec(), all }
+        let mut names = ExecutableNames::default();
+        names.add(1, "", "f", all.clone());
+        FunctionNames { dispatched: all[..3].to_vec(), all, names }
     }
 
     fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
@@ -164,7 +172,11 @@ mod tests {
 
     #[test]
     fn the_only_function_is_meant_without_a_name() {
-        let only = FunctionNames { all: vec!["f".into(), "g".into()], dispatched: vec!["f".into()] };
+        let only = FunctionNames {
+            all: vec!["f".into(), "g".into()],
+            dispatched: vec!["f".into()],
+            ..FunctionNames::default()
+        };
         assert_eq!(only.one(None).unwrap(), "f");
         assert_eq!(
             message(names().one(None)),

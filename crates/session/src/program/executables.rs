@@ -1,17 +1,16 @@
 //! Executables in compiled modules: lists them, and replaces them, in a running program or in the file.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, Result, nearest};
+use rehal_base::{Context, Error, FileKind, Result};
 use rehal_hal::{
     CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY, WorkgroupSchedule,
 };
 use rehal_modules::hal;
-use rehal_replay::{ProgramSubstitutes, Selector, Substitution};
+use rehal_replay::{ExecutableNames, ProgramSubstitutes, ResolvedSubstitutions, Selector, Substitution};
 use rehal_vm::ModuleFile;
 
-use super::ProgramModule;
+use super::{ProgramModule, ProgramOptions};
 use crate::{
     DeviceOptions, DeviceSpec, ExecutableSource, LoadOptions, LoadedExecutable, driver_of_format, drivers,
 };
@@ -92,14 +91,24 @@ impl ModuleExecutable {
         })?;
         let devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver)?]).open()?;
         let device = devices.devices().first().ok_or_else(|| Error::not_found("no device"))?;
+        self.load_on(device, module)
+    }
+
+    fn load_on(&self, device: &Device, module: &ModuleFile) -> Result<LoadedExecutable> {
         let options = LoadOptions { format: Some(self.format.clone()), ..LoadOptions::default() };
         let source = ExecutableSource::Bytes(self.code(module).into());
         LoadedExecutable::load(device, &source, &options)
     }
+}
 
-    /// Whether this name means it.
-    fn has_name(&self, name: &str) -> bool {
-        self.file_name.as_deref() == Some(name) || self.name() == name
+impl ModuleExecutable {
+    /// Adds its names, with those of its functions if it is loaded.
+    fn name_in(&self, names: &mut ExecutableNames, loaded: Option<&LoadedExecutable>) {
+        let functions = loaded.map_or(&[][..], LoadedExecutable::functions).iter();
+        names.add(self.number, &self.name(), &self.format, functions.map(|it| it.name.clone()));
+        if let Some(file_name) = &self.file_name {
+            names.add_alias(self.number, file_name);
+        }
     }
 }
 
@@ -117,24 +126,32 @@ pub struct SubstitutedExecutable {
 /// executable: names, order, constants, bindings, workgroup sizes. For that, both are loaded, which runs
 /// their initializers and query functions with the privileges of the process, but no kernel.
 ///
-/// A selector is a number of [`ModuleExecutable`], its name or that of its file, the name of one of its
-/// functions, or all. Fails if one selects nothing, if no device of this machine loads an executable, and if
-/// a replacement lacks a function: the program identifies functions by ordinals.
+/// A selector is a number of [`ModuleExecutable`], a name that [`ExecutableNames`] finds, or all. Fails if
+/// one selects nothing, if no device of this machine loads an executable, and if a replacement lacks a
+/// function: the program identifies functions by ordinals. `build` compiles the sources among the
+/// replacements.
 pub fn substitute_executables(
     module: &ModuleFile,
     substitutions: &[Substitution],
+    build: &dyn Fn(&mut ResolvedSubstitutions) -> Result<()>,
 ) -> Result<(Vec<u8>, Vec<SubstitutedExecutable>)> {
     let executables = ModuleExecutable::list(module)?;
     if executables.is_empty() {
         return Err(Error::not_found(format!("module '{}' creates no executables", module.name())));
     }
-    let substitutions = by_number(substitutions, &executables)?;
-    let substitutes = ProgramSubstitutes::open(&substitutions)?;
-    let (mut others, mut names, mut unloaded) = (Vec::new(), Names::default(), None);
-    for executable in &executables {
+    let mut names = ExecutableNames::for_modules([module.name().to_owned()]);
+    let loaded: Vec<_> = executables.iter().map(|it| it.load(module)).collect();
+    for (executable, loaded) in executables.iter().zip(&loaded) {
+        executable.name_in(&mut names, loaded.as_ref().ok());
+    }
+    let mut resolved = names.resolve(substitutions)?;
+    build(&mut resolved)?;
+    let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
+    let (mut others, mut unloaded) = (Vec::new(), None);
+    for (executable, loaded) in executables.iter().zip(loaded) {
         let place = || format!("executable {} of the module, '{}'", executable.number, executable.name());
         // An executable for another machine matters only if it is selected, and then only its number tells.
-        let loaded = match executable.load(module) {
+        let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error) if substitutes.may_select(executable.number) => return Err(error.context(place())),
             Err(error) => {
@@ -142,7 +159,7 @@ pub fn substitute_executables(
                 continue;
             }
         };
-        let other = other_code(executable, module, &loaded, &substitutes, &mut names).context(place)?;
+        let other = other_code(executable, module, &loaded, &substitutes).context(place)?;
         others.extend(other.map(|code| (executable, code)));
     }
     check_used(&substitutes, &names).map_err(|error| match unloaded {
@@ -166,9 +183,7 @@ fn other_code(
     module: &ModuleFile,
     loaded: &LoadedExecutable,
     substitutes: &ProgramSubstitutes,
-    names: &mut Names,
 ) -> Result<Option<Vec<u8>>> {
-    names.add(&executable.name(), loaded.executable());
     let params = ExecutableParams {
         label: "",
         affinity: QUEUE_AFFINITY_ANY,
@@ -213,55 +228,14 @@ fn other_code(
     }
 }
 
-/// The substitutions with the names of executables as their numbers. Fails for a name that several have.
-fn by_number(substitutions: &[Substitution], executables: &[ModuleExecutable]) -> Result<Vec<Substitution>> {
-    let number = |it: &Substitution| {
-        let Selector::Name(name) = &it.selector else { return Ok(it.clone()) };
-        let numbers: Vec<_> = executables.iter().filter(|it| it.has_name(name)).map(|it| it.number).collect();
-        match numbers[..] {
-            [] => Ok(it.clone()),
-            [number] => Ok(Substitution::new(Selector::Id(number), it.replacement.clone())),
-            _ => {
-                let listed: Vec<_> = numbers.iter().map(u64::to_string).collect();
-                let shown = name.escape_debug();
-                let message = format!("'{shown}' is the name of executables {}", listed.join(", "));
-                Err(Error::invalid_argument(message).advise("select one by its number"))
-            }
-        }
-    };
-    substitutions.iter().map(number).collect()
+/// Fails if a selector has selected nothing.
+fn check_used(substitutes: &ProgramSubstitutes, names: &ExecutableNames) -> Result<()> {
+    substitutes.unused().next().map_or(Ok(()), |selector| Err(unused(selector, names)))
 }
 
-/// The names that a program's executables and functions have, for errors.
-#[derive(Default)]
-struct Names(BTreeSet<String>);
-
-impl Names {
-    fn add(&mut self, name: &str, executable: &Executable) {
-        let functions = executable.functions().iter().map(|function| function.name.clone());
-        let own = executable.backend().name();
-        self.0.extend(functions.chain([name.to_owned(), own.to_owned()]).filter(|name| !name.is_empty()));
-    }
-}
-
-/// Fails if a selector has selected nothing; `names` are those that it may be.
-fn check_used(substitutes: &ProgramSubstitutes, names: &Names) -> Result<()> {
-    /// Names that an error lists.
-    const MAX_LISTED: usize = 20;
-    let Some(selector) = substitutes.unused().next() else { return Ok(()) };
-    let error = Error::not_found(format!("{selector} is not in the program"));
-    let all = || names.0.iter().map(String::as_str);
-    let meant = match selector {
-        Selector::Name(name) => nearest(name, all()),
-        _ => None,
-    };
-    let listed: Vec<_> = all().take(MAX_LISTED).collect();
-    let more = if names.0.len() > MAX_LISTED { ", and others" } else { "" };
-    Err(error.advise(match (meant, listed.is_empty()) {
-        (Some(meant), _) => format!("did you mean '{meant}'?"),
-        (None, true) => "the program creates no executables".to_owned(),
-        (None, false) => format!("it has {}{more}", listed.join(", ")),
-    }))
+fn unused(selector: &Selector, names: &ExecutableNames) -> Error {
+    let name = if let Selector::Name(name) = selector { name } else { "" };
+    Error::not_found(format!("{selector} is not in the program")).advise(names.advice(name))
 }
 
 /// The replacements in a program that runs.
@@ -269,18 +243,17 @@ pub(super) struct RunningSubstitutes {
     substitutes: ProgramSubstitutes,
     /// Executables of all modules, numbered in their order, with their code.
     executables: Vec<(ModuleExecutable, ModuleFile)>,
-    names: Mutex<Names>,
+    names: ExecutableNames,
 }
 
 impl RunningSubstitutes {
-    /// Opens the files; `None` if nothing is replaced.
+    /// Opens the files of the options. Executables are loaded on the devices if the names of their functions
+    /// are needed. Fails before anything of the program runs if a name is unknown.
     pub(super) fn open(
-        substitutions: &[Substitution],
+        options: &ProgramOptions,
         modules: &[ProgramModule],
-    ) -> Result<Option<Arc<Self>>> {
-        if substitutions.is_empty() {
-            return Ok(None);
-        }
+        devices: &[Device],
+    ) -> Result<Arc<Self>> {
         let mut executables = Vec::new();
         for module in modules {
             for executable in ModuleExecutable::list(module.file())? {
@@ -288,9 +261,44 @@ impl RunningSubstitutes {
                 executables.push((ModuleExecutable { number, ..executable }, module.file().clone()));
             }
         }
-        let listed: Vec<_> = executables.iter().map(|(executable, _)| executable.clone()).collect();
-        let substitutes = ProgramSubstitutes::open(&by_number(substitutions, &listed)?)?;
-        Ok(Some(Arc::new(Self { substitutes, executables, names: Mutex::default() })))
+        let names = |is_loaded: bool| {
+            let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
+            for (executable, module) in &executables {
+                // One for another machine has no functions here.
+                let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
+                let device = devices.iter().find(can_load).filter(|_| is_loaded);
+                let loaded = device.and_then(|it| executable.load_on(it, module).ok());
+                executable.name_in(&mut names, loaded.as_ref());
+            }
+            names
+        };
+        let mut known = names(false);
+        let mut resolved = known.resolve(&options.substitutions);
+        let is_name = |it: &Substitution| matches!(it.selector, Selector::Name(_));
+        let needs_functions = match &resolved {
+            Ok(it) => !it.unmatched.is_empty() || it.substitutions.iter().any(is_name),
+            Err(_) => true,
+        };
+        if needs_functions {
+            known = names(true);
+            resolved = known.resolve(&options.substitutions);
+        }
+        let mut resolved = resolved?;
+        for Substitution { selector, .. } in &resolved.substitutions {
+            let is_known = match selector {
+                Selector::All => true,
+                Selector::Id(id) => (1..=executables.len() as u64).contains(id),
+                Selector::Name(name) => known.find(name)?.is_some(),
+            };
+            if !is_known {
+                return Err(unused(selector, &known));
+            }
+        }
+        if let Some(build) = &options.build_substitutes {
+            build(&mut resolved)?;
+        }
+        let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
+        Ok(Arc::new(Self { substitutes, executables, names: known }))
     }
 
     /// Replaces executables when a program creates them.
@@ -298,17 +306,16 @@ impl RunningSubstitutes {
         let this = self.clone();
         Arc::new(move |device: &Device, params: &ExecutableParams<'_>, own: &Executable| {
             // Executables with the same code cannot be told apart: the selector of one selects all.
-            let same = this.executables.iter().filter(|(it, module)| it.code(module) == params.data);
-            let same: Vec<_> = same.map(|(it, _)| it).collect();
-            let selected = same.iter().find(|it| this.substitutes.may_select(it.number)).or(same.first());
-            let (number, name) = selected.map_or((0, String::new()), |it| (it.number, it.name()));
-            this.names.lock().unwrap_or_else(PoisonError::into_inner).add(&name, own);
-            this.substitutes.replace(number, device, params, own, false)
+            let mut same = this.executables.iter().filter(|(it, module)| it.code(module) == params.data);
+            let first = same.next().map(|(it, _)| it.number);
+            let mut numbers = first.into_iter().chain(same.map(|(it, _)| it.number));
+            let selected = numbers.find(|number| this.substitutes.may_select(*number));
+            this.substitutes.replace(selected.or(first).unwrap_or(0), device, params, own, false)
         })
     }
 
     /// Fails if a selector has selected nothing, once the program's initializers have run.
     pub(super) fn check_used(&self) -> Result<()> {
-        check_used(&self.substitutes, &self.names.lock().unwrap_or_else(PoisonError::into_inner))
+        check_used(&self.substitutes, &self.names)
     }
 }

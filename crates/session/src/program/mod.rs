@@ -34,8 +34,8 @@ pub use calls::{Batch, Calls, PreparedBatch};
 pub use executables::{ModuleExecutable, SubstitutedExecutable, substitute_executables};
 pub use modules::ProgramModule;
 pub use options::{
-    ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions, TextSink,
-    ValueText,
+    ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions,
+    SubstituteBuilder, TextSink, ValueText,
 };
 pub use pending::PendingCall;
 pub use results::{Expected, MappedValue, format_value, type_of_value, with_value_bytes, with_value_memory};
@@ -109,18 +109,14 @@ impl Program {
         if modules.is_empty() {
             return Err(modules::no_module());
         }
-        let substitutes = RunningSubstitutes::open(&options.substitutions, &modules)?;
-        let mut loader = Loader {
-            options,
-            loaded: Vec::new(),
-            devices: None,
-            recorder: None,
-            substitutes: substitutes.clone(),
-        };
+        let mut loader =
+            Loader { options, loaded: Vec::new(), devices: None, recorder: None, substitutes: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
-        let context = context.and_then(|context| match &substitutes {
+        let context = context.and_then(|context| match &loader.substitutes {
             Some(substitutes) => substitutes.check_used().map(|()| context),
-            None => Ok(context),
+            None if options.substitutions.is_empty() => Ok(context),
+            None => Err(Error::not_found("the program creates no executables, and some are to be replaced")
+                .advise("leave out the substitutions")),
         });
         let Loader { devices, recorder, .. } = loader;
         let context = context.map_err(|error| target::explain(error, devices.as_ref()));
@@ -429,7 +425,7 @@ impl Loader<'_> {
                 let place = || format!("module '{}'", user.name());
                 let provided = match name {
                     // Devices come from the options, not from the module that imports them first.
-                    "hal" => self.hal().map(Some),
+                    "hal" => self.hal(modules).map(Some),
                     _ => self.provide(name, offer).context(place),
                 };
                 match provided? {
@@ -459,11 +455,14 @@ impl Loader<'_> {
         }
     }
 
-    fn hal(&mut self) -> Result<Module> {
+    fn hal(&mut self, modules: &[ProgramModule]) -> Result<Module> {
         if self.options.report_crashes {
             CrashReports::install();
         }
         let base = self.options.devices.open()?;
+        if !self.options.substitutions.is_empty() {
+            self.substitutes = Some(RunningSubstitutes::open(self.options, modules, base.devices())?);
+        }
         self.recorder = recording::recorder(self.options)?;
         let init = self.recorder.as_ref().map(|recorder| recorder.scope("init")).transpose()?;
         let devices = match &self.recorder {

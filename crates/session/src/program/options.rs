@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::{ExternalFiles, FileMode, Scopes};
-use rehal_replay::{RecordOptions, Recorder, Substitution};
+use rehal_replay::{RecordOptions, Recorder, ResolvedSubstitutions, Substitution};
 use rehal_tune::{DispatchDigests, ElementTypeRule};
 use rehal_values::{Input, ScalarType, Source, npy};
 
@@ -14,6 +14,10 @@ use crate::{DeviceOptions, NamedPath, ProfilingOptions};
 
 /// A sink for text, such as traces of a program. May be called from any thread that runs the program.
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Compiles the sources among substitutions once it is known which executables they replace, before anything
+/// of a program runs.
+pub type SubstituteBuilder = Arc<dyn Fn(&mut ResolvedSubstitutions) -> Result<()> + Send + Sync>;
 
 /// Options for loading and running a program.
 #[derive(Clone, Default)]
@@ -32,6 +36,8 @@ pub struct ProgramOptions {
     /// are the numbers of [`ModuleExecutable`](crate::ModuleExecutable), counted over all modules. Default:
     /// none.
     pub substitutions: Vec<Substitution>,
+    /// Compiles the sources among them. Default: none may be a source.
+    pub build_substitutes: Option<SubstituteBuilder>,
     /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
     /// The capture of the program. Default: none.

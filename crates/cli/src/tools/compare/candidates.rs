@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use rehal_base::{Error, Result};
 use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, is_program_source};
 
-use crate::tools::replay_flags;
+use crate::tools::compiler_flags::SubstituteCompiler;
 
 /// The extensions of replacements in directories.
 const EXTENSIONS: [&str; 8] = ["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
@@ -27,7 +27,7 @@ impl Candidate {
     }
 
     /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
-    pub(super) fn build(&self, function: &str) -> Result<Replacement> {
+    pub(super) fn build(&self, function: &str, compiler: &SubstituteCompiler) -> Result<Replacement> {
         check_file(&self.path, &metadata(&self.path)?)?;
         if !self.is_source() {
             let shown = self.path.display().to_string();
@@ -36,7 +36,7 @@ impl Candidate {
             return Ok(Replacement::bytes(bytes).named(shown));
         }
         let mut substitutions = [self.substitution(function)];
-        replay_flags::compile_sources(&mut substitutions)?;
+        compiler.compile(&mut substitutions)?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
     }

@@ -16,6 +16,7 @@ use super::print;
 use super::report::CandidateReport;
 use super::workers::{self, Codes, Effort, Limits, Request};
 use crate::devices::Expectations;
+use crate::tools::compiler_flags::SubstituteCompiler;
 use crate::tools::{replay_flags, verify};
 use crate::{Invocation, devices};
 
@@ -53,7 +54,10 @@ impl CompareEngine<'_> {
     ) -> Result<CandidateReport> {
         let replacement = match &codes.replacement {
             Some(code) => code.to_replacement(),
-            None => candidate.build(&self.function)?,
+            None => {
+                let compiler = SubstituteCompiler::from_flags(&self.invocation.flags);
+                candidate.build(&self.function, &compiler)?
+            }
         };
         let mut reports = CrashReports::install();
         let checked =

@@ -1,0 +1,374 @@
+//! Names by which users select executables: their own, those of their functions, and those of the files that
+//! the compiler dumps of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Context, Error, Result, nearest};
+
+use crate::{Code, Plan, Replacement, Selector, Substitution};
+
+/// The compiler numbers the dispatches of a function. Executables are named by both.
+const DISPATCH: &str = "_dispatch_";
+
+/// Precedes the name of an executable of which the compiler has decided how it is lowered.
+const CONFIGURED: &str = "configured_";
+
+/// Extensions of files that replace executables.
+const EXTENSIONS: [&str; 11] =
+    ["c", "rs", "mlir", "mlirbc", "so", "elf", "vmfb", "spv", "vk1", "ptx", "hsaco"];
+
+/// Names that an error lists.
+const MAX_LISTED: usize = 10;
+
+/// What a name means.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Named {
+    /// Functions of this name.
+    Function(String),
+    /// The executable with this id.
+    Executable(u64),
+}
+
+/// The names of executables in a program or a capture.
+///
+/// An executable is meant by its name, that of a function, or the part of a function's name that names the
+/// dispatch (`main_dispatch_3` of `main_dispatch_3_matmul`); and by the names of files that the compiler or
+/// `rehal executables` writes, which have the name of the module and others before or behind it.
+///
+/// ```
+/// use rehal_replay::{ExecutableNames, Named};
+///
+/// let mut names = ExecutableNames::default();
+/// names.add(4, "", "embedded-elf-x86_64", ["main_dispatch_3_matmul".to_owned()]);
+/// let function = Some(Named::Function("main_dispatch_3_matmul".into()));
+/// for name in ["main_dispatch_3_matmul", "main_dispatch_3", "configured_module_main_dispatch_3"] {
+///     assert_eq!(names.find(name).unwrap(), function);
+/// }
+/// assert_eq!(names.find("main_dispatch_4").unwrap(), None);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ExecutableNames {
+    /// The names of modules. Captures do not have them: there, any may precede the name of a dispatch.
+    modules: Vec<String>,
+    functions: Meanings,
+    executables: Meanings,
+    /// Names of files, and parts of names that name dispatches.
+    dumped: Meanings,
+    /// Those to list in errors, in order.
+    listed: Vec<String>,
+}
+
+type Meanings = HashMap<String, BTreeSet<Named>>;
+
+/// Substitutions whose selectors are exact, and without directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResolvedSubstitutions {
+    /// The substitutions.
+    pub substitutions: Vec<Substitution>,
+    /// The files of directories whose names are those of no executable.
+    pub unmatched: Vec<PathBuf>,
+}
+
+impl ExecutableNames {
+    /// The names in a program of modules with these names.
+    pub fn for_modules(modules: impl IntoIterator<Item = String>) -> Self {
+        Self { modules: modules.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The names in a capture.
+    pub fn from_plan(plan: &Plan) -> Self {
+        let mut this = Self::default();
+        for record in plan.executables() {
+            let functions = record.function_names().map(|name| String::from_utf8_lossy(name).into_owned());
+            this.add(record.id, "", &String::from_utf8_lossy(record.format), functions);
+        }
+        this
+    }
+
+    /// Adds an executable: its id, its name and its format, which may be empty, and its functions.
+    pub fn add(&mut self, id: u64, name: &str, format: &str, functions: impl IntoIterator<Item = String>) {
+        let own = Named::Executable(id);
+        let format = format.replace('-', "_");
+        if !name.is_empty() {
+            insert(&mut self.executables, name, &own);
+            insert(&mut self.dumped, &format!("{name}_{format}"), &own);
+            self.list(name);
+        }
+        let functions: Vec<_> = functions.into_iter().filter(|it| !it.is_empty()).collect();
+        for function in &functions {
+            let meant = Named::Function(function.clone());
+            insert(&mut self.functions, function, &meant);
+            if !name.is_empty() {
+                insert(&mut self.dumped, &format!("{name}_{function}"), &meant);
+            }
+            let dispatch = dispatch_of(function);
+            if function != name && (name.is_empty() || dispatch != Some(name)) {
+                self.list(function);
+            }
+            if let Some(dispatch) = dispatch.filter(|it| *it != name) {
+                let parts = [dispatch, &format!("{dispatch}_{function}"), &format!("{dispatch}_{format}")];
+                parts.into_iter().for_each(|it| insert(&mut self.dumped, it, &meant));
+                insert(&mut self.dumped, function, &meant);
+            }
+        }
+        let shown = if name.is_empty() { functions.first().map_or("", String::as_str) } else { name };
+        insert(&mut self.executables, &Self::file_stem(id, shown), &own);
+    }
+
+    /// Another name of an executable, such as that of its file.
+    pub fn add_alias(&mut self, id: u64, alias: &str) {
+        insert(&mut self.executables, alias, &Named::Executable(id));
+    }
+
+    fn list(&mut self, name: &str) {
+        if !self.listed.iter().any(|it| it == name) {
+            self.listed.push(name.to_owned());
+        }
+    }
+
+    /// The name of a file for an executable, without an extension: unique, and of characters that all file
+    /// systems take. In a capture, `name` is that of the first function.
+    pub fn file_stem(id: u64, name: &str) -> String {
+        /// Characters that are kept of a name.
+        const MAX_NAME: usize = 100;
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+        let plain = name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
+        format!("{id}_{}", plain.collect::<String>())
+    }
+
+    /// What a name means; `None` if nothing has it. Fails if it may mean several things.
+    pub fn find(&self, name: &str) -> Result<Option<Named>> {
+        let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
+        let of_module = |module: &String| plain.strip_prefix(module.as_str())?.strip_prefix('_');
+        let spellings = [name, plain].into_iter().chain(self.modules.iter().filter_map(of_module));
+        for spelling in spellings {
+            for meanings in [&self.functions, &self.executables, &self.dumped] {
+                if let Some(found) = meanings.get(spelling) {
+                    return one(name, found).map(Some);
+                }
+            }
+        }
+        if !self.modules.is_empty() {
+            return Ok(None);
+        }
+        // The longest name that ends it.
+        let suffixes = plain.match_indices('_').map(|(at, _)| &plain[at + 1..]);
+        let mut found = suffixes.filter(|it| it.contains(DISPATCH)).filter_map(|it| self.dumped.get(it));
+        found.next().map(|it| one(name, it)).transpose()
+    }
+
+    /// What to do about a name that means nothing.
+    pub fn advice(&self, name: &str) -> String {
+        let all = || self.listed.iter().map(String::as_str);
+        let functions = self.functions.keys().map(String::as_str);
+        let listed: Vec<_> = all().take(MAX_LISTED).map(|it| it.escape_debug().to_string()).collect();
+        let more = match all().count() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let has = match listed.is_empty() {
+            true => "it has no executables with names".to_owned(),
+            false => format!("it has {}{more}", listed.join(", ")),
+        };
+        let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
+        match nearest(plain, all().chain(functions)) {
+            Some(meant) => format!("did you mean {}? {has}", meant.escape_debug()),
+            None => has,
+        }
+    }
+
+    /// Selects by exact names and ids, and takes each file of a directory for the executable of its name.
+    /// Names that mean nothing stay as they are.
+    pub fn resolve(&self, substitutions: &[Substitution]) -> Result<ResolvedSubstitutions> {
+        let mut resolved = ResolvedSubstitutions::default();
+        for it in substitutions {
+            let directory = match (&it.selector, &it.replacement.code) {
+                (Selector::All, Code::File(path)) if path.is_dir() => Some(path),
+                _ => None,
+            };
+            match directory {
+                Some(path) => self.resolve_directory(path, &it.replacement, &mut resolved)?,
+                None => {
+                    let selector = match &it.selector {
+                        Selector::Name(name) => self.find(name)?.map_or_else(|| it.selector.clone(), select),
+                        other => other.clone(),
+                    };
+                    resolved.substitutions.push(Substitution { selector, ..it.clone() });
+                }
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn resolve_directory(
+        &self,
+        directory: &Path,
+        replacement: &Replacement,
+        resolved: &mut ResolvedSubstitutions,
+    ) -> Result<()> {
+        let files = files_in(directory)?;
+        let mut is_matched = false;
+        for path in files {
+            let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+            let meant = self.find(stem).context(|| format!("'{}'", path.display()))?;
+            let Some(meant) = meant else {
+                resolved.unmatched.push(path);
+                continue;
+            };
+            is_matched = true;
+            let replacement = Replacement { code: Code::File(path), ..replacement.clone() };
+            resolved.substitutions.push(Substitution::new(select(meant), replacement));
+        }
+        match (is_matched, resolved.unmatched.last()) {
+            (false, Some(file)) => {
+                let message = format!("no file of '{}' has the name of an executable", directory.display());
+                let stem = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                Err(Error::not_found(message).advise(self.advice(stem)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn insert(meanings: &mut Meanings, name: &str, meant: &Named) {
+    meanings.entry(name.to_owned()).or_default().insert(meant.clone());
+}
+
+fn select(meant: Named) -> Selector {
+    match meant {
+        Named::Function(name) => Selector::Name(name),
+        Named::Executable(id) => Selector::Id(id),
+    }
+}
+
+/// The only meaning.
+fn one(name: &str, found: &BTreeSet<Named>) -> Result<Named> {
+    if let (Some(only), 1) = (found.first(), found.len()) {
+        return Ok(only.clone());
+    }
+    let shown = |it: &Named| match it {
+        Named::Function(name) => format!("function '{}'", name.escape_debug()),
+        Named::Executable(id) => format!("executable {id}"),
+    };
+    let listed: Vec<_> = found.iter().take(MAX_LISTED).map(shown).collect();
+    let message = format!("'{}' may be {}", name.escape_debug(), listed.join(" or "));
+    Err(Error::invalid_argument(message).advise("name one of them by its whole name or its id"))
+}
+
+/// The part of a function's name that names its dispatch.
+fn dispatch_of(function: &str) -> Option<&str> {
+    let at = function.find(DISPATCH)? + DISPATCH.len();
+    let digits = function[at..].bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &function[at + digits..];
+    (digits != 0 && (rest.is_empty() || rest.starts_with('_'))).then(|| &function[..at + digits])
+}
+
+/// The files of a directory that may replace executables, by name.
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| Error::io(format!("reading '{}'", directory.display()), &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if EXTENSIONS.contains(&extension) && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let message = format!("the directory '{}' has no replacements", directory.display());
+        let advice = format!("their extensions are .{}", EXTENSIONS.join(", ."));
+        return Err(Error::not_found(message).advise(advice));
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MATMUL: &str = "main_dispatch_1_matmul_4x8_f32";
+
+    fn capture() -> ExecutableNames {
+        let mut names = ExecutableNames::default();
+        let functions = [MATMUL, "main_dispatch_10_add", "other_main_dispatch_1_sub", "plain"];
+        names.add(4, "", "embedded-elf-x86_64", functions.map(String::from));
+        names.add(9, "", "vulkan-spirv-fb", ["two_dispatch_0_a", "two_dispatch_0_b"].map(String::from));
+        names
+    }
+
+    fn function(name: &str) -> Option<Named> {
+        Some(Named::Function(name.into()))
+    }
+
+    #[test]
+    fn functions_of_captures_are_meant_by_the_names_of_dumps() {
+        let names = capture();
+        for name in [
+            MATMUL,
+            "main_dispatch_1",
+            "module_main_dispatch_1",
+            "configured_my_module_main_dispatch_1",
+            "module_main_dispatch_1_embedded_elf_x86_64",
+            "m_main_dispatch_1_main_dispatch_1_matmul_4x8_f32",
+        ] {
+            assert_eq!(names.find(name).unwrap(), function(MATMUL), "{name}");
+        }
+        // The longer name counts.
+        assert_eq!(names.find("m_other_main_dispatch_1").unwrap(), function("other_main_dispatch_1_sub"));
+        assert_eq!(names.find("main_dispatch_10").unwrap(), function("main_dispatch_10_add"));
+        assert_eq!(names.find("4_main_dispatch_1_matmul_4x8_f32").unwrap(), Some(Named::Executable(4)));
+        // Without the name of a dispatch, nothing may precede a name.
+        for name in ["my_plain", "main_dispatch_1_mat", "main_dispatch", "main_dispatch_2", "", "_", "plai"] {
+            assert_eq!(names.find(name).unwrap(), None, "{name}");
+        }
+        let error = names.find("two_dispatch_0").unwrap_err();
+        assert_eq!(
+            error.message(),
+            "'two_dispatch_0' may be function 'two_dispatch_0_a' or function 'two_dispatch_0_b'"
+        );
+        assert!(
+            names.advice("main_dispatch_1_matmul").starts_with(&format!("did you mean {MATMUL}? it has "))
+        );
+    }
+
+    #[test]
+    fn executables_of_programs_have_the_names_of_their_modules() {
+        let mut names = ExecutableNames::for_modules(["my".to_owned()]);
+        names.add(1, "f_dispatch_0", "embedded-elf-x86_64", ["f_dispatch_0_add".to_owned()]);
+        names.add(2, "f_dispatch_1", "embedded-elf-x86_64", []);
+        names.add_alias(2, "f_dispatch_1.so");
+        for name in ["f_dispatch_1", "my_f_dispatch_1", "configured_my_f_dispatch_1", "f_dispatch_1.so"] {
+            assert_eq!(names.find(name).unwrap(), Some(Named::Executable(2)), "{name}");
+        }
+        assert_eq!(names.find("my_f_dispatch_0").unwrap(), Some(Named::Executable(1)));
+        for name in ["f_dispatch_0_add", "my_f_dispatch_0_f_dispatch_0_add"] {
+            assert_eq!(names.find(name).unwrap(), function("f_dispatch_0_add"), "{name}");
+        }
+        assert_eq!(names.find("other_f_dispatch_1").unwrap(), None);
+        assert_eq!(names.find("1_f_dispatch_0").unwrap(), Some(Named::Executable(1)));
+    }
+
+    #[test]
+    fn files_of_directories_replace_executables_of_their_names() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        let all = Substitution::new(Selector::All, Replacement::file(scratch.path()));
+        let resolve = || capture().resolve(std::slice::from_ref(&all));
+        assert!(resolve().unwrap_err().message().contains("has no replacements"));
+        fs::write(at("nothing.so"), "").unwrap();
+        assert!(resolve().unwrap_err().message().contains("has the name of an executable"));
+        fs::write(at("module_main_dispatch_1.mlir"), "").unwrap();
+        fs::write(at("index.json"), "").unwrap();
+        let resolved = resolve().unwrap();
+        let file = Replacement::file(at("module_main_dispatch_1.mlir"));
+        assert_eq!(resolved.substitutions, [Substitution::new(Selector::Name(MATMUL.into()), file)]);
+        assert_eq!(resolved.unmatched, [at("nothing.so")]);
+        fs::write(at("two_dispatch_0.c"), "").unwrap();
+        assert!(resolve().unwrap_err().message().contains("may be function 'two_dispatch_0_a' or "));
+    }
+}
