@@ -4,8 +4,6 @@ pub(crate) mod flags;
 mod options;
 mod results;
 
-use std::path::Path;
-
 use rehal_base::{Context, Error, Result};
 use rehal_session::{Device, Function, ModuleSource, Offer, Program, ProgramModule, Value, with_value_bytes};
 
@@ -38,10 +36,7 @@ fn check_recording(options: &Options, modules: &[ProgramModule]) -> Result<()> {
 
 /// Reads the modules named by the flags.
 pub(crate) fn read_modules(options: &Options) -> Result<Vec<ProgramModule>> {
-    let read = |source: &ModuleSource| {
-        let shown = source.path().unwrap_or(Path::new("-")).display();
-        ProgramModule::read(source, options.program.module_mode).context(|| format!("--module={shown}"))
-    };
+    let read = |source: &ModuleSource| ProgramModule::read(source, options.program.module_mode);
     options.program.modules.iter().map(read).collect()
 }
 

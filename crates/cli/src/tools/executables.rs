@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, FileKind, MappedFile, Result};
+use rehal_base::{Error, FileKind, MappedFile, Result};
 use rehal_session::hal::FunctionInfo;
 use rehal_session::{
-    CaptureBytes, Compilation, DumpKind, DumpedExecutables, ModuleExecutable, ModuleMode, ModuleSource,
-    ProgramModule, is_program_source, target_flags,
+    CaptureBytes, Compilation, DumpKind, DumpedExecutables, ExecutableNames, ModuleExecutable, ModuleMode,
+    ModuleSource, ProgramModule, is_program_source, target_flags,
 };
 use serde::Serialize;
 
@@ -98,13 +98,22 @@ fn index_in(directory: &Option<PathBuf>, _: &Flags) -> Vec<NamedFile> {
     directory.iter().map(|directory| Access::Write.to(directory.join(INDEX))).collect()
 }
 
+/// The first bytes of a program as bytecode, whatever its name.
+const MLIR_BYTECODE: &[u8] = b"ML\xEFR";
+
+/// Why an executable may have no benchmark.
+const NO_BENCHMARK: &str =
+    "the compiler writes benchmarks of functions of static shapes, in programs for one device";
+
 /// The file that lists the others.
 const INDEX: &str = "index.json";
 
 fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let flags = &invocation.flags;
-    if is_program_source(&path) {
+    let head = MappedFile::open(&path);
+    let is_bytecode = head.as_ref().is_ok_and(|it| it.bytes().starts_with(MLIR_BYTECODE));
+    if is_program_source(&path) || is_bytecode {
         return run_compiler(invocation, path);
     }
     let mut of_sources = DUMPS.iter().filter(|(_, kind)| *kind != DumpKind::Binaries);
@@ -117,7 +126,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             "rehal executables PROGRAM.mlir --{name}=DIR, or --binaries_to=DIR for their code"
         )));
     }
-    let kind = FileKind::from_head(MappedFile::open(&path)?.bytes());
+    let kind = FileKind::from_head(head?.bytes());
     let (found, capture) = match kind {
         Some(FileKind::Capture) => {
             let options = captures::options(flags.get(&replay_flags::RECOVER));
@@ -125,9 +134,14 @@ fn run(invocation: &Invocation) -> Result<()> {
             let plan = replay_flags::compile(&capture)?;
             (of_capture(&plan), Some(capture.bytes().clone()))
         }
+        Some(other) if other != FileKind::Module => {
+            let place = format!("'{}'", path.display());
+            return Err(other.refuse_as(&place, "a program, a module or a capture").advise(
+                "name a program (.mlir, .mlirbc, .onnx), a module (.vmfb) or a capture (.ireereplay)",
+            ));
+        }
         _ => {
-            let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Mmap)
-                .context(|| format!("'{}'", path.display()))?;
+            let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Mmap)?;
             (of_module(&module)?, None)
         }
     };
@@ -165,13 +179,13 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     if !dumped.messages.trim().is_empty() {
         output::note(dumped.messages.trim_end());
     }
-    for ((_, directory), files) in to.iter().zip(&dumped.files) {
+    for (written, files) in to.iter().zip(&dumped.files) {
         let mut index = Vec::new();
-        output::written(write_json(&ProgramList::new(&dumped, Some((directory, files))), false, &mut index))?;
-        put(&directory.join(INDEX), &index)?;
+        output::written(write_json(&ProgramList::new(&dumped, Some((written, files))), false, &mut index))?;
+        put(&written.1.join(INDEX), &index)?;
     }
     let only = match (&to[..], &dumped.files[..]) {
-        ([(_, directory)], [files]) => Some((directory, files)),
+        ([written], [files]) => Some((written, files)),
         _ => None,
     };
     let list = ProgramList::new(&dumped, only);
@@ -195,6 +209,8 @@ struct ProgramRow {
     format: String,
     /// Its files in the directory.
     files: Vec<String>,
+    /// Why it has none there.
+    no_files: Option<&'static str>,
     functions: Vec<ProgramFunction>,
 }
 
@@ -208,7 +224,8 @@ struct ProgramFunction {
 }
 
 impl ProgramList {
-    fn new(dumped: &DumpedExecutables, written: Option<(&PathBuf, &Vec<String>)>) -> Self {
+    fn new(dumped: &DumpedExecutables, written: Option<(&(DumpKind, PathBuf), &Vec<String>)>) -> Self {
+        let has_benchmarks = written.is_some_and(|it| it.0.0 == DumpKind::Benchmarks);
         let mut executables = Vec::new();
         for executable in &dumped.executables {
             for variant in &executable.variants {
@@ -219,20 +236,18 @@ impl ProgramList {
                     bindings: it.bindings.clone(),
                     constants: it.constants,
                 });
+                let files = dumped.files_of(files, executable, variant);
                 executables.push(ProgramRow {
                     name: executable.name.clone(),
                     target: variant.target.clone(),
                     format: variant.format.clone(),
-                    files: dumped
-                        .files_of(files, executable, variant)
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect(),
+                    no_files: (has_benchmarks && files.is_empty()).then_some(NO_BENCHMARK),
+                    files: files.into_iter().map(str::to_owned).collect(),
                     functions: functions.collect(),
                 });
             }
         }
-        let directory = written.map(|(directory, _)| directory.display().to_string());
+        let directory = written.map(|((_, directory), _)| directory.display().to_string());
         Self { directory, module: dumped.module.clone(), executables }
     }
 }
@@ -262,6 +277,11 @@ impl Report for ProgramList {
             }
         }
         let mut text = table.text(layout);
+        for row in &self.executables {
+            if let Some(why) = row.no_files {
+                text.push_str(&format!("{} has no file: {why}\n", row.name));
+            }
+        }
         if self.executables.is_empty() {
             text.push_str("no executables\n");
         }
@@ -375,14 +395,10 @@ fn of_capture(plan: &rehal_session::Plan) -> Vec<Found> {
     plan.executables().map(found).collect()
 }
 
-/// `4_abs_dispatch_0.so`: unique, and made of characters that all file systems take.
+/// Such as `4_abs_dispatch_0.so`.
 fn file_name(id: u64, name: &str, code: &[u8]) -> String {
-    /// Characters that are kept of a name.
-    const MAX_NAME: usize = 100;
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
-    let plain = name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
-    let name: String = plain.collect();
-    format!("{id}_{name}.{}", FileKind::from_head(code).map_or("bin", FileKind::extension))
+    let stem = ExecutableNames::file_stem(id, name);
+    format!("{stem}.{}", FileKind::from_head(code).map_or("bin", FileKind::extension))
 }
 
 impl Report for List {

@@ -1,6 +1,6 @@
 //! `rehal substitute`: writes a module with other executables.
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Error, Result};
 use rehal_session::{
     Code, ModuleMode, ModuleSource, ProgramModule, SubstitutedExecutable, Substitution,
     substitute_executables,
@@ -69,8 +69,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             .advise("name an executable and what replaces it: --executable=NAME=FILE"));
     }
     let output = OutputFile::from_flags(flags, "new.vmfb")?;
-    let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload);
-    let module = module.context(|| format!("'{}'", path.display()))?;
+    let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload)?;
     let compiler = SubstituteCompiler::from_flags(flags);
     let (bytes, replaced) = substitute_executables(module.file(), &substitutions, &|it| compiler.build(it))?;
     output.write(|sink| {

@@ -9,7 +9,7 @@ use rehal_base::{Error, Result};
 use rehal_tune::TemporaryDirectory;
 
 use super::text::{ExecutableVariant, ProgramExecutable};
-use super::{Compilation, Compiler};
+use super::{Compilation, Compiler, key};
 
 /// What the compiler dumps of a program's executables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl DumpedExecutables {
 }
 
 impl Compiler {
-    /// Writes files of the program's executables to directories, which are created. The executables come from
-    /// the cache if they are there; files are dumped again each time.
+    /// Writes files of the program's executables to directories, which are created. The cache keeps them as
+    /// it keeps output.
     pub fn dump(&self, compilation: &Compilation, to: &[(DumpKind, PathBuf)]) -> Result<DumpedExecutables> {
         let (module, executables) = self.executables(compilation)?;
         let mut dumped =
@@ -93,15 +93,50 @@ impl Compiler {
         if to.is_empty() {
             return Ok(dumped);
         }
+        let (kinds, directories): (Vec<_>, Vec<_>) = to.iter().cloned().unzip();
+        let mut files = self.dumped_files(compilation, &kinds)?;
+        for (directory, files) in directories.iter().zip(&files.directories) {
+            write(files, directory)?;
+        }
+        dumped.messages = std::mem::take(&mut files.messages);
+        let names = |files: &Vec<DumpedFile>| files.iter().map(|it| it.name.clone()).collect();
+        dumped.files = files.directories.iter().map(names).collect();
+        Ok(dumped)
+    }
+
+    /// The files of each kind, from the cache if they are there.
+    fn dumped_files(&self, compilation: &Compilation, kinds: &[DumpKind]) -> Result<DumpedFiles> {
+        let mut keyed = compilation.clone();
+        // Not a flag: it tells this from the output of the compilation.
+        let words: Vec<_> = kinds.iter().map(|it| it.word()).collect();
+        keyed.flags.push(format!("files of executables: {}", words.join(" ")).into());
+        let cached = self
+            .cache
+            .as_ref()
+            .and_then(|cache| Some((cache, key::key(&keyed, &self.identity, &self.version)?)));
+        if let Some((cache, key)) = &cached
+            && let Some((output, _, messages)) = cache.get(key)
+            && let Some(directories) = unpacked(output.bytes(), kinds.len())
+        {
+            return Ok(DumpedFiles { directories, messages });
+        }
+        let files = self.dump_files(compilation, kinds)?;
+        if let Some((cache, key)) = &cached {
+            cache.put(key, &[], &files.messages, &packed(&files.directories));
+        }
+        Ok(files)
+    }
+
+    fn dump_files(&self, compilation: &Compilation, kinds: &[DumpKind]) -> Result<DumpedFiles> {
         let temporary = TemporaryDirectory::in_temp("rehal-dump-")?;
         let mut flags = compilation.flags.clone();
-        for (kind, _) in to {
+        for kind in kinds {
             let mut flag = OsString::from(format!("--iree-hal-dump-executable-{}-to=", kind.word()));
             flag.push(temporary.path().join(kind.word()));
             flags.push(flag);
         }
         const LINK: &str = "--iree-hal-link-executables";
-        match to.iter().any(|(kind, _)| *kind == DumpKind::Binaries) {
+        match kinds.contains(&DumpKind::Binaries) {
             // Otherwise one binary has the functions of all.
             true if !flags.iter().any(|it| it.as_bytes().starts_with(LINK.as_bytes())) => {
                 flags.push(format!("{LINK}=false").into());
@@ -110,29 +145,105 @@ impl Compiler {
             // No time is spent on code.
             false => flags.push("--compile-to=executable-configurations".into()),
         }
-        dumped.messages = self.compile(&Compilation::new(&compilation.input, flags))?.messages;
-        for (kind, directory) in to {
-            dumped.files.push(copy(&temporary.path().join(kind.word()), directory)?);
-        }
-        Ok(dumped)
+        let messages = self.compile(&Compilation::new(&compilation.input, flags))?.messages;
+        let read = |kind: &DumpKind| read(&temporary.path().join(kind.word()));
+        Ok(DumpedFiles { directories: kinds.iter().map(read).collect::<Result<_>>()?, messages })
     }
 }
 
-/// Copies the files of a directory, so that older files of the other one are not taken for them. Returns
-/// their names.
-fn copy(from: &Path, to: &Path) -> Result<Vec<String>> {
-    let writing = |error| Error::io(format!("writing to '{}'", to.display()), &error);
-    fs::create_dir_all(to).map_err(writing)?;
-    let mut names = Vec::new();
+/// The files of each kind, and what the compiler printed.
+struct DumpedFiles {
+    directories: Vec<Vec<DumpedFile>>,
+    messages: String,
+}
+
+/// A file that the compiler has dumped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DumpedFile {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// The files in an entry of the cache: of each directory their number, of each file its name and its bytes,
+/// with their lengths before them.
+fn packed(directories: &[Vec<DumpedFile>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for files in directories {
+        out.extend((files.len() as u64).to_le_bytes());
+        for part in files.iter().flat_map(|it| [it.name.as_bytes(), &it.bytes]) {
+            out.extend((part.len() as u64).to_le_bytes());
+            out.extend(part);
+        }
+    }
+    out
+}
+
+/// The files of `count` directories; `None` if the entry has something else.
+fn unpacked(mut bytes: &[u8], count: usize) -> Option<Vec<Vec<DumpedFile>>> {
+    let number = |bytes: &mut &[u8]| {
+        let (first, rest) = bytes.split_first_chunk::<8>()?;
+        *bytes = rest;
+        usize::try_from(u64::from_le_bytes(*first)).ok()
+    };
+    let part = |bytes: &mut &[u8]| {
+        let length = number(bytes)?;
+        let (part, rest) = bytes.split_at_checked(length)?;
+        *bytes = rest;
+        Some(part.to_vec())
+    };
+    let mut directories = Vec::new();
+    for _ in 0..count {
+        let mut files = Vec::new();
+        for _ in 0..number(&mut bytes)? {
+            let name = String::from_utf8(part(&mut bytes)?).ok()?;
+            files.push(DumpedFile { name, bytes: part(&mut bytes)? });
+        }
+        directories.push(files);
+    }
+    bytes.is_empty().then_some(directories)
+}
+
+/// The files of a directory, by name.
+fn read(directory: &Path) -> Result<Vec<DumpedFile>> {
+    let reading = |error| Error::io(format!("reading '{}'", directory.display()), &error);
     // The compiler makes no directory if it has no files for it.
-    let entries = match from.is_dir() {
-        true => fs::read_dir(from).map_err(writing)?.collect::<Result<Vec<_>, _>>().map_err(writing)?,
+    let entries = match directory.is_dir() {
+        true => fs::read_dir(directory).map_err(reading)?.collect::<Result<Vec<_>, _>>().map_err(reading)?,
         false => Vec::new(),
     };
+    let mut files = Vec::new();
     for entry in entries {
-        fs::copy(entry.path(), to.join(entry.file_name())).map_err(writing)?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        files.push(DumpedFile { name, bytes: fs::read(path).map_err(reading)? });
     }
-    names.sort();
-    Ok(names)
+    files.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(files)
+}
+
+/// Writes files to a directory. What was there before stays.
+fn write(files: &[DumpedFile], to: &Path) -> Result<()> {
+    let writing = |error| Error::io(format!("writing to '{}'", to.display()), &error);
+    fs::create_dir_all(to).map_err(writing)?;
+    files.iter().try_for_each(|it| fs::write(to.join(&it.name), &it.bytes).map_err(writing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumped_files_are_the_same_from_the_cache() {
+        let file = |name: &str, bytes: &[u8]| DumpedFile { name: name.into(), bytes: bytes.into() };
+        let directories = vec![
+            vec![file("a.mlir", b"text"), file("b.so", b"\x7FELF\xff\0")],
+            Vec::new(),
+            vec![file("", b"")],
+        ];
+        let bytes = packed(&directories);
+        assert_eq!(unpacked(&bytes, 3).unwrap(), directories);
+        assert_eq!(unpacked(&bytes, 2), None);
+        for end in 0..bytes.len() {
+            assert_eq!(unpacked(&bytes[..end], 3), None, "{end}");
+        }
+    }
 }

@@ -26,14 +26,7 @@ pub struct ProgramModule {
 
 /// Loads the modules of the options, in order.
 pub(super) fn load(options: &ProgramOptions) -> Result<Vec<ProgramModule>> {
-    let load = |source: &ModuleSource| {
-        ProgramModule::read(source, options.module_mode).context(|| match source {
-            ModuleSource::StandardInput => "a module on standard input".into(),
-            ModuleSource::File(path) => format!("'{}'", path.display()),
-            ModuleSource::Bytes(_) => "a module in memory".into(),
-        })
-    };
-    options.modules.iter().map(load).collect()
+    options.modules.iter().map(|source| ProgramModule::read(source, options.module_mode)).collect()
 }
 
 #[cold]
@@ -105,8 +98,20 @@ fn read_standard_input() -> Result<HostMemory> {
 }
 
 impl ProgramModule {
-    /// Reads and verifies a module.
+    /// Reads and verifies a module. Errors name its source.
     pub fn read(source: &ModuleSource, mode: ModuleMode) -> Result<Self> {
+        let place = match source {
+            ModuleSource::StandardInput => "a module on standard input".into(),
+            ModuleSource::File(path) => format!("'{}'", path.display()),
+            ModuleSource::Bytes(_) => "a module in memory".into(),
+        };
+        Self::verify(source, mode).map_err(|error| match error.message().contains(&place) {
+            true => error,
+            false => error.context(place),
+        })
+    }
+
+    fn verify(source: &ModuleSource, mode: ModuleMode) -> Result<Self> {
         let memory = Arc::new(read(source, mode)?);
         let file = ModuleFile::read(memory.clone()).map_err(|error| {
             let shown = source.path().map_or("it".into(), |path| format!("'{}'", path.display()));
