@@ -82,9 +82,27 @@ impl Format {
 
     /// Gives numbers fresh values.
     fn freshen(self, bytes: &mut [u8], random: &mut fastrand::Rng, is_larger: bool, with_zeros: bool) {
+        match self.bytes {
+            2 => self.freshen_words::<2>(bytes, random, is_larger, with_zeros),
+            4 => self.freshen_words::<4>(bytes, random, is_larger, with_zeros),
+            _ => self.freshen_words::<8>(bytes, random, is_larger, with_zeros),
+        }
+    }
+
+    /// The same for numbers of `N` bytes. All inputs of each pair get values, which would take longer than
+    /// their kernels if each number was a call of `memcpy`.
+    fn freshen_words<const N: usize>(
+        self,
+        bytes: &mut [u8],
+        random: &mut fastrand::Rng,
+        is_larger: bool,
+        with_zeros: bool,
+    ) {
         let (highest, mask) = (self.highest_exponent(), self.mantissa_mask());
-        for element in bytes.chunks_exact_mut(self.bytes) {
-            let bits = self.read(element);
+        for element in bytes.as_chunks_mut::<N>().0 {
+            let mut word = [0; 8];
+            word[..N].copy_from_slice(element);
+            let bits = u64::from_le_bytes(word);
             let exponent = match self.exponent(bits) {
                 _ if self.is_zero(bits) && with_zeros => self.bias(),
                 it if it == 0 || it == highest => continue,
@@ -93,7 +111,7 @@ impl Format {
             };
             let sign = bits >> (self.mantissa_bits + self.exponent_bits);
             let value = (sign << self.exponent_bits | exponent) << self.mantissa_bits | random.u64(..) & mask;
-            element.copy_from_slice(&value.to_le_bytes()[..self.bytes]);
+            element.copy_from_slice(&value.to_le_bytes()[..N]);
         }
     }
 }
