@@ -182,7 +182,9 @@ def test_a_capture_that_is_truncated_meanwhile_is_an_error(mlp: Path, copied: Ca
         assert truncated.value.code == "DATA_LOSS"
 
 
-def test_a_capture_may_be_truncated_during_an_isolated_replay(mlp: Path, copied: Callable[[Path], Path]) -> None:
+def test_a_capture_may_be_truncated_during_an_isolated_replay(
+    mlp: Path, copied: Callable[[Path], Path]
+) -> None:
     capture = rehal.open(copied(mlp))
     # The worker reads its capture where it is mapped.
     with pytest.raises(rehal.Error, match="was truncated while it was mapped") as truncated:

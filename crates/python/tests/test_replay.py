@@ -127,7 +127,7 @@ def test_numbers_of_columns_are_taken(mlp: Path) -> None:
     assert len(capture.code(dispatches.executable[0])) > 0
 
 
-def test_records_that_are_no_operations_and_later_occurrences_have_no_state(mlp: Path) -> None:
+def test_records_without_operations_and_later_occurrences_have_no_state(mlp: Path) -> None:
     capture = rehal.open(mlp)
     for record, occurrence, advice in [
         (1, 0, "ask for record "),

@@ -196,7 +196,7 @@ def test_the_page_of_a_sweep_has_all_results_and_the_regressions(tmp_path: Path)
     assert "Regressions" not in sweep._repr_html_() and "slower" in sweep.regressions()._repr_html_()
 
 
-def test_what_is_no_sweep_is_an_error(tmp_path: Path) -> None:
+def test_what_is_not_a_sweep_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(rehal.Error, match="not a sweep"):
         rehal.Sweep.open(tmp_path)
     (tmp_path / "plan.json").write_text("[]")

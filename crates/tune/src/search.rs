@@ -232,7 +232,7 @@ pub struct SearchOptions {
     pub max_trials: Option<u64>,
     /// No trial begins after this time.
     pub max_time: Option<Duration>,
-    /// By which fraction of the time of the best a candidate may be slower before it is given up.
+    /// By which fraction of the time of the best a candidate may be slower before its timing ends.
     pub margin: f64,
     /// What the results of all trials depend on: the digest of the capture, the function, the compiler,
     /// flags.

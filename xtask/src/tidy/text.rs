@@ -40,8 +40,8 @@ pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
 /// Maximum characters of a line that is a comment, and of a line of a document.
 pub const COLUMNS: usize = 110;
 
-/// Comments in code are wrapped, which rustfmt leaves to their authors, and so is all of Python. Tables, and a
-/// word that is too long by itself, such as an address, cannot be.
+/// Comments in code are wrapped, which rustfmt leaves to their authors, and so is all of Python. Tables, and
+/// a word that is too long by itself, such as an address, cannot be.
 pub fn wide_comments(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     let rules: [(_, &[_]); 4] =

@@ -131,7 +131,7 @@ class Conversation:
 
     def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], Any]) -> None:
         def reply(question: str) -> str:
-            # What is asked after the end was requested is answered here: nobody waits for it.
+            # What is asked after the end was requested is answered here: no one waits for it.
             if self._cancelled:
                 return '"continue"'
             self._questions.put(json.loads(question))

@@ -192,7 +192,7 @@ class Sweep:
         parquet.write_table(pyarrow.table(columns, schema=schema), os.fspath(path))
 
     def report(self, path: _tool.StrPath, *, against: Sweep | _tool.StrPath | None = None) -> None:
-        """Writes a page that stands by itself: the regressions, as :meth:`regressions`, and all results."""
+        """Writes a page that needs no other file: the regressions, as :meth:`regressions`, and all results."""
         regressions = self.regressions(against)
         counts = collections.Counter(row.outcome for row in self.rows)
         summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "no tasks"
@@ -371,7 +371,7 @@ def _read(results: Path) -> list[dict[str, Any]]:
             row["id"], row["outcome"]
         except (KeyError, TypeError, ValueError) as error:
             raise Error(
-                "DATA_LOSS", f"line {number} is no result: {error}", [str(results)], "remove the line"
+                "DATA_LOSS", f"line {number} is not a result: {error}", [str(results)], "remove the line"
             ) from None
         rows.append(row)
     return rows

@@ -35,7 +35,7 @@ class Tuning(Report):
 
     @property
     def verdict(self) -> str:
-        """``faster``, ``wrong``, ``slower``, or ``cannot tell``: the best, compared with the captured kernel."""
+        """``faster``, ``wrong``, ``slower``, or ``cannot tell``: the best beside the captured kernel."""
         return {0: "faster", 2: "wrong", 3: "slower", 4: "cannot tell"}.get(self.status, "failed")
 
 
@@ -54,11 +54,11 @@ def tune(
 
 
 class Tuner:
-    """A search whose points the program chooses: :meth:`run` tries one. It holds a process until it is closed;
-    a ``with`` statement closes it.
+    """A search whose points the program chooses: :meth:`run` tries one. It holds a process until it is
+    closed; a ``with`` statement closes it.
 
-    Flags are those of ``rehal tune``, with underscores. A study of Optuna asks for points, and is told
-    ``trial.ratio``.
+    Flags are those of ``rehal tune``, with underscores. A study of Optuna asks for points, and
+    receives ``trial.ratio``.
     """
 
     def __init__(
