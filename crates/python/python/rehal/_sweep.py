@@ -192,7 +192,7 @@ class Sweep:
         parquet.write_table(pyarrow.table(columns, schema=schema), os.fspath(path))
 
     def report(self, path: _tool.StrPath, *, against: Sweep | _tool.StrPath | None = None) -> None:
-        """Writes a page that needs no other file: the regressions, as :meth:`regressions`, and all results."""
+        """Writes a page that needs no other file: what :meth:`regressions` finds, and all results."""
         regressions = self.regressions(against)
         counts = collections.Counter(row.outcome for row in self.rows)
         summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "no tasks"
