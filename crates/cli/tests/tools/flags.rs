@@ -347,6 +347,7 @@ const TAKE_ANYTHING: [&str; 25] = [
     "replay_host_reads",
     "sources_to",
     "replay_ledger",
+    "space",
     "task_topology_snapshot",
     "to",
     "agents_md",

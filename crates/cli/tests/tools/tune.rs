@@ -1,5 +1,5 @@
-//! `rehal tune`: variants of kernels in C, and of a dispatch, with the pinned release of the compiler. Only of
-//! a variant that takes several times as long do the tests say that it is slower.
+//! `rehal tune`: variants of kernels in C, and of a dispatch, with the pinned release of the compiler. Only
+//! variants that take several times as long are expected to be slower.
 
 use std::collections::BTreeSet;
 use std::fs;
