@@ -12,6 +12,7 @@ use rehal_base::{Error, FileKind, Result};
 use rehal_bench::Host;
 use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
 use serde::{Serialize, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::table::Layout;
 use crate::{Invocation, advice, output};
@@ -191,14 +192,42 @@ pub(crate) fn formats<R: Report>(report: &R) -> Result<[String; 2]> {
 }
 
 /// Writes JSON piece by piece, since a report may have millions of rows, and a line feed.
-pub(crate) fn write_json(value: &impl Serialize, is_on_a_line: bool, out: impl Write) -> io::Result<()> {
+pub(crate) fn write_json(value: &impl Serialize, is_on_a_line: bool, mut out: impl Write) -> io::Result<()> {
+    // Serializers are large, so each report is compiled for one kind of writer and one formatter.
+    let out: &mut dyn Write = &mut out;
     let mut out = BufWriter::with_capacity(1 << 16, out);
-    match is_on_a_line {
-        true => serde_json::to_writer(&mut out, value)?,
-        false => serde_json::to_writer_pretty(&mut out, value)?,
-    }
+    let pretty = (!is_on_a_line).then(PrettyFormatter::new);
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, LineOrIndented(pretty)))?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// Writes JSON on a line, or as the formatter does.
+struct LineOrIndented(Option<PrettyFormatter<'static>>);
+
+macro_rules! as_either {
+    ($($function:ident($($first:ident)?);)*) => {$(
+        fn $function<W: Write + ?Sized>(&mut self, out: &mut W $(, $first: bool)?) -> io::Result<()> {
+            match &mut self.0 {
+                None => CompactFormatter.$function(out $(, $first)?),
+                Some(pretty) => pretty.$function(out $(, $first)?),
+            }
+        }
+    )*};
+}
+
+impl Formatter for LineOrIndented {
+    as_either! {
+        begin_array();
+        end_array();
+        begin_array_value(first);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(first);
+        begin_object_value();
+        end_object_value();
+    }
 }
 
 /// Errors as JSON, if that is the format of the report that they prevent. Their text goes to standard error.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::options::FileFormat;
 use super::run::{Iteration, Outcome, Suite};
 use crate::output_file::OutputFile;
+use crate::report::write_json;
 
 /// The file of a report; its directory is created if necessary.
 pub(crate) fn create(path: &Path) -> Result<OutputFile> {
@@ -33,15 +34,14 @@ pub(crate) fn write<T>(
     disabled: &[usize],
     ran: &Iteration,
 ) -> Result<()> {
-    let text = match format {
-        FileFormat::Xml => xml(suite, disabled, ran),
-        FileFormat::Json => {
-            let report = serde_json::to_string_pretty(&JsonReport::from_run(suite, disabled, ran));
-            report.map_err(|error| Error::io("writing the report", &error.into()))? + "\n"
-        }
-    };
     let failed = |error| Error::io("writing the report", &error);
-    output.write(|sink| sink.write_all(text.as_bytes()).map_err(failed))
+    output.write(|sink| {
+        let written = match format {
+            FileFormat::Xml => sink.write_all(xml(suite, disabled, ran).as_bytes()),
+            FileFormat::Json => write_json(&JsonReport::from_run(suite, disabled, ran), false, sink),
+        };
+        written.map_err(failed)
+    })
 }
 
 fn xml<T>(suite: &Suite<T>, disabled: &[usize], ran: &Iteration) -> String {

@@ -8,6 +8,8 @@ use rehal_base::{Error, Result};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::report::write_json;
+
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
@@ -74,8 +76,9 @@ fn policy(script: &str) -> String {
 
 /// JSON for a script element: without `<`, nothing in it can end the element or begin a comment.
 fn data_text(data: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string(data).map_err(|error| Error::io("writing the page", &error.into()))?;
-    Ok(text.replace('<', "\\u003c"))
+    let mut text = Vec::new();
+    write_json(data, true, &mut text).map_err(|error| Error::io("writing the page", &error))?;
+    Ok(String::from_utf8_lossy(&text).trim_end().replace('<', "\\u003c"))
 }
 
 #[cfg(test)]
