@@ -57,14 +57,14 @@ fn changes(kept: &str, found: &str) -> Vec<String> {
 
 /// The API as text.
 fn list() -> Result<String> {
-    let face = document("rehal", &["--features", "vulkan"])?;
-    let exports = exports(&serde_json::from_str(&fs::read_to_string(&face)?)?)?;
-    let mut items: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    items.insert("rehal".into(), items_of(&face)?);
-    for export in &exports {
-        if !items.contains_key(&export.origin) {
-            let document = document(&export.origin.replace('_', "-"), &[])?;
-            items.insert(export.origin.clone(), items_of(&document)?);
+    let documents = document()?;
+    let path = |name: &str| documents.join(format!("{name}.json"));
+    let face = serde_json::from_str(&fs::read_to_string(path("rehal"))?)?;
+    let exports = exports(&face)?;
+    let mut items: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for name in exports.iter().map(|export| export.origin.as_str()).chain(["rehal"]) {
+        if !items.contains_key(name) {
+            items.insert(name, items_of(&path(name))?);
         }
     }
     let mut text = String::new();
@@ -73,7 +73,7 @@ fn list() -> Result<String> {
         text += &format!("{line}\n");
     }
     for export in &exports {
-        let lines = lines_of(export, &items[&export.origin]);
+        let lines = lines_of(export, &items[export.origin.as_str()]);
         if lines.is_empty() {
             return Err(format!("{} has no public item {}", export.origin, export.leaf).into());
         }
@@ -82,24 +82,25 @@ fn list() -> Result<String> {
     Ok(text)
 }
 
-/// Writes the JSON of a crate's documentation. Returns its path.
-fn document(package: &str, features: &[&str]) -> Result<PathBuf> {
+/// Writes the JSON of the documentation of all crates. Returns its directory.
+fn document() -> Result<PathBuf> {
     let target = run::target();
     let script = target.join("rustdoc-json");
     fs::create_dir_all(&target)?;
     fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    // The whole workspace at once: crates that are documented one by one have dependencies with other
+    // features, which are checked again.
     let status = Command::new("cargo")
-        .args(["rustdoc", "--quiet", "--lib", "--package", package])
-        .args(features)
-        .args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"])
+        .args(["doc", "--quiet", "--no-deps", "--lib", "--workspace", "--features", "rehal/vulkan"])
         .env("RUSTDOC", &script)
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow")
         .current_dir(root())
         .status()?;
     if !status.success() {
-        return Err(format!("{package} cannot be documented").into());
+        return Err("the crates cannot be documented".into());
     }
-    Ok(target.join("doc").join(format!("{}.json", package.replace('-', "_"))))
+    Ok(target.join("doc"))
 }
 
 /// The public items of a crate, a line each.

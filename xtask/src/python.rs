@@ -32,7 +32,8 @@ pub fn test() -> Outcome {
         python.args(["--no-deps", "--requirement"]).arg(root.join(CRATE).join("requirements.txt"));
     })?;
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--package", "rehal-cli", "--package", "rehal-python"]);
+    // The whole workspace: its dependencies have the same features as in the tests, which have built most.
+    cargo.args(["build", "--quiet", "--workspace", "--lib", "--bin", "rehal"]);
     succeed(cargo.current_dir(&root))?;
     let site = site(&root)?;
     let source = root.join(CRATE);

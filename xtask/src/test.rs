@@ -84,14 +84,14 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("api", &|| api::main(&[]));
     section("dependencies", &dependencies);
     section("packages", &packages::check);
-    section("tests", &|| tests(nextest, &["--workspace", "--exclude", "oracle"], &[]));
+    section("tests", &|| tests(nextest, false, &[]));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
     section("python", &python::test);
     // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate
     // processes.
     section("oracle", &|| {
         let tools = run::build_tools("oracle")?;
-        tests(nextest, &["--package", "oracle"], &[("REHAL_TOOLS", tools.as_os_str())])
+        tests(nextest, true, &[("REHAL_TOOLS", tools.as_os_str())])
     });
     let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
     section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
@@ -119,8 +119,9 @@ fn dependencies() -> Outcome {
     Ok(())
 }
 
-/// Runs tests with the available runner. The failure names the tests that failed.
-fn tests(nextest: bool, which: &[&str], environment: &[(&str, &OsStr)]) -> Outcome {
+/// Runs the tests of the oracle, or all others, with the available runner. The failure names the tests that
+/// failed.
+fn tests(nextest: bool, oracle: bool, environment: &[(&str, &OsStr)]) -> Outcome {
     let runner: &[&str] = if nextest {
         // Thousands of tests that pass would hide those that fail from who sees only the end of a log.
         &[
@@ -130,12 +131,19 @@ fn tests(nextest: bool, which: &[&str], environment: &[(&str, &OsStr)]) -> Outco
             "--status-level=slow",
             "--final-status-level=slow",
             "--failure-output=final",
+            // The whole workspace, whichever tests run: with fewer packages, dependencies have fewer
+            // features, and everything above them would be built again.
+            "--workspace",
+            "--filterset",
+            if oracle { "package(oracle)" } else { "not package(oracle)" },
         ]
+    } else if oracle {
+        &["test", "--no-fail-fast", "--all-targets", "--package", "oracle"]
     } else {
-        &["test", "--no-fail-fast", "--all-targets"]
+        &["test", "--no-fail-fast", "--all-targets", "--workspace", "--exclude", "oracle"]
     };
     let mut cargo = Command::new("cargo");
-    cargo.args(runner).args(which).envs(environment.iter().copied());
+    cargo.args(runner).envs(environment.iter().copied());
     let mut child = cargo.current_dir(root()).stderr(Stdio::piped()).spawn()?;
     let mut failed = Vec::new();
     if let Some(output) = child.stderr.take() {
