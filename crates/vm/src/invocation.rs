@@ -67,7 +67,10 @@ impl Invocation {
     ) -> Result<Step> {
         self.check_idle()?;
         self.arguments.clear();
-        self.arguments.extend(arguments);
+        // Inlined, which `extend` is not. Most lists are short.
+        for argument in arguments {
+            self.arguments.push(argument);
+        }
         let convention = self.function.convention();
         if let Err(error) = check_arguments(convention, &self.arguments, tuples, &mut self.starts) {
             self.arguments.clear();
