@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::*;
 use crate::{
-    Bundle, CommandOperationType, EndpointType, OpenOptions, QueueEventType, RecordFields, Writer, layout,
-    rows,
+    Bundle, CommandOperationType, EndpointType, MemoryEventType, OpenOptions, QueueEventType, RecordFields,
+    Writer, layout, rows,
 };
 
 fn sample_activity(max_events: usize) -> Activity {
@@ -145,6 +145,29 @@ fn memory_is_what_was_opened_and_not_closed() {
     let temperature = series("temperature");
     assert!(temperature.contains(&-40_000.0) && temperature.iter().all(|value| value.is_finite()));
     assert_eq!(activity.series[0].unit, "bytes");
+}
+
+#[test]
+fn memory_is_counted_for_each_device_in_the_order_of_time() {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let fields = RecordFields { session_id: 1, ..RecordFields::default() };
+    writer.begin_session(&fields).unwrap();
+    for (device, time, length) in [(0_u32, 30_i64, 4_u64), (0, 10, 1), (1, 20, 2)] {
+        let header = layout::MemoryEvent {
+            event_type: MemoryEventType::SLAB_ACQUIRE.0.into(),
+            physical_device_ordinal: device.into(),
+            host_time_ns: time.into(),
+            length: length.into(),
+            ..Default::default()
+        };
+        writer.append_rows(&fields, &[rows::MemoryEvent { header: &header.sized(), appended: &[] }]).unwrap();
+    }
+    writer.end_session(&fields, 0).unwrap();
+    let bytes = writer.into_inner().into_inner();
+    let activity = of_bundle(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), usize::MAX).unwrap();
+    let values = |series: &Series| series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>();
+    let found: Vec<_> = activity.series.iter().map(|it| (it.device, values(it))).collect();
+    assert_eq!(found, [(0, vec![1.0, 5.0]), (1, vec![2.0])]);
 }
 
 /// A bundle of submissions, by id and time, and of relationships: source, type, semaphore and value.
