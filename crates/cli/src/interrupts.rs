@@ -1,6 +1,8 @@
 //! Signals that end a tool: its temporary directories and files are removed first.
 
 use std::ffi::c_int;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -9,8 +11,9 @@ use std::thread::Builder;
 use rehal_base::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level::emulate_default_handler;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
@@ -40,19 +43,25 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
-/// Calls `pass` for each of these signals that the child does not get as well, instead of ending the process:
-/// Ctrl-C on a terminal is sent by the kernel to all processes in the foreground. Without a thread for it,
-/// they end the process.
-pub(crate) fn pass_on(pass: impl Fn(c_int) + Send + 'static) {
-    let Ok(mut signals) = SignalsInfo::<WithOrigin>::new(handled()) else { return };
-    let is_of_child_alone = |it: &Origin| it.signal != SIGINT || it.cause != Cause::Kernel;
-    let pass = move || signals.forever().filter(is_of_child_alone).for_each(|it| pass(it.signal));
-    let started = Builder::new().name("rehal-signals".into()).spawn(pass);
-    if started.is_err() {
-        let always = Arc::new(AtomicBool::new(true));
-        for signal in handled() {
-            let _ = flag::register_conditional_default(signal, always.clone());
-        }
+/// While it lives, these signals do not end the process, which passes them on to its child.
+pub(crate) struct PassedOn(SignalDelivery<UnixStream, WithOrigin>);
+
+impl PassedOn {
+    pub(crate) fn new() -> io::Result<Self> {
+        let (receiver, sender) = UnixStream::pair()?;
+        Ok(Self(SignalDelivery::with_pipe(receiver, sender, WithOrigin::default(), handled())?))
+    }
+
+    /// It is readable if there are signals to take.
+    pub(crate) fn receiver(&self) -> &UnixStream {
+        self.0.get_read()
+    }
+
+    /// The signals since the last call that the child does not get as well: Ctrl-C on a terminal is sent by
+    /// the kernel to all processes in the foreground.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = c_int> {
+        let is_of_child_alone = |it: &Origin| it.signal != SIGINT || it.cause != Cause::Kernel;
+        self.0.pending().filter(is_of_child_alone).map(|it| it.signal)
     }
 }
 
@@ -77,29 +86,11 @@ pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
 
 /// The signals that end a tool and are not ignored.
 fn handled() -> impl Iterator<Item = c_int> {
-    let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
-    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0)
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !rehal_crash::is_ignored(*signal))
 }
 
 fn end(signal: c_int) {
     rehal_crash::describe_running();
     rehal_crash::remove_all();
     let _ = emulate_default_handler(signal);
-}
-
-/// The ignored signals of a process, as a mask, from its status in `/proc`.
-fn ignored(status: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ignored;
-
-    #[test]
-    fn ignored_signals_are_read_from_the_status() {
-        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000000003\nSigCgt:\t00\n"), 3);
-        assert_eq!(ignored("SigIgn:\tx\n"), 0);
-    }
 }

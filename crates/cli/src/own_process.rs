@@ -8,8 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::parent_id;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{BlackBox, RunningThread};
@@ -22,7 +21,8 @@ use rustix::process::{
 };
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::{advice, interrupts, output};
+use crate::interrupts::PassedOn;
+use crate::{advice, output};
 
 /// Whether a process or thread has ended. It may be a zombie, or have no entry in `/proc` any more.
 fn has_ended(process: &str) -> bool {
@@ -32,12 +32,6 @@ fn has_ended(process: &str) -> bool {
         Ok(text) => text.rsplit(')').next().is_some_and(|it| it.trim_start().starts_with(['Z', 'X'])),
         Err(error) => error.kind() == io::ErrorKind::NotFound && fs::exists("/proc/self").unwrap_or(false),
     }
-}
-
-/// Whether a process has ended after this time; it may return earlier.
-fn wait_for(process: &OwnedFd, time: Duration) -> bool {
-    let time = Timespec::try_from(time).ok();
-    poll(&mut [PollFd::new(process, PollFlags::IN)], time.as_ref()).is_ok_and(|count| count != 0)
 }
 
 /// Ends this process by SIGTERM when its parent ends, so that temporary files are removed.
@@ -121,27 +115,11 @@ fn fork() -> io::Result<Option<Pid>> {
 /// Waits for the copy, which begins when `ready` is closed.
 fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'static BlackBox>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
-    // `None` once it has been waited for: another process may get its id.
-    let running = Arc::new(Mutex::new(Some(child)));
-    let receiver = running.clone();
-    interrupts::pass_on(move |signal| {
-        if let (Some(child), Some(signal)) =
-            (*receiver.lock().unwrap_or_else(PoisonError::into_inner), Signal::from_named_raw(signal))
-        {
-            let _ = kill_process(child, signal);
-        }
-    });
+    let process = pidfd_open(child, PidfdFlags::empty()).ok();
+    let mut copy = ProcessCopy { id: child, process, signals: PassedOn::new().ok() };
     drop(ready);
-    let wait = |options| loop {
-        match waitid(WaitId::Pid(child), options) {
-            Err(rustix::io::Errno::INTR) => {}
-            ended => break ended.map_err(|error| cannot(error.into())),
-        }
-    };
-    let stuck = black_box.and_then(|black_box| await_stuck(child, black_box));
-    wait(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let Some(ended) = wait(WaitIdOptions::EXITED)? else {
+    let stuck = copy.await_stuck(black_box);
+    let Some(ended) = copy.wait(WaitIdOptions::EXITED).map_err(cannot)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
     let mut said_status = [0];
@@ -157,36 +135,84 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
     }
 }
 
-/// Waits until the copy ends, or until one of its threads has ended in a kernel. In the second case, ends the
-/// copy, whose other threads would wait forever, and returns that thread.
-fn await_stuck(child: Pid, black_box: &BlackBox) -> Option<RunningThread> {
-    /// How often threads are looked at.
-    const STEP: Duration = Duration::from_millis(200);
-    /// How often a process is looked at that ends: its last thread frees its memory.
-    const END_STEPS: u32 = 25;
-    /// How often until the copy is killed: it removes its temporary files.
-    const MOST_STEPS: u32 = 50;
-    let process = pidfd_open(child, PidfdFlags::empty()).ok()?;
-    let stuck = loop {
-        if wait_for(&process, STEP) {
-            return None;
+/// The copy of this process, until it has been waited for: another process may get its id then.
+struct ProcessCopy {
+    id: Pid,
+    /// `None` if the system has no descriptors of processes.
+    process: Option<OwnedFd>,
+    /// `None` if signals end this process.
+    signals: Option<PassedOn>,
+}
+
+impl ProcessCopy {
+    fn wait(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
+        loop {
+            match waitid(WaitId::Pid(self.id), options) {
+                Err(rustix::io::Errno::INTR) => {}
+                ended => return Ok(ended?),
+            }
         }
-        let has_ended = |it: &RunningThread| has_ended(&format!("{}/task/{}", child.as_raw_pid(), it.thread));
-        if let Some(stuck) = black_box.running().into_iter().find(has_ended) {
-            if (0..END_STEPS).any(|_| wait_for(&process, STEP)) {
+    }
+
+    /// Whether it ends within this time. Passes signals on to it meanwhile.
+    fn ends_within(&mut self, time: Duration) -> bool {
+        /// How often it is looked at if it has no descriptor.
+        const STEP: Duration = Duration::from_millis(10);
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            let step = if self.process.is_some() { left } else { left.min(STEP) };
+            let process = self.process.iter().map(|it| PollFd::new(it, PollFlags::IN));
+            let signals = self.signals.iter().map(|it| PollFd::new(it.receiver(), PollFlags::IN));
+            // A signal interrupts it as well.
+            let _ =
+                poll(&mut process.chain(signals).collect::<Vec<_>>(), Timespec::try_from(step).ok().as_ref());
+            for signal in self.signals.iter_mut().flat_map(PassedOn::take) {
+                let _ = Signal::from_named_raw(signal).map(|signal| kill_process(self.id, signal));
+            }
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            // If it cannot be waited for, the last wait says why.
+            if self.wait(options).map_or(true, |ended| ended.is_some()) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// Waits until it ends, or until one of its threads has ended in a kernel. In the second case, ends it,
+    /// whose other threads would wait forever, and returns that thread.
+    fn await_stuck(&mut self, black_box: Option<&BlackBox>) -> Option<RunningThread> {
+        /// How often threads are looked at.
+        const STEP: Duration = Duration::from_millis(200);
+        /// How long a process may take to end: its last thread frees its memory.
+        const END: Duration = Duration::from_secs(5);
+        /// How long until it is killed: it removes its temporary files.
+        const MOST: Duration = Duration::from_secs(10);
+        let stuck = loop {
+            if self.ends_within(STEP) {
                 return None;
             }
-            // The thread was not in the middle of its own end.
-            if black_box.running().contains(&stuck) {
-                break stuck;
+            let Some(black_box) = black_box else { continue };
+            let has_ended =
+                |it: &RunningThread| has_ended(&format!("{}/task/{}", self.id.as_raw_pid(), it.thread));
+            if let Some(stuck) = black_box.running().into_iter().find(has_ended) {
+                if self.ends_within(END) {
+                    return None;
+                }
+                // The thread was not in the middle of its own end.
+                if black_box.running().contains(&stuck) {
+                    break stuck;
+                }
             }
+        };
+        let _ = kill_process(self.id, Signal::TERM);
+        if !self.ends_within(MOST) {
+            let _ = kill_process(self.id, Signal::KILL);
         }
-    };
-    let _ = kill_process(child, Signal::TERM);
-    if !(0..MOST_STEPS).any(|_| wait_for(&process, STEP)) {
-        let _ = kill_process(child, Signal::KILL);
+        Some(stuck)
     }
-    Some(stuck)
 }
 
 fn named(thread: &RunningThread) -> String {

@@ -117,6 +117,11 @@ pub fn flush_c_streams() {
     platform::flush_c_streams();
 }
 
+/// Whether the process ignores a signal, such as SIGHUP under nohup(1).
+pub fn is_ignored(signal: std::ffi::c_int) -> bool {
+    platform::is_ignored(signal)
+}
+
 /// Sets the function that decides about each access to protected memory before it becomes a fault. It returns
 /// true if the access is now allowed, and is to be repeated. The process has one such function.
 ///

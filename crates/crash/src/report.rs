@@ -19,12 +19,12 @@ use crate::{
 /// returns if it is neither.
 pub(crate) fn report(fault: &Fault<'_>) {
     report_truncation(fault);
-    let mut text = Text::new();
     let described = with_current(|kernel| {
+        let mut text = Text::new();
         describe(&mut text, kernel, fault);
-        missing_feature(kernel, fault).is_some()
+        (text, missing_feature(kernel, fault).is_some())
     });
-    let Some(is_wrong_machine) = described else { return report_note(fault) };
+    let Some((text, is_wrong_machine)) = described else { return report_note(fault) };
     end_process_alone();
     platform::write_stderr(text.bytes());
     let status = if is_wrong_machine { WRONG_MACHINE_STATUS } else { EXIT_STATUS };

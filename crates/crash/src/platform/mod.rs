@@ -33,3 +33,12 @@ pub(crate) struct Fault<'a> {
     /// Bytes of the instruction, if they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
 }
+
+/// Whether the process ignores a signal.
+pub(crate) fn is_ignored(signal: std::ffi::c_int) -> bool {
+    // SAFETY: a zeroed `sigaction` is a valid value of the struct; the call only fills it in.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
+    }
+}
