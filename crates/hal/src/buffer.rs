@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result, StatusCode};
 
 use crate::flags::*;
-use crate::profile::ProfiledAllocation;
+use crate::profile::{LazyId, ProfiledAllocation};
 use crate::statistics::{CountedMemory, MemoryCounters};
 use crate::{Device, HostMemory};
 
@@ -139,7 +139,7 @@ pub struct Buffer {
 }
 
 struct Shared<B: ?Sized> {
-    id: u64,
+    id: LazyId,
     params: BufferParams,
     size: u64,
     /// Owners counted by [`Buffer::preserve`] and [`Buffer::discard`].
@@ -157,12 +157,22 @@ impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
     #[inline]
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        Self::with_id(Self::next_id(), params, size, backend)
+        Self::identified(LazyId::default(), params, size, backend)
     }
 
     /// As [`Buffer::new`], with an id of [`Buffer::next_id`], or of the buffer that the backend decorates.
     #[inline]
     pub fn with_id(id: u64, params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
+        Self::identified(LazyId::from_id(id), params, size, backend)
+    }
+
+    #[inline]
+    fn identified(
+        id: LazyId,
+        params: BufferParams,
+        size: u64,
+        backend: impl BufferBackend + 'static,
+    ) -> Self {
         let (owners, memory, imports) = (AtomicU32::new(1), OnceLock::new(), Mutex::default());
         let allocation = Arc::new(Shared { id, params, size, owners, memory, imports, backend });
         Self { allocation, offset: 0, size, device: None }
@@ -177,7 +187,7 @@ impl Buffer {
 
     /// The id of its allocation in profiles: unique in the process, and never 0.
     pub fn id(&self) -> u64 {
-        self.allocation.id
+        self.allocation.id.get(Self::next_id)
     }
 
     /// Size in bytes; for a subspan, its own.

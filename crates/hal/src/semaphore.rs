@@ -7,6 +7,7 @@ use rehal_base::{Error, Result};
 
 use crate::Registration;
 use crate::Timepoint;
+use crate::profile::LazyId;
 
 /// A callback for when a timepoint is reached or failed.
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -46,7 +47,7 @@ pub trait SemaphoreBackend: Send + Sync {
 pub struct Semaphore(Arc<Shared<dyn SemaphoreBackend>>);
 
 struct Shared<B: ?Sized> {
-    id: u64,
+    id: LazyId,
     backend: B,
 }
 
@@ -54,13 +55,13 @@ impl Semaphore {
     /// A semaphore over a driver's backend.
     #[inline]
     pub fn new(backend: impl SemaphoreBackend + 'static) -> Self {
-        static LAST_ID: AtomicU64 = AtomicU64::new(0);
-        Self(Arc::new(Shared { id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1, backend }))
+        Self(Arc::new(Shared { id: LazyId::default(), backend }))
     }
 
     /// Its id, unique in the process and never 0: profiles name it so.
     pub fn id(&self) -> u64 {
-        self.0.id
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        self.0.id.get(|| LAST_ID.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The backend.

@@ -167,32 +167,26 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
+    /// Whether the host waits for each submission that can run.
+    #[inline]
+    pub(crate) fn is_serialized(&self) -> bool {
+        self.schedule.is_none()
+    }
+
     /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits
     /// for it; a deferred one can run when [`Flight::complete`] is called, after the step that signals the
     /// last of its waits.
-    #[inline]
     pub(crate) fn issued(&mut self, issue: &Issue<'_>) -> Result<()> {
-        if self.schedule.is_some() {
-            return self.issued_as_scheduled(issue);
-        }
-        self.devices[issue.device as usize].flush(issue.affinity)?;
-        match issue.deferred {
-            Some(index) => self.defer(index, issue),
-            None => issue.signals.iter().try_for_each(|it| it.semaphore.wait(it.value, None))?,
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn defer(&mut self, index: u32, issue: &Issue<'_>) {
-        let issued = self.issued_of(issue);
-        self.deferred.insert(index, issued);
-    }
-
-    #[inline(never)]
-    fn issued_as_scheduled(&mut self, issue: &Issue<'_>) -> Result<()> {
         if let Some(index) = issue.deferred {
-            self.defer(index, issue);
+            let issued = self.issued_of(issue);
+            self.deferred.insert(index, issued);
+        }
+        if self.schedule.is_none() {
+            let device = &self.devices[issue.device as usize];
+            return match issue.deferred {
+                Some(_) => device.flush(issue.affinity),
+                None => Self::flush_and_wait(device, issue.affinity, issue.signals),
+            };
         }
         self.unflushed[issue.device as usize] |= issue.affinity;
         if issue.deferred.is_none() {
@@ -207,6 +201,17 @@ impl<'r> Flight<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a submission that can run, as [`Flight::issued`] does in serialized order.
+    #[inline]
+    pub(crate) fn flush_and_wait(
+        device: &Device,
+        affinity: QueueAffinity,
+        signals: &[Timepoint<&Semaphore>],
+    ) -> Result<()> {
+        device.flush(affinity)?;
+        signals.iter().try_for_each(|signal| signal.semaphore.wait(signal.value, None))
     }
 
     fn issued_of(&self, issue: &Issue<'_>) -> Issued {

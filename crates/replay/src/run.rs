@@ -621,14 +621,17 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             true => new_memory::zeroed(live, |it| it.submit())?,
             false => live.submit()?,
         };
-        self.flight.issued(&Issue {
-            device: submission.device,
-            affinity: live.affinity,
-            signals: live.signals,
-            planned_signals: submission.signals.of(&self.plan.lists.timepoints),
-            location,
-            deferred: (!runs).then_some(index),
-        })?;
+        match runs && self.flight.is_serialized() {
+            true => Flight::flush_and_wait(live.device, live.affinity, live.signals)?,
+            false => self.flight.issued(&Issue {
+                device: submission.device,
+                affinity: live.affinity,
+                signals: live.signals,
+                planned_signals: submission.signals.of(&self.plan.lists.timepoints),
+                location,
+                deferred: (!runs).then_some(index),
+            })?,
+        }
         if let (&QueueOp::Alloca { size, created, .. }, Some(buffer)) = (&submission.op, buffer) {
             self.state.objects.buffers[created as usize] = Some(redzones.inside(buffer, size)?);
         }

@@ -14,6 +14,10 @@ pub(crate) struct ReplayedCommands {
     records: Mutex<Vec<(u32, u64)>>,
 }
 
+/// An id that is drawn when it is first asked for: few are, and threads draw from the same counter.
+#[derive(Default)]
+pub(crate) struct LazyId(AtomicU64);
+
 /// The identity of an object in profiles.
 pub(crate) struct Identity {
     id: u64,
@@ -42,6 +46,25 @@ impl ReplayedCommands {
             Some((index, *record))
         };
         self.records.lock().iter().map_while(&mut find).collect()
+    }
+}
+
+impl LazyId {
+    /// This id, which is not 0.
+    pub(crate) fn from_id(id: u64) -> Self {
+        Self(AtomicU64::new(id))
+    }
+
+    /// The id, which is that of `draw` if no thread has asked for it before.
+    pub(crate) fn get(&self, draw: impl FnOnce() -> u64) -> u64 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => {
+                let drawn = draw();
+                let first = self.0.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed);
+                first.err().unwrap_or(drawn)
+            }
+            id => id,
+        }
     }
 }
 

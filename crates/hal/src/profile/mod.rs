@@ -34,7 +34,7 @@ pub use events::{
 };
 pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record};
 
-pub(crate) use identity::{Identity, ReplayedCommands};
+pub(crate) use identity::{Identity, LazyId, ReplayedCommands};
 
 bitflags::bitflags! {
     /// Kinds of data that a device may report.
