@@ -75,6 +75,7 @@
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `session/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `HAS_POOL` | rayon's global pool |
+//! | `tune/runner/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
 //! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |

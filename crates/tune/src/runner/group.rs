@@ -1,94 +1,209 @@
 //! A process with all that it starts, which ends with the process that started it, in whatever way that one
 //! ends.
 
-use std::io::{self, PipeWriter};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use rehal_crash::{Removal, change};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// The watchdog of a group. Its standard input is a pipe without data, which is closed when the process that
-/// has the other end ends. SIGTERM comes first, so that processes can remove their temporary files.
-const WATCHDOG: &str = "read -r _; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0";
+/// Reads which groups exist until its standard input is closed: when the process that has the other end ends.
+/// SIGTERM comes first, so that processes can remove their temporary files.
+const WATCHDOG: &str = r#"
+groups=' '
+while read -r what group; do
+  case $what in
+  begin) groups="$groups$group " ;;
+  end) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+  esac
+done
+for group in $groups; do kill -s TERM -- "-$group" && found=yes; done
+[ -n "$found" ] || exit
+sleep 1
+for group in $groups; do kill -s KILL -- "-$group"; done
+"#;
+
+/// The watchdog of this process. It is started for the first group, since a process for each would take as
+/// long as a short job.
+static WATCHDOG_PROCESS: Mutex<Option<Watchdog>> = Mutex::new(None);
 
 /// A process with all that it starts, in a group of its own. It is ended when this is dropped, by
 /// [`rehal_crash::remove_all`], or when this process ends.
 ///
-/// A watchdog leads the group. The death signal that Linux offers instead reaches only the process itself,
+/// A watchdog does the latter. The death signal that Linux offers instead reaches only the process itself,
 /// and already when the thread ends that started it.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
+    /// The leader. Until it has been waited for, no other group has its id.
     child: Child,
-    watchdog: Watchdog,
+    id: Pid,
+    /// `None` once it has been waited for.
+    removal: Option<Removal>,
 }
 
 #[derive(Debug)]
 struct Watchdog {
-    process: Child,
-    group: Pid,
-    removal: Option<Removal>,
-    /// Closed by the end of this process.
-    _lifeline: PipeWriter,
+    /// The process that it watches: a fork of that one has a watchdog of its own.
+    watched: u32,
+    groups: Vec<Pid>,
+    channel: UnixStream,
+    _process: Child,
 }
 
 impl ProcessGroup {
     /// Starts a process.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
-        let watchdog = Watchdog::spawn()?;
-        // It ends with the watchdog if it cannot be started.
-        let child = command.process_group(watchdog.group.as_raw_nonzero().get()).spawn()?;
-        Ok(Self { child, watchdog })
+        let this = change(|| {
+            let mut child = command.process_group(0).spawn()?;
+            let Some(id) = pid_of(&child) else {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::Error::other("the id of a process is not positive"));
+            };
+            let removal = Some(Removal::process_group(id.as_raw_nonzero().get()));
+            Ok(Self { child, id, removal })
+        })?;
+        // It ends with `this` if there is no watchdog.
+        with_watchdog(|watchdog| watchdog.begin(this.id))?;
+        Ok(this)
     }
 
-    /// The process.
-    pub(crate) fn child(&mut self) -> &mut Child {
-        &mut self.child
+    /// The id of the process, and of its group.
+    pub(crate) fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// How the process has ended; `None` if it has not. Whatever it has started ends with it.
+    pub(crate) fn try_end(&mut self) -> io::Result<Option<ExitStatus>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(self.id), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) => Ok(None),
+            Ok(Some(_)) => self.end().map(Some),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Ends the processes of the group.
-    pub(crate) fn kill(&self) {
-        self.watchdog.kill_group();
+    pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
+        if self.removal.is_some() {
+            let _ = kill_process_group(self.id, Signal::KILL);
+            // Without a watchdog, there is nothing to tell.
+            let _ = with_watchdog(|watchdog| watchdog.end(self.id));
+        }
+        change(|| {
+            self.removal = None;
+            self.child.wait()
+        })
     }
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.kill();
-        let _ = self.child.wait();
+        let _ = self.end();
     }
+}
+
+/// Tells the watchdog of this process something; starts it if there is none.
+fn with_watchdog(tell: impl Fn(&mut Watchdog) -> io::Result<()>) -> io::Result<()> {
+    let mut watchdog = WATCHDOG_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = watchdog.as_mut().filter(|it| it.watched == process::id());
+    let groups = match ours {
+        None => Vec::new(),
+        Some(ours) => match tell(ours) {
+            Ok(()) => return Ok(()),
+            // A user or a kernel has ended it.
+            Err(_) => std::mem::take(&mut ours.groups),
+        },
+    };
+    let mut new = Watchdog::spawn()?;
+    groups.into_iter().try_for_each(|group| new.begin(group))?;
+    tell(&mut new)?;
+    *watchdog = Some(new);
+    Ok(())
 }
 
 impl Watchdog {
     fn spawn() -> io::Result<Self> {
-        let (reader, lifeline) = io::pipe()?;
+        let (channel, other) = UnixStream::pair()?;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCHDOG]).process_group(0);
-        command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null());
-        change(|| {
-            let mut process = command.spawn()?;
-            let Some(group) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) else {
-                process.kill()?;
-                process.wait()?;
-                return Err(io::Error::other("the id of a process is not positive"));
-            };
-            let removal = Some(Removal::process_group(group.as_raw_nonzero().get()));
-            Ok(Self { process, group, removal, _lifeline: lifeline })
-        })
+        command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn()?;
+        Ok(Self { watched: process::id(), groups: Vec::new(), channel, _process: process })
     }
 
-    /// The group has its id until the watchdog has been waited for.
-    fn kill_group(&self) {
-        let _ = kill_process_group(self.group, Signal::KILL);
+    fn begin(&mut self, group: Pid) -> io::Result<()> {
+        if self.groups.contains(&group) {
+            return Ok(());
+        }
+        self.groups.push(group);
+        self.say("begin", group)
+    }
+
+    fn end(&mut self, group: Pid) -> io::Result<()> {
+        self.groups.retain(|it| *it != group);
+        self.say("end", group)
+    }
+
+    fn say(&mut self, what: &str, group: Pid) -> io::Result<()> {
+        self.channel.write_all(format!("{what} {}\n", group.as_raw_nonzero()).as_bytes())
     }
 }
 
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.kill_group();
-        change(|| {
-            let _ = self.process.wait();
-            self.removal = None;
-        });
+fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    fn sleep() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        command
+    }
+
+    #[test]
+    fn a_watchdog_ends_what_runs_when_its_process_ends() {
+        let [mut running, mut ended] = [(); 2].map(|()| sleep().process_group(0).spawn().unwrap());
+        let mut watchdog = Watchdog::spawn().unwrap();
+        for child in [&ended, &running] {
+            watchdog.begin(pid_of(child).unwrap()).unwrap();
+        }
+        watchdog.end(pid_of(&ended).unwrap()).unwrap();
+        let Watchdog { channel, mut _process, .. } = watchdog;
+        // As the end of this process does.
+        drop(channel);
+        assert_eq!(running.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+        assert!(_process.wait().unwrap().code().is_some());
+        assert!(ended.try_wait().unwrap().is_none());
+        ended.kill().unwrap();
+        ended.wait().unwrap();
+    }
+
+    #[test]
+    fn a_watchdog_that_was_ended_is_replaced() {
+        let first = ProcessGroup::spawn(&mut sleep()).unwrap();
+        let end = |watchdog: &mut Watchdog| {
+            watchdog._process.kill()?;
+            watchdog._process.wait().map(drop)
+        };
+        with_watchdog(end).unwrap();
+        let mut second = ProcessGroup::spawn(&mut sleep()).unwrap();
+        let watched = || {
+            let watchdog = WATCHDOG_PROCESS.lock().unwrap();
+            watchdog.as_ref().unwrap().groups.clone()
+        };
+        assert!([first.id, second.id].iter().all(|id| watched().contains(id)));
+        let status = second.end().unwrap();
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+        assert!(watched().contains(&first.id) && !watched().contains(&second.id));
     }
 }

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
 use serde_json::Value;
 
 use super::group::ProcessGroup;
@@ -21,8 +21,9 @@ use super::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed, Runner};
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// Most bytes of a worker's message.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// The shortest and the longest time between two looks at a process.
-const PAUSES: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
+/// The longest time between two looks at a process. Its end is noticed at once where the system has
+/// descriptors of processes.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs jobs as processes of this machine, each in a group that ends with this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,8 +46,7 @@ impl Runner for LocalRunner {
     ) -> io::Result<JobOutcome> {
         let mut running = Running::start(job)?;
         let end = running.wait(watch, reply);
-        // Whatever it has started ends with it.
-        running.group.kill();
+        running.group.end()?;
         let end = end?;
         running.read_last()?;
         Ok(running.outcome(end))
@@ -56,6 +56,8 @@ impl Runner for LocalRunner {
 struct Running<'j> {
     job: &'j Job,
     group: ProcessGroup,
+    /// The process, which is readable when it has ended; `None` if the system does not have it.
+    ended: Option<OwnedFd>,
     begun: Instant,
     stdout: Stream<PipeReader>,
     stderr: Stream<PipeReader>,
@@ -102,15 +104,17 @@ impl<'j> Running<'j> {
         };
         command.stdout(writer);
         let begun = Instant::now();
-        let mut group = ProcessGroup::spawn(&mut command)?;
+        let group = ProcessGroup::spawn(&mut command)?;
         if let Some(bytes) = job.limits.memory_bytes {
-            limit_memory(group.child(), bytes)?;
+            limit_memory(group.id(), bytes)?;
         }
         // Its ends of the pipes, which would keep them open.
         drop(command);
+        let ended = pidfd_open(group.id(), PidfdFlags::empty()).ok();
         let mut this = Self {
             job,
             group,
+            ended,
             begun,
             stdout: Stream::new(Some(stdout)),
             stderr: Stream::new(stderr),
@@ -141,11 +145,10 @@ impl<'j> Running<'j> {
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
         reply: &mut dyn FnMut(Value) -> Value,
     ) -> io::Result<JobEnd> {
-        let [mut pause, longest] = PAUSES;
         // The time of replies is not that of the job.
         let mut replying = Duration::ZERO;
         loop {
-            if let Some(status) = self.group.child().try_wait()? {
+            if let Some(status) = self.group.try_end()? {
                 return Ok(end_of(status));
             }
             let elapsed = self.begun.elapsed().saturating_sub(replying);
@@ -157,13 +160,10 @@ impl<'j> Running<'j> {
             if watch(progress).is_break() {
                 return Ok(JobEnd::Interrupted);
             }
-            match self.read(pause)? {
-                true => {
-                    let asked = Instant::now();
-                    self.answer(reply)?;
-                    replying += asked.elapsed();
-                }
-                false => pause = (pause * 2).min(longest),
+            if self.read(PAUSE)? {
+                let asked = Instant::now();
+                self.answer(reply)?;
+                replying += asked.elapsed();
             }
         }
     }
@@ -182,6 +182,8 @@ impl<'j> Running<'j> {
     /// Reads the output of a process that has ended.
     fn read_last(&mut self) -> io::Result<()> {
         let begun = Instant::now();
+        // It would wake this thread without output.
+        self.ended = None;
         while self.stdout.is_open() || self.stderr.is_open() || self.channel.is_open() {
             let Some(left) = LAST_OUTPUT.checked_sub(begun.elapsed()) else { break };
             self.read(left)?;
@@ -192,8 +194,9 @@ impl<'j> Running<'j> {
     /// Reads the streams, for which it waits up to some time. Returns whether there was something.
     fn read(&mut self, timeout: Duration) -> io::Result<bool> {
         let kept = self.job.kept;
-        let [stdout, stderr, channel] =
-            ready([self.stdout.fd(), self.stderr.fd(), self.channel.fd()], timeout)?;
+        let ended = self.ended.as_ref().map(|it| PollFd::new(it, PollFlags::IN));
+        let [stdout, stderr, channel, _] =
+            ready([self.stdout.fd(), self.stderr.fd(), self.channel.fd(), ended], timeout)?;
         if stdout {
             self.stdout.read(|bytes| self.printed[0].add(bytes, kept))?;
         }
@@ -295,24 +298,23 @@ impl<R: Read + AsFd> Stream<R> {
 }
 
 /// Limits the memory of a process, and of those that it starts from now on.
-fn limit_memory(child: &Child, bytes: u64) -> io::Result<()> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+fn limit_memory(process: Pid, bytes: u64) -> io::Result<()> {
     let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    match prlimit(pid, Resource::Data, limit) {
+    match prlimit(Some(process), Resource::Data, limit) {
         // It has ended.
         Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Which of the streams can be read, once some can or the time is up.
-fn ready(streams: [Option<PollFd<'_>>; 3], timeout: Duration) -> io::Result<[bool; 3]> {
+/// Which of the descriptors can be read, once some can or the time is up.
+fn ready(streams: [Option<PollFd<'_>>; 4], timeout: Duration) -> io::Result<[bool; 4]> {
     let open = streams.each_ref().map(Option::is_some);
     let mut polled: Vec<_> = streams.into_iter().flatten().collect();
     let timeout = Timespec::try_from(timeout).ok();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) => {}
-        Err(rustix::io::Errno::INTR) => return Ok([false; 3]),
+        Err(rustix::io::Errno::INTR) => return Ok([false; 4]),
         Err(error) => return Err(error.into()),
     }
     let mut polled = polled.iter().map(|it| !it.revents().is_empty());
