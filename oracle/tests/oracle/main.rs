@@ -7,6 +7,7 @@
 mod assembly;
 mod benchmarks;
 mod commands;
+mod compiling;
 mod devices;
 mod dumps;
 mod e2e;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     benchmarks::add(&mut trials);
+    compiling::add(&mut trials);
     devices::add(&mut trials);
     failing_work::add(&mut trials);
     files::add(&mut trials);

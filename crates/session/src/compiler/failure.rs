@@ -77,8 +77,11 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
 /// The error of a compilation that did not do what flags ask for, although the compiler thinks it has
 /// succeeded.
 pub(super) fn silent(messages: &str) -> Option<Error> {
-    let line = messages.lines().find(|it| it.contains("could not perform the requested substitution"))?;
-    let name = line.split('`').nth(1).unwrap_or_default();
+    /// Of `index.json`, in a directory of `rehal executables`: the compiler takes all files.
+    const INDEX: &str = "index";
+    let lines = messages.lines().filter(|it| it.contains("could not perform the requested substitution"));
+    let mut names = lines.map(|it| it.split('`').nth(1).unwrap_or_default());
+    let name = names.find(|it| *it != INDEX)?;
     Some(
         Error::not_found(format!(
             "nothing was compiled: the program has no executable '{name}' to substitute"
@@ -261,6 +264,7 @@ mod tests {
                        executable `zzz` was not found in the module";
         assert!(silent(warning).unwrap().message().contains("no executable 'zzz'"));
         assert!(silent("a.mlir:1:1: warning: x").is_none());
+        assert!(silent(&warning.replace("zzz", "index")).is_none());
     }
 
     #[test]

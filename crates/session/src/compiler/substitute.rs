@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result, nearest};
+use rehal_base::{Context, Error, Result};
+use rehal_replay::{ExecutableNames, Named};
 use rehal_tune::TemporaryDirectory;
 
 use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
@@ -111,7 +112,11 @@ impl SubstituteFile {
 
 impl SourceSubstitutes {
     /// Substitutes files by name, and the files of directories.
+    /// `all` as the name of a directory is short for it as one of `directories`.
     pub fn new(files: Vec<SubstituteFile>, directories: Vec<PathBuf>, search_paths: Vec<PathBuf>) -> Self {
+        let is_all = |it: &SubstituteFile| it.name == "all" && it.path.is_dir();
+        let (all, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_all);
+        let directories = directories.into_iter().chain(all.into_iter().map(|it| it.path)).collect();
         Self { files, directories, search_paths }
     }
 
@@ -142,11 +147,24 @@ impl Compiler {
         substitutes: &SourceSubstitutes,
     ) -> Result<SubstituteFlags> {
         check_flags(compilation, substitutes)?;
-        if substitutes.is_empty() {
+        let own = own_files(compilation, substitutes)?;
+        if substitutes.is_empty() && own.is_empty() {
             return Ok(SubstituteFlags { flags: search_flags(substitutes), ..SubstituteFlags::default() });
         }
-        let (module, executables) = self.executables(compilation)?;
-        let program = Program { module, executables };
+        let program = match self.executables(compilation) {
+            Ok((module, executables)) => Program::new(module, executables),
+            // The compiler says what is wrong with the program, or begins after the phase that has these.
+            Err(_) if substitutes.is_empty() => {
+                return Ok(SubstituteFlags {
+                    flags: search_flags(substitutes),
+                    ..SubstituteFlags::default()
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        for it in &own {
+            self.check_own(&program, it).context(|| format!("--{}", it.flag))?;
+        }
         let mut chosen: BTreeMap<&str, (PathBuf, Option<SubstituteKind>)> = BTreeMap::new();
         let mut files = substitutes.files.clone();
         for directory in &substitutes.directories {
@@ -192,8 +210,8 @@ impl Compiler {
         };
         match kind {
             SubstituteKind::Source | SubstituteKind::Configuration => {
-                let text = self.text(path)?;
-                check_replacement(executable, &text, path)?;
+                let text = self.replacing_text(path)?;
+                check_replacement(executable, &text, path, Checks::All)?;
                 let flag = if kind == SubstituteKind::Source { "source" } else { "configuration" };
                 Ok((flag, path.to_owned()))
             }
@@ -216,6 +234,44 @@ impl Compiler {
                 )?;
                 Ok(("source", wrapper))
             }
+        }
+    }
+
+    /// The text of MLIR that replaces an executable.
+    fn replacing_text(&self, path: &Path) -> Result<String> {
+        let file = rehal_base::MappedFile::open(path)?;
+        if is_spirv(file.bytes()) || is_ptx(file.bytes()) || Elf::of(file.bytes()).is_some() {
+            let message = format!("'{}' is code, not MLIR before it is compiled", path.display());
+            return Err(Error::invalid_argument(message)
+                .advise("substitute it as an object, or name it in the objects(...) of a dumped source"));
+        }
+        self.text(path)
+    }
+
+    /// Checks a file of the compiler's own flags, which take names and files as the compiler does, for what
+    /// makes it crash, or compile a program that corrupts memory.
+    fn check_own(&self, program: &Program, it: &OwnFile) -> Result<()> {
+        let SubstituteFile { name, kind, path } = &it.file;
+        let Some(executable) = program.named_by_compiler(name, it.is_of_directory) else {
+            let meant = program.find(name)?;
+            let message = format!("the compiler does not take '{name}' for executable '{}'", meant.name);
+            return Err(Error::invalid_argument(message).advise(format!(
+                "name it {}, or use a substitute of rehal compile, which takes the names of dumped files",
+                meant.name
+            )));
+        };
+        match kind {
+            Some(SubstituteKind::Object) => {
+                let variant = only_variant(executable)?;
+                if is_for_host(variant) {
+                    let message = format!("the compiler crashes with an object for '{}'", variant.format);
+                    return Err(Error::invalid_argument(message).advise(
+                        "use a substitute of rehal compile, which calls an object file (.o) or C by a wrapper",
+                    ));
+                }
+                check_object(variant, path)
+            }
+            _ => check_replacement(executable, &self.replacing_text(path)?, path, Checks::Calls),
         }
     }
 
@@ -246,7 +302,7 @@ impl Compiler {
                 ),
             };
         }
-        if bytes.starts_with(&[0x03, 0x02, 0x23, 0x07]) || is_ptx(bytes) {
+        if is_spirv(bytes) || is_ptx(bytes) {
             return Ok(SubstituteKind::Object);
         }
         match extension {
@@ -266,42 +322,105 @@ impl Compiler {
 struct Program {
     module: String,
     executables: Vec<ProgramExecutable>,
+    /// Ids are indices.
+    names: ExecutableNames,
 }
 
 impl Program {
-    /// The executable that a name means.
-    fn find(&self, name: &str) -> Result<&ProgramExecutable> {
-        let is_it = |executable: &&ProgramExecutable, name: &str| {
-            let functions = executable.variants.iter().flat_map(|it| &it.functions);
-            let own = &executable.name;
-            // Binaries are dumped with the name of the function behind that of the executable.
-            own == name || functions.clone().any(|it| it.name == name || format!("{own}_{}", it.name) == name)
-        };
-        let plain = name.strip_prefix("configured_").unwrap_or(name);
-        let names = [Some(name), Some(plain), self.without_module(plain)];
-        for name in names.into_iter().flatten() {
-            if let Some(found) = self.executables.iter().find(|it| is_it(it, name)) {
-                return Ok(found);
+    fn new(module: String, executables: Vec<ProgramExecutable>) -> Self {
+        let mut names = ExecutableNames::for_modules([module.clone()]);
+        for (id, executable) in (0..).zip(&executables) {
+            for variant in &executable.variants {
+                let functions = variant.functions.iter().map(|it| it.name.clone());
+                names.add(id, &executable.name, &variant.format, functions);
             }
         }
-        let all = || self.executables.iter().map(|it| it.name.as_str());
-        let error = Error::not_found(format!("the program has no executable '{name}'"));
-        let listed: Vec<_> = all().take(10).collect();
-        let more = match all().count() - listed.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let listed = format!("it has {}{more}", listed.join(", "));
-        Err(error.advise(match (nearest(plain, all()), listed.len() > "it has ".len()) {
-            (Some(meant), _) => format!("did you mean {meant}? {listed}"),
-            (None, true) => listed,
-            (None, false) => "leave out the substitute: the program has no executables".into(),
-        }))
+        Self { module, executables, names }
     }
 
-    fn without_module<'n>(&self, name: &'n str) -> Option<&'n str> {
-        name.strip_prefix(&*self.module)?.strip_prefix('_')
+    /// The executable that the compiler takes a name for: of a file in a directory, the module's name may
+    /// precede it.
+    fn named_by_compiler(&self, name: &str, is_of_directory: bool) -> Option<&ProgramExecutable> {
+        let plain = name.strip_prefix(&*self.module).and_then(|it| it.strip_prefix('_'));
+        let names = [Some(name), plain.filter(|_| is_of_directory)];
+        self.executables.iter().find(|it| names.contains(&Some(&*it.name)))
     }
+
+    /// The executable that a name means.
+    fn find(&self, name: &str) -> Result<&ProgramExecutable> {
+        let has = |it: &&ProgramExecutable, function: &str| {
+            it.variants.iter().flat_map(|it| &it.functions).any(|it| it.name == function)
+        };
+        let found = self.names.find(name)?.and_then(|it| match it {
+            Named::Executable(id) => self.executables.get(id as usize),
+            Named::Function(name) => self.executables.iter().find(|it| has(it, &name)),
+        });
+        found.ok_or_else(|| {
+            let error = Error::not_found(format!("the program has no executable '{}'", name.escape_debug()));
+            error.advise(self.names.advice(name))
+        })
+    }
+}
+
+/// How much of a replacement is checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checks {
+    /// That the compiler makes the same calls and the same target of it.
+    All,
+    /// That what it is called with fits. Targets and workgroup counts may be others.
+    Calls,
+}
+
+/// A file that one of the compiler's own flags names.
+struct OwnFile {
+    flag: String,
+    file: SubstituteFile,
+    /// Whether the flag names its directory.
+    is_of_directory: bool,
+}
+
+/// The files of the compiler's own flags. Fails if one does not exist.
+fn own_files(compilation: &Compilation, substitutes: &SourceSubstitutes) -> Result<Vec<OwnFile>> {
+    let flags = || compilation.flags.iter().map(|it| it.to_string_lossy().into_owned());
+    let valued = |flag: &str| {
+        let (name, value) = flag.trim_start_matches('-').split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    let mut search_paths = substitutes.search_paths.clone();
+    search_paths.extend(flags().filter_map(|it| valued(&it)).filter_map(|(name, value)| {
+        (name == "iree-hal-executable-object-search-path").then(|| value.into())
+    }));
+    let mut files = Vec::new();
+    for (flag, value) in flags().filter_map(|it| valued(&it)) {
+        let Some(what) = flag.strip_prefix("iree-hal-substitute-executable-") else { continue };
+        let (kind, is_of_directory) = match what {
+            "source" => (SubstituteKind::Source, false),
+            "sources-from" => (SubstituteKind::Source, true),
+            "configuration" => (SubstituteKind::Configuration, false),
+            "configurations-from" => (SubstituteKind::Configuration, true),
+            "object" => (SubstituteKind::Object, false),
+            "objects-from" => (SubstituteKind::Object, true),
+            _ => continue,
+        };
+        let place = || format!("--{flag}");
+        if is_of_directory {
+            let all = files_of(Path::new(&value)).context(place)?.into_iter();
+            // As the compiler reads it.
+            let is_mlir =
+                |it: &SubstituteFile| it.path.extension().is_some_and(|it| it == "mlir" || it == "mlirbc");
+            let taken = all.filter(|it| is_mlir(it) != (kind == SubstituteKind::Object));
+            files.extend(taken.map(|file| OwnFile {
+                flag: flag.clone(),
+                file: SubstituteFile { kind: Some(kind), ..file },
+                is_of_directory,
+            }));
+        } else if let Some((name, path)) = value.split_once('=') {
+            let path = found(Path::new(path), &search_paths).context(place)?;
+            let file = SubstituteFile { name: name.to_owned(), kind: Some(kind), path };
+            files.push(OwnFile { flag: flag.clone(), file, is_of_directory });
+        }
+    }
+    Ok(files)
 }
 
 /// Refuses directories that are both written and read: a dump replaces the edits before they are read; and
@@ -410,7 +529,7 @@ fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
 }
 
 /// Checks that a program can call the MLIR that replaces an executable.
-fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path) -> Result<()> {
+fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, checks: Checks) -> Result<()> {
     let replacements = text::executables(text);
     let path = path.display();
     let Some(replacement) = replacements.iter().find(|it| it.name == executable.name) else {
@@ -429,7 +548,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path) ->
             return Err(Error::invalid_argument(message)
                 .advise("dump the sources again, with the flags with which the program is compiled"));
         };
-        if other.target != variant.target {
+        if checks == Checks::All && other.target != variant.target {
             let message = format!(
                 "'{path}' is for another target than the program: {}",
                 difference(&other.target, &variant.target)
@@ -445,7 +564,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path) ->
                 return Err(Error::invalid_argument(message)
                     .advise("keep the names of the functions: the program calls them"));
             };
-            check_function(function, it, other.has_objects)
+            check_function(function, it, other.has_objects || checks == Checks::Calls)
                 .context(|| format!("function '{}' of '{path}'", function.name))?;
         }
     }
@@ -453,7 +572,12 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path) ->
 }
 
 /// Checks that a function is called as the program calls it.
-fn check_function(program: &ExecutableFunction, file: &ExecutableFunction, has_objects: bool) -> Result<()> {
+/// The workgroup count of objects is their author's.
+fn check_function(
+    program: &ExecutableFunction,
+    file: &ExecutableFunction,
+    has_own_count: bool,
+) -> Result<()> {
     let refused = |message: String| {
         Err(Error::invalid_argument(message).advise("keep the export of the dumped source as it is"))
     };
@@ -484,7 +608,7 @@ fn check_function(program: &ExecutableFunction, file: &ExecutableFunction, has_o
             file.workload, program.workload
         ));
     }
-    if !has_objects && file.workgroup_count != program.workgroup_count {
+    if !has_own_count && file.workgroup_count != program.workgroup_count {
         return refused("its workgroup count is another than the program's".into());
     }
     for (index, (own, other)) in program.binding_bytes.iter().zip(&file.binding_bytes).enumerate() {
@@ -510,7 +634,7 @@ fn difference(file: &str, program: &str) -> String {
 fn check_object(variant: &ExecutableVariant, path: &Path) -> Result<()> {
     let file = rehal_base::MappedFile::open(path)?;
     let bytes = file.bytes();
-    let (what, prefix, names) = if bytes.starts_with(&[0x03, 0x02, 0x23, 0x07]) {
+    let (what, prefix, names) = if is_spirv(bytes) {
         ("SPIR-V", "vulkan", spirv_entry_points(bytes))
     } else if is_ptx(bytes) {
         ("PTX", "cuda", ptx_entry_points(&String::from_utf8_lossy(bytes)))
@@ -534,6 +658,15 @@ fn check_object(variant: &ExecutableVariant, path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the compiler makes code for the CPU from a variant, which it does not take as an object.
+fn is_for_host(variant: &ExecutableVariant) -> bool {
+    variant.format.contains("-elf-") || variant.format.starts_with("vmvx")
+}
+
+fn is_spirv(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x03, 0x02, 0x23, 0x07])
 }
 
 fn is_ptx(bytes: &[u8]) -> bool {
@@ -621,10 +754,7 @@ mod tests {
                 functions: vec![function(&format!("{name}_add_f32"))],
             }],
         };
-        Program {
-            module: "my".into(),
-            executables: ["main_dispatch_0", "main_dispatch_1"].map(executable).into(),
-        }
+        Program::new("my".into(), ["main_dispatch_0", "main_dispatch_1"].map(executable).into())
     }
 
     #[test]
