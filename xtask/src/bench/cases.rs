@@ -1,6 +1,7 @@
 //! The benchmark cases and their targets.
 
 use super::compare::Compared;
+use super::compile::{self, Compiled};
 use super::diff;
 use super::measure::{Invocation, Metric, Output};
 use super::orders::InBothOrders;
@@ -41,6 +42,8 @@ enum Workload {
     Slice,
     /// A comparison of a kernel with a source.
     Compare(Compared),
+    /// The compiler.
+    Compiled(Compiled),
     /// A comparison of captures.
     Diff(diff::Compared),
     /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two
@@ -143,6 +146,8 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
         cases.push(Case { name: "compare.verdict".to_owned(), kind: Workload::Compare(Compared::Verdict) });
     }
     cases.push(Case { name: "compare.slowdown".to_owned(), kind: Workload::Compare(Compared::Slowdown) });
+    let compiled = compile::all().into_iter();
+    cases.extend(compiled.map(|(name, it)| Case { name: name.to_owned(), kind: Workload::Compiled(it) }));
     for (name, program) in programs::replayed(!workplace.models().is_empty()) {
         cases.push(Case { name, kind: Workload::Replayed(program) });
     }
@@ -244,6 +249,7 @@ impl Case {
             }
             Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(4.0)))?,
             Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
+            Workload::Compiled(compiled) => compiled.prepare(&self.name, workplace)?,
             Workload::Diff(compared) => compared.prepare(&self.name, workplace)?,
             Workload::Replayed(program) => {
                 let plan = program.prepare(&self.name, workplace)?;

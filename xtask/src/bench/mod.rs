@@ -3,6 +3,7 @@
 
 mod cases;
 mod compare;
+mod compile;
 mod diff;
 mod instructions;
 mod materials;

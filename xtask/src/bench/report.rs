@@ -13,6 +13,8 @@ pub enum Target {
     Within(f64),
     /// Maximum bytes of ours.
     Bytes(u64),
+    /// Maximum seconds of ours.
+    Seconds(f64),
 }
 
 /// A measured row.
@@ -72,6 +74,7 @@ impl Row {
             Target::Ratio(_) if self.theirs.median <= 0.0 => self.ours.median <= 0.0,
             Target::Ratio(_) | Target::Within(_) => self.allows(self.ratio),
             Target::Bytes(limit) => self.ours.median <= limit as f64,
+            Target::Seconds(limit) => self.ours.median <= limit * 1e9,
         }
     }
 
@@ -80,7 +83,7 @@ impl Row {
         match self.target {
             Target::Ratio(limit) => (ratio * 100.0).round() / 100.0 <= limit,
             Target::Within(limit) => ((ratio - 1.0).abs() * 100.0).round() / 100.0 <= limit,
-            Target::Bytes(_) => true,
+            Target::Bytes(_) | Target::Seconds(_) => true,
         }
     }
 
@@ -89,7 +92,7 @@ impl Row {
     fn is_decided(&self) -> bool {
         let Interval { low, high } = self.interval;
         match self.target {
-            Target::Bytes(_) => true,
+            Target::Bytes(_) | Target::Seconds(_) => true,
             // An interval on both sides of 1 may have a ratio within the limit although neither end is.
             Target::Within(_) if !self.is_met() => {
                 (!self.allows(low) && !self.allows(high)) && (low > 1.0) == (high > 1.0)
@@ -114,6 +117,7 @@ impl Row {
             Target::Ratio(limit) => format!("<= {limit}x"),
             Target::Within(limit) => format!("1 ± {limit}"),
             Target::Bytes(limit) => format!("<= {}", human(limit as f64, Unit::Bytes)),
+            Target::Seconds(limit) => format!("<= {}", human(limit * 1e9, Unit::Nanoseconds)),
         }
     }
 }
