@@ -7,11 +7,6 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{PAGE_BYTES, copy};
 
-/// The least and the most that is reserved on each side; between these, as much as the length. Reserved pages
-/// take no memory.
-const LEAST_GUARD_BYTES: usize = 4 << 20;
-const MOST_GUARD_BYTES: usize = 1 << 30;
-
 /// Bytes before shorter memory that are checked; what is before these is not used either.
 const CHECKED_BEFORE_BYTES: usize = 256;
 
@@ -36,6 +31,10 @@ static CANARY: [u8; PAGE_BYTES] = {
 };
 
 /// Accessible pages in a mapping that is otherwise reserved.
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", not(miri))),
+    allow(dead_code, reason = "nothing is mapped there")
+)]
 pub(super) struct Pages {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
@@ -155,6 +154,10 @@ impl Pages {
 
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
     fn map(bytes: usize, alignment: usize) -> Option<Self> {
+        // The least and the most that is reserved on each side; between these, as much as the length.
+        // Reserved pages take no memory.
+        const LEAST_GUARD_BYTES: usize = 4 << 20;
+        const MOST_GUARD_BYTES: usize = 1 << 30;
         let guard = bytes.clamp(LEAST_GUARD_BYTES, MOST_GUARD_BYTES);
         // Address space may be limited.
         Self::map_with_guards(bytes, alignment, guard)
