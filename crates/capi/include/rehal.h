@@ -163,10 +163,10 @@ void rehal_error_free(rehal_error_t* error);
 /* ---- Captures ---------------------------------------------------------------------------------------- */
 
 /* An open capture. Its file is mapped, and may be deleted or replaced: the capture, its plans and replays keep
- * the file that was opened. It must not be truncated or written. If it is truncated all the same, the functions
+ * the file that was opened. It must not be truncated or written. If it is truncated all the same, functions
  * that read it fail with REHAL_STATUS_DATA_LOSS from then on; one that is reading it at that time ends the
- * process by SIGBUS, as every read of a mapped file does. A program that has to survive this opens the bytes of
- * the file (`rehal_capture_open_bytes`). */
+ * process by SIGBUS, as every read of a mapped file does. A program that has to survive this opens the bytes
+ * of the file (`rehal_capture_open_bytes`). */
 typedef struct rehal_capture_t rehal_capture_t;
 
 typedef struct rehal_capture_options_t {
@@ -471,7 +471,8 @@ typedef struct rehal_observer_t {
  * at once: each run has objects of its own. The error names the record that failed. */
 rehal_error_t* rehal_replay_run(const rehal_replay_t* replay, const rehal_observer_t* observer);
 
-/* A scope of a replay that is repeated without what is outside of it, such as to measure it. */
+/* A scope of a replay that is repeated without what is outside of it, such as to measure it. Calls that use it
+ * at the same time, also from their callbacks, fail with REHAL_STATUS_FAILED_PRECONDITION. */
 typedef struct rehal_fast_forward_t rehal_fast_forward_t;
 
 /* Runs the replay from its start to the end of a scope, and prepares to repeat the scope. If it is entered
@@ -958,11 +959,11 @@ typedef struct rehal_program_options_t {
 /* Loads a program, and runs the initializers of its modules. */
 rehal_error_t* rehal_program_load(const rehal_program_options_t* options, rehal_program_t** program);
 
-/* Ends a program: frees its globals, and closes its capture if it is recorded. While functions or
- * calls of it exist, this fails with REHAL_STATUS_FAILED_PRECONDITION, changes nothing, and may be tried again
- * when they are freed. After any other error, which is the first one of writing the capture, the program has
- * ended all the same, and its capture is not complete. Once it has ended, closing it again fails, and only
- * freeing it is allowed. */
+/* Ends a program: frees its globals, and closes its capture if it is recorded. While functions or calls of it
+ * exist, this fails with REHAL_STATUS_FAILED_PRECONDITION, changes nothing, and may be tried again when they
+ * are freed. After any other error, which is the first one of writing the capture, the program has ended all
+ * the same, and its capture is not complete. Once it has ended, closing it again fails, and only freeing it is
+ * allowed. */
 rehal_error_t* rehal_program_close(const rehal_program_t* program);
 
 /* Frees it. A program that is not closed ends with the last of its functions; its capture is not closed. */
@@ -1068,8 +1069,8 @@ void rehal_value_free(rehal_value_t* value);
 
 /* Calls a function and waits for it. Inputs stay the caller's. `results` has places for `result_capacity`
  * handles, and `result_count` is set to the number of results, also if there are too few places, which is
- * REHAL_STATUS_OUT_OF_RANGE before anything runs. If it fails, all
- * places are NULL. Results are in memory that the host can map: they are copied there if need be. */
+ * REHAL_STATUS_OUT_OF_RANGE before anything runs. If it fails, all places are NULL. Results are in memory that
+ * the host can map: they are copied there if need be. */
 rehal_error_t* rehal_function_call(const rehal_function_t* function, const rehal_value_t* const* inputs,
                                    size_t input_count, rehal_value_t** results, size_t result_capacity,
                                    size_t* result_count);

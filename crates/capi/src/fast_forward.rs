@@ -1,7 +1,7 @@
 //! Scopes that are repeated by themselves.
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use rehal::replay::FastForward;
 use rehal::{Error, Result};
@@ -18,8 +18,18 @@ handle!(rehal_fast_forward_t, Repeated, "fast-forward", b"fastfwd\0");
 
 impl Repeated {
     fn with<T>(&self, body: impl FnOnce(&mut FastForward) -> Result<T>) -> Result<T> {
-        let mut scope = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        body(scope.as_mut().ok_or_else(finished)?)
+        body(self.lock()?.as_mut().ok_or_else(finished)?)
+    }
+
+    /// Does not wait: a callback of the call that uses it would wait forever.
+    fn lock(&self) -> Result<MutexGuard<'_, Option<FastForward>>> {
+        match self.0.try_lock() {
+            Ok(scope) => Ok(scope),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::failed_precondition("another call uses the fast-forward"))
+            }
+        }
     }
 }
 
@@ -70,8 +80,8 @@ pub unsafe extern "C" fn rehal_fast_forward_finish(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
-        let mut scope = handle::get(fast_forward)?.0.lock().unwrap_or_else(PoisonError::into_inner);
-        scope.take().ok_or_else(finished)?.finish()
+        let scope = handle::get(fast_forward)?.lock()?.take();
+        scope.ok_or_else(finished)?.finish()
     })
 }
 

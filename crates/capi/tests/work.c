@@ -358,6 +358,13 @@ static rehal_error_t* full(void* user, rehal_bytes_t bytes) {
   return rehal_error_create(REHAL_STATUS_RESOURCE_EXHAUSTED, rehal_string("no space"));
 }
 
+/* Uses the scope that is being repeated. */
+static rehal_error_t* repeats(void* user, rehal_string_t name, rehal_record_t record) {
+  (void)name, (void)record;
+  FAILS(rehal_fast_forward_restore(user), REHAL_STATUS_FAILED_PRECONDITION);
+  return NULL;
+}
+
 /* A scope that is repeated, timed by a profile, of a capture that is printed. */
 static void captures(void) {
   rehal_string_t name = path(0, fixtures, "captures/add4.add.local-sync.ireereplay");
@@ -397,10 +404,10 @@ static void captures(void) {
   rehal_observer_t observer = {.size = sizeof(observer), .profiling = profiling};
   OK(rehal_replay_run(replay, &observer));
 
-  struct reads reads = {.count = 0};
   FAILS(rehal_fast_forward_create(replay, rehal_string("none"), &observer, &scope), REHAL_STATUS_NOT_FOUND);
   OK(rehal_fast_forward_create(replay, rehal_string("execute"), &observer, &scope));
-  observer.user = &reads;
+  observer.user = scope;
+  observer.scope_begin = repeats;
   for (int time = 0; time < 3; ++time) {
     OK(rehal_fast_forward_restore(scope));
     OK(rehal_fast_forward_repeat(scope, &observer));
@@ -410,6 +417,7 @@ static void captures(void) {
   FAILS(rehal_fast_forward_finish(scope), REHAL_STATUS_FAILED_PRECONDITION);
   rehal_fast_forward_free(scope);
 
+  observer.scope_begin = NULL;
   OK(rehal_profiling_end(profiling));
   FAILS(rehal_profiling_end(profiling), REHAL_STATUS_FAILED_PRECONDITION);
   FAILS(rehal_replay_run(replay, &observer), REHAL_STATUS_FAILED_PRECONDITION);
