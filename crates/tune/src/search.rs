@@ -482,6 +482,13 @@ impl<'s, H: SearchHost> Search<'s, H> {
     /// to be wrong gives way to the next, and one that is proved to be slower than the second to that one.
     pub fn finish(mut self) -> Result<(SearchResult, H)> {
         let (mut against_captured, mut against_second, mut is_swapped) = (None, None, false);
+        if self.host.is_interrupted()
+            && let (Some(best), Some(first)) = (self.best, self.ranked().first().copied())
+            && is_far_faster(&self.trials[first], &self.trials[best])
+        {
+            // Their comparison was interrupted.
+            self.best = Some(first);
+        }
         while let Some(best) = self.best.filter(|_| !self.host.is_interrupted()) {
             let Some(code) = self.built_best()? else { break };
             let Some(measured) = self.host.compare(&code, None, SearchEffort::Result)? else { break };
@@ -529,6 +536,14 @@ impl SearchResult {
         let Some(best) = self.best else { return Ok(None) };
         let point = space.parse_point(&self.trials[best].point)?;
         space.file(&space.source(&point)?).map(Some)
+    }
+}
+
+/// Whether the intervals of two trials are apart.
+fn is_far_faster(one: &Trial, other: &Trial) -> bool {
+    match (one.ratio_interval, other.ratio_interval) {
+        (Some([_, high]), Some([low, _])) => high < low,
+        _ => false,
     }
 }
 

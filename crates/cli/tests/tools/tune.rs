@@ -250,8 +250,16 @@ fn the_planted_tiles_are_found() {
     let verify =
         ["rehal", "verify", "--device=local-sync", "--tolerance=*:f32:ulp=4", substitution, "c.ireereplay"];
     product.succeed(&verify);
-    let with =
-        ["rehal", "compare", "--device=local-sync", "--with=best.mlir", "--cache=warm", "c.ireereplay"];
+    let with = [
+        "rehal",
+        "compare",
+        "--device=local-sync",
+        "--with=best.mlir",
+        "--max_time=5s",
+        "--precision=50%",
+        "--cache=warm",
+        "c.ireereplay",
+    ];
     product.succeed(&with);
     let compile = [
         "rehal",
