@@ -1,5 +1,5 @@
-//! `rehal tune`: variants of kernels in C, and of a dispatch, with the pinned release of the compiler. Only
-//! variants that take several times as long are expected to be slower.
+//! `rehal tune`: variants of kernels in C, and of a dispatch, with the pinned release of the compiler.
+//! Whether a variant is faster is tested only of one that takes several times as long.
 
 use std::collections::BTreeSet;
 use std::fs;

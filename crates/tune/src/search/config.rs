@@ -69,8 +69,9 @@ impl Config<'_> {
 pub(super) fn find(text: &str, field: &ConfigField, operation: Option<&str>) -> Result<Vec<Range<usize>>> {
     let all = configs(text);
     if all.is_empty() {
-        return Err(Error::not_found("the base has no lowering configuration")
-            .advise("name a dispatch of which the lowering is decided"));
+        return Err(Error::not_found("the base has no lowering configuration").advise(
+            "name a dispatch of which the lowering is decided: the compiler dumps it as a configuration",
+        ));
     }
     let is_meant = |it: &&Config<'_>| operation.is_none_or(|wanted| it.operations.contains(wanted));
     let has_field = |it: &&Config<'_>| it.fields().iter().any(|(name, _)| *name == field.name);

@@ -281,7 +281,7 @@ impl SearchSpace {
     }
 
     fn flag(&self, flag: &Spanned<String>, text: &SpaceText<'_>) -> Result<AxisKind> {
-        let is_flag = flag.get_ref().starts_with('-') && flag.get_ref().chars().any(|it| it != '-');
+        let is_flag = flag.get_ref().starts_with('-') && !flag.get_ref().trim_start_matches('-').is_empty();
         match is_flag && !flag.get_ref().contains(['=', ' ']) {
             true => Ok(AxisKind::Flag(flag.get_ref().clone())),
             false => Err(text

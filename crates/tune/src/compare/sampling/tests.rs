@@ -400,16 +400,16 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
     );
 }
 
-/// A search ends the timing of candidates that are slower than the best.
+/// A search stops timing candidates that are slower than the best.
 #[test]
-fn timing_may_end_beyond_a_ratio() {
+fn a_ratio_beyond_which_precision_is_useless_is_an_option() {
     let shapes = [shape(1)];
     for (far, stopped) in [(FAR, None), (1.05, Some(Stopped::FarSlower))] {
         let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0).with_far(far);
         let slower = batch(&[(100.0, 150.0)]);
         let found: Vec<_> = (0..9).map(|_| sampler.add(std::slice::from_ref(&slower), true)).collect();
         assert_eq!(found.last(), Some(&stopped), "{found:?}");
-        assert_eq!(found[..4], [None; 4], "an interval takes more batches");
+        assert_eq!(found[..4], [None; 4], "an interval needs more batches");
     }
 }
 
