@@ -57,6 +57,8 @@ struct Watchdog {
 impl ProcessGroup {
     /// Starts a process.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
+        // It is there before the process: to start it takes longer than to tell it of a group.
+        with_watchdog(|_| Ok(()))?;
         let this = change(|| {
             let mut child = command.process_group(0).spawn()?;
             let Some(id) = pid_of(&child) else {
