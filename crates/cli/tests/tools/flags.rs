@@ -325,7 +325,7 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 25] = [
+const TAKE_ANYTHING: &[&str] = &[
     "against",
     "against_capture",
     "baseline",
