@@ -194,6 +194,8 @@ def ray_cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
+    # Nodes cannot import this module.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     # A node that is gone is to be noticed soon; one that answers late is not gone.
     checks = {
         "health_check_initial_delay_ms": 0,
