@@ -164,8 +164,9 @@ void rehal_error_free(rehal_error_t* error);
 
 /* An open capture. Its file is mapped, and may be deleted or replaced: the capture, its plans and replays keep
  * the file that was opened. It must not be truncated or written. If it is truncated all the same, functions
- * that read it fail with REHAL_STATUS_DATA_LOSS from then on; one that is reading it at that time ends the
- * process by SIGBUS, as every read of a mapped file does. A program that has to survive this opens the bytes
+ * that make a plan or run a replay fail with REHAL_STATUS_DATA_LOSS from then on. One that is reading it at that
+ * time, that repeats a scope, or that reads lent bytes ends the process by SIGBUS, as every read of a mapped
+ * file does. A program that has to survive this opens the bytes
  * of the file (`rehal_capture_open_bytes`). */
 typedef struct rehal_capture_t rehal_capture_t;
 

@@ -125,9 +125,8 @@ impl CompileCache {
     /// Keeps the source of a dispatch. Returns its path, which is the same for the same text.
     pub(super) fn keep_source(&self, text: &str) -> Option<PathBuf> {
         let path = self.directory.join(format!("dispatch-{}.mlir", blake3::hash(text.as_bytes()).to_hex()));
-        let is_kept = fs::read(&path).is_ok_and(|it| it == text.as_bytes())
-            || self.write(&path, [text.as_bytes()]).is_ok();
-        is_kept.then_some(path)
+        // It is written again if it is there, so that it is not among the oldest files, which are removed.
+        self.write(&path, [text.as_bytes()]).is_ok().then_some(path)
     }
 
     fn path(&self, key: &Hash) -> PathBuf {

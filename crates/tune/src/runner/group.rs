@@ -12,8 +12,11 @@ use rehal_crash::{Removal, change};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// Reads which groups exist until its standard input is closed: when the process that has the other end ends.
-/// SIGTERM comes first, so that processes can remove their temporary files.
+/// SIGTERM comes first, so that processes can remove their temporary files. The shell that starts it ends, so
+/// that a program that waits for all its children does not wait for it.
 const WATCHDOG: &str = r#"
+exec 3<&0
+{
 groups=' '
 while read -r what group; do
   case $what in
@@ -25,6 +28,7 @@ for group in $groups; do kill -s TERM -- "-$group" && found=yes; done
 [ -n "$found" ] || exit
 sleep 1
 for group in $groups; do kill -s KILL -- "-$group"; done
+} <&3 3<&- &
 "#;
 
 /// The watchdog of this process. It is started for the first group, since a process for each would take as
@@ -51,7 +55,6 @@ struct Watchdog {
     watched: u32,
     groups: Vec<Pid>,
     channel: UnixStream,
-    _process: Child,
 }
 
 impl ProcessGroup {
@@ -134,8 +137,10 @@ impl Watchdog {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCHDOG]).process_group(0);
         command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn()?;
-        Ok(Self { watched: process::id(), groups: Vec::new(), channel, _process: process })
+        match command.status()?.success() {
+            true => Ok(Self { watched: process::id(), groups: Vec::new(), channel }),
+            false => Err(io::Error::other("/bin/sh cannot start what ends processes")),
+        }
     }
 
     fn begin(&mut self, group: Pid) -> io::Result<()> {
@@ -162,6 +167,8 @@ fn pid_of(child: &Child) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::Shutdown;
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
@@ -180,11 +187,11 @@ mod tests {
             watchdog.begin(pid_of(child).unwrap()).unwrap();
         }
         watchdog.end(pid_of(&ended).unwrap()).unwrap();
-        let Watchdog { channel, mut _process, .. } = watchdog;
         // As the end of this process does.
-        drop(channel);
+        watchdog.channel.shutdown(Shutdown::Write).unwrap();
         assert_eq!(running.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
-        assert!(_process.wait().unwrap().code().is_some());
+        // It closes its end when it has ended.
+        assert_eq!(watchdog.channel.read(&mut [0]).unwrap(), 0);
         assert!(ended.try_wait().unwrap().is_none());
         ended.kill().unwrap();
         ended.wait().unwrap();
@@ -193,11 +200,10 @@ mod tests {
     #[test]
     fn a_watchdog_that_was_ended_is_replaced() {
         let first = ProcessGroup::spawn(&mut sleep()).unwrap();
-        let end = |watchdog: &mut Watchdog| {
-            watchdog._process.kill()?;
-            watchdog._process.wait().map(drop)
-        };
-        with_watchdog(end).unwrap();
+        // Nothing reads from a channel whose watchdog has been killed.
+        let (dead, _) = UnixStream::pair().unwrap();
+        let living =
+            WATCHDOG_PROCESS.lock().unwrap().as_mut().map(|it| std::mem::replace(&mut it.channel, dead));
         let mut second = ProcessGroup::spawn(&mut sleep()).unwrap();
         let watched = || {
             let watchdog = WATCHDOG_PROCESS.lock().unwrap();
@@ -207,5 +213,6 @@ mod tests {
         let status = second.end().unwrap();
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
         assert!(watched().contains(&first.id) && !watched().contains(&second.id));
+        drop((first, living));
     }
 }
