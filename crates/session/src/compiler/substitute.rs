@@ -738,6 +738,7 @@ mod tests {
             workload: 2,
             workgroup_count: "a".into(),
             binding_bytes: vec![Some(16), None],
+            binding_offsets: vec![Some(0); 2],
             text: String::new(),
             layout: String::new(),
         }

@@ -44,6 +44,8 @@ pub struct ExecutableFunction {
     pub workgroup_count: String,
     /// The bytes that it accesses of each binding, if these are known and the same wherever it does.
     pub binding_bytes: Vec<Option<u64>>,
+    /// Where in each binding its data begins, in bytes; `None` if that is not one constant.
+    pub(super) binding_offsets: Vec<Option<u64>>,
     /// The operation that exports it.
     pub(super) text: String,
     /// Its layout as operations have it.
@@ -92,17 +94,23 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
         .collect();
     let count = argument(operation.head, " count(").unwrap_or_default();
     let body = operations(variant, "func.func").find(|it| it.name == operation.name);
-    let sizes = body.map_or_else(Vec::new, |it| accessed(it.body));
-    let of_binding = |index: usize| {
-        let mut sizes = sizes.iter().filter(|(binding, _)| *binding == index).map(|it| it.1);
-        let first = sizes.next()?;
-        sizes.all(|it| it == first).then_some(first).flatten()
+    let accesses = body.map_or_else(Vec::new, |it| accessed(it.body));
+    let of_binding = |index: usize, of: fn(&Access) -> Option<u64>| {
+        let mut all = accesses.iter().filter(|it| it.binding == index).map(of);
+        let first = all.next()?;
+        all.all(|it| it == first).then_some(first).flatten()
     };
+    let offset = |index| match accesses.iter().any(|it| it.binding == index) {
+        true => of_binding(index, |it| it.offset),
+        false => Some(0),
+    };
+    let bytes = |index| of_binding(index, |it| it.bytes.filter(|_| it.offset == Some(0)));
     Some(ExecutableFunction {
         name: operation.name.clone(),
         ordinal: argument(operation.head, " ordinal(").and_then(number).unwrap_or(0),
         constants: constants.unwrap_or(0),
-        binding_bytes: (0..bindings.len()).map(of_binding).collect(),
+        binding_bytes: (0..bindings.len()).map(bytes).collect(),
+        binding_offsets: (0..bindings.len()).map(offset).collect(),
         bindings,
         workload: count.split(',').filter(|it| !it.trim().is_empty()).count().saturating_sub(1),
         workgroup_count: words(operation.body),
@@ -130,15 +138,29 @@ fn workgroup_count(region: &str) -> Option<[u32; 3]> {
     counts.next().is_none().then_some(count)
 }
 
-/// The bindings that a function accesses, each with its bytes if they are known.
-fn accessed(body: &str) -> Vec<(usize, Option<u64>)> {
+/// A part of a binding that a function accesses: where it begins and its bytes, if these are known.
+struct Access {
+    binding: usize,
+    offset: Option<u64>,
+    bytes: Option<u64>,
+}
+
+fn accessed(body: &str) -> Vec<Access> {
+    let constant = |name: &str| {
+        let line = body.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "))?;
+        line.strip_prefix("arith.constant ")?.split(' ').next()?.parse().ok()
+    };
     let lines = body.lines().filter(|line| line.contains(" hal.interface.binding.subspan "));
     lines
         .filter_map(|line| {
-            let binding = argument(line, " binding(")?.parse().ok()?;
-            let starts = argument(line, " offset(").is_none_or(|it| it == "%c0" || it.starts_with("%c0_"));
-            let bytes = line.rsplit_once(" : ").and_then(|(_, shape)| bytes_of(shape));
-            Some((binding, bytes.filter(|_| starts)))
+            Some(Access {
+                binding: argument(line, " binding(")?.parse().ok()?,
+                offset: argument(line, " offset(").map_or(Some(0), |it| match it {
+                    "%c0" => Some(0),
+                    name => constant(name),
+                }),
+                bytes: line.rsplit_once(" : ").and_then(|(_, shape)| bytes_of(shape)),
+            })
         })
         .collect()
 }
@@ -293,6 +315,23 @@ mod tests {
   }
 }
 "#;
+
+    #[test]
+    fn bindings_have_one_constant_offset_or_an_unknown_one() {
+        let access = |binding, offset| {
+            format!(
+                "  %0 = hal.interface.binding.subspan layout(<L>) binding({binding}) offset({offset}) : memref<4xi8>\n"
+            )
+        };
+        let body = format!(
+            "  %c0_1 = arith.constant 0 : index\n  %c320 = arith.constant 320 : index\n{}{}{}",
+            access(0, "%c320"),
+            access(1, "%c0_1"),
+            access(2, "%arg0")
+        );
+        let found: Vec<_> = accessed(&body).iter().map(|it| (it.binding, it.offset, it.bytes)).collect();
+        assert_eq!(found, [(0, Some(320), Some(4)), (1, Some(0), Some(4)), (2, None, Some(4))]);
+    }
 
     #[test]
     fn executables_are_read_from_the_text_of_a_program() {
