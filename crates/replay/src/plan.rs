@@ -173,21 +173,9 @@ impl Plan {
         std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()
     }
 
-    /// The plan with other workgroup counts: `count` gets the captured id of an executable and the name of a
-    /// function, and returns that of its dispatches if they are not as captured. Counts that are read from
-    /// buffers stay. `None` if none changes.
-    pub(crate) fn with_workgroup_counts(
-        &self,
-        count: impl Fn(u64, &[u8]) -> Option<[u32; 3]>,
-    ) -> Option<Self> {
-        let of = |it: &StoredExecutable| {
-            let record = it.record(self.bytes());
-            record.function_names().map(|name| count(it.id, name)).collect()
-        };
-        let counts: Vec<Vec<Option<[u32; 3]>>> = self.executables.iter().map(of).collect();
-        if counts.iter().flatten().all(Option::is_none) {
-            return None;
-        }
+    /// The plan with other workgroup counts: those of the dispatches of each executable, by its index and the
+    /// ordinal of the function, if they are not as captured. Counts that are read from buffers stay.
+    pub(crate) fn with_workgroup_counts(&self, counts: &[Vec<Option<[u32; 3]>>]) -> Self {
         let mut changed = self.clone();
         let change = |it: &mut Dispatch<Indexed>| {
             let known =
@@ -206,7 +194,7 @@ impl Plan {
                 change(it);
             }
         }
-        Some(changed)
+        changed
     }
 
     /// Number of devices used by the capture.

@@ -39,6 +39,32 @@ impl Prepared {
         self.replacements.get(self.functions[captured as usize].0)
     }
 
+    /// The workgroups that the replacements need, for each captured ordinal; `None` where they do not say.
+    /// `layers` are those that it was prepared with. Fails if a count is of no function of the code, since it
+    /// may be of one that is dispatched.
+    pub(crate) fn workgroup_counts(&self, layers: &[Layer<'_>]) -> Result<Vec<Option<[u32; 3]>>> {
+        for (layer, part) in layers.iter().zip(&self.parts) {
+            for (name, [x, y, z]) in &layer.replacement.workgroup_counts {
+                if part.functions().iter().any(|it| it.name == *name) {
+                    continue;
+                }
+                let (place, name) = (&layer.replacement.place, name.escape_debug());
+                let message = format!(
+                    "substitute {place} needs {x}x{y}x{z} workgroups for function '{name}', which its code \
+                     does not have"
+                );
+                return Err(Error::failed_precondition(message)
+                    .advise("give workgroups by the names of the functions in the code"));
+            }
+        }
+        let count = |&(part, ordinal): &(usize, u32)| {
+            let name = &self.parts[part].functions().get(ordinal as usize)?.name;
+            let counts = &layers.get(part)?.replacement.workgroup_counts;
+            counts.iter().find(|(counted, _)| counted == name).map(|(_, count)| *count)
+        };
+        Ok(self.functions.iter().map(count).collect())
+    }
+
     /// Number of captured functions.
     pub(crate) fn function_count(&self) -> usize {
         self.functions.len()

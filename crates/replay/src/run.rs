@@ -34,7 +34,7 @@ use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::schedule::Schedule;
 use crate::scopes;
-use crate::substitute::{Replacements, Substitute, Substitution, plan_with_workgroups};
+use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, WrittenBindings};
 
 /// Options of a replay.
@@ -163,12 +163,10 @@ pub struct Replay {
 
 impl Replay {
     /// Fails if the number of devices differs from the capture's, a file is missing or does not match, or a
-    /// substitution selects no executable.
+    /// substitution selects no executable. Replacements that need other workgroups are prepared, to find
+    /// which of their functions run.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
-        let mut plan = plan.into();
-        if let Some(changed) = plan_with_workgroups(&plan, &options.substitutions) {
-            plan = Arc::new(changed);
-        }
+        let plan = plan.into();
         Self::from_plan(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
     }
 
@@ -222,7 +220,7 @@ impl Replay {
         let devices = devices.clone();
         let file_remaps = options.file_remaps.clone();
         let files = ReplayFiles::open(&plan, devices.devices(), &file_remaps, options.file_writes)?;
-        Ok(Self {
+        let mut this = Self {
             plan,
             devices,
             schedule,
@@ -235,7 +233,31 @@ impl Replay {
             kept: options.keeps_executables.then(Mutex::default),
             file_remaps,
             files,
-        })
+        };
+        if let Some(changed) = this.plan_with_workgroups()? {
+            this.plan = Arc::new(changed);
+        }
+        Ok(this)
+    }
+
+    /// The plan with the workgroups that replacements need; `None` if these are the captured ones. The code
+    /// that runs for a function decides, even if it does not say what it needs.
+    fn plan_with_workgroups(&self) -> Result<Option<Plan>> {
+        let mut counts = vec![Vec::new(); self.plan.executables.len()];
+        for (step, op) in self.preparations() {
+            let index = op.created as usize;
+            let record = self.plan.executables[index].record(self.plan.bytes());
+            let own_name = self.own_names.get(index).map_or("", String::as_str);
+            let layers = self.replacements.layers(index, &record, own_name);
+            if layers.iter().all(|it| it.replacement.workgroup_counts.is_empty()) {
+                continue;
+            }
+            let device = &self.devices.devices()[op.cache as usize];
+            let found = self.prepare(op, device).and_then(|prepared| prepared.workgroup_counts(&layers));
+            counts[index] = found.map_err(|error| self.plan.locate(error, step.location))?;
+        }
+        let is_changed = counts.iter().flatten().any(Option::is_some);
+        Ok(is_changed.then(|| self.plan.with_workgroup_counts(&counts)))
     }
 
     /// The number of waits of the host that a run in captured order inserts between submissions because they
@@ -308,16 +330,23 @@ impl Replay {
     /// Prepares and drops each executable or its substitute, so that executables which a run would reject are
     /// found before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
-        for step in &self.plan.steps {
-            let StepOp::Host(index) = step.op else { continue };
-            let HostOp::Create(CreateOp::Executable(op)) = self.plan.host_ops[index as usize] else {
-                continue;
-            };
+        for (step, op) in self.preparations() {
             let device = &self.devices.devices()[op.cache as usize];
-            self.prepare(&op, device)
+            self.prepare(op, device)
                 .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
         }
         Ok(())
+    }
+
+    /// The steps that prepare executables.
+    fn preparations(&self) -> impl Iterator<Item = (&Step, &PrepareExecutable<Indexed>)> {
+        self.plan.steps.iter().filter_map(|step| {
+            let StepOp::Host(index) = step.op else { return None };
+            match &self.plan.host_ops[index as usize] {
+                HostOp::Create(CreateOp::Executable(op)) => Some((step, op)),
+                _ => None,
+            }
+        })
     }
 }
 

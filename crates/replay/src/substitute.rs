@@ -34,8 +34,9 @@ pub struct Replacement {
     pub keeps_missing: bool,
     /// Its name in errors, such as that of its source; `None` for the path.
     pub name: Option<String>,
-    /// The workgroups that functions of it need, by name, if these are not the captured ones: each workgroup
-    /// may compute another part of the result. Dispatches that read their count from a buffer keep it.
+    /// The workgroups that functions of it need, by their names in its code, if these are not the captured
+    /// ones: each workgroup may compute another part of the result. Dispatches that read their count from a
+    /// buffer keep it. A replay applies them; programs and modules cannot, since their code has the counts.
     pub workgroup_counts: Vec<(String, [u32; 3])>,
 }
 
@@ -108,7 +109,13 @@ impl Replacement {
             Code::Bytes(bytes) => Bytes::Memory(bytes.clone()),
         };
         let (bytes, format) = (Arc::new(bytes), self.format.clone());
-        Ok(OpenReplacement { bytes, place: self.place(), format, keeps_missing: self.keeps_missing })
+        Ok(OpenReplacement {
+            bytes,
+            place: self.place(),
+            format,
+            keeps_missing: self.keeps_missing,
+            workgroup_counts: self.workgroup_counts.clone(),
+        })
     }
 
     /// What errors call it.
@@ -129,6 +136,8 @@ pub(crate) struct OpenReplacement {
     pub format: Option<String>,
     /// Whether functions that it lacks are not replaced.
     pub keeps_missing: bool,
+    /// The workgroups that functions of it need, by name.
+    pub workgroup_counts: Vec<(String, [u32; 3])>,
 }
 
 /// A replacement of an executable, or of one of its functions.
@@ -200,30 +209,6 @@ impl Display for Selector {
             Self::Name(name) => write!(out, "function or executable '{}'", name.escape_debug()),
         }
     }
-}
-
-impl Substitution {
-    /// The workgroups of a function of an executable with the replacement, if it says them.
-    fn workgroup_count(&self, executable_id: u64, function: &[u8]) -> Option<[u32; 3]> {
-        let is_selected = match &self.selector {
-            Selector::All => true,
-            Selector::Id(id) => *id == executable_id,
-            Selector::Name(name) => name.as_bytes() == function,
-        };
-        let counts = self.replacement.workgroup_counts.iter();
-        counts.filter(|_| is_selected).find(|(name, _)| name.as_bytes() == function).map(|(_, count)| *count)
-    }
-}
-
-/// The plan with the workgroups that replacements need; `None` if these are the captured ones.
-pub(crate) fn plan_with_workgroups(plan: &Plan, substitutions: &[Substitution]) -> Option<Plan> {
-    if substitutions.iter().all(|it| it.replacement.workgroup_counts.is_empty()) {
-        return None;
-    }
-    // The last layer of an executable is on top.
-    plan.with_workgroup_counts(|id, name| {
-        substitutions.iter().rev().find_map(|it| it.workgroup_count(id, name))
-    })
 }
 
 const FORMS: &str =

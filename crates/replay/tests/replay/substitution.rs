@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Remedy, Result, StatusCode};
 use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter};
-use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
+use rehal_replay::{
+    Candidate, Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution,
+};
 
 use crate::common::{
     CaptureBuilder, FAKE_RAW_FORMAT, FakeCode, Id, Observed, Ran, TestDevice, code, function, replay, run,
@@ -342,42 +344,111 @@ fn a_program_replaces_some_functions() {
     assert!(error.report().contains("'kernel.c'"), "{error:?}");
 }
 
+/// The workgroups of the captured dispatches in a replay that replaces executables.
+fn workgroups(bytes: &[u8], options: &ReplayOptions) -> Result<Vec<[u32; 3]>> {
+    let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
+    let group = DeviceGroup::new(vec![TestDevice::create().0])?;
+    let replay = Replay::new(plan.clone(), &group, options)?;
+    assert!(replay.plan().is_of_same_records(&plan));
+    let mut counts = Vec::new();
+    replay.plan().dispatches(|it| {
+        counts.push(it.workgroup_count.unwrap());
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+fn replacing(substitutions: impl IntoIterator<Item = (Selector, Replacement)>) -> ReplayOptions {
+    let pairs = substitutions.into_iter();
+    let all = pairs.map(|(selector, replacement)| Substitution::new(selector, replacement)).collect();
+    ReplayOptions::default().substitutions(all)
+}
+
+fn named(name: &str) -> Selector {
+    Selector::Name(name.into())
+}
+
 /// Code that divides its work differently needs other workgroups than were captured.
 #[test]
 fn a_replacement_may_need_other_workgroups() {
     let (capture, [_, right]) = capture();
     let bytes = capture.finish();
-    let counts = |selector: Selector| {
-        let code = code("new", 20, &[function("r", 0, 1), function("s", 0, 1), function("l", 0, 1)]);
-        let replacement = Replacement::bytes(code.encode()).keep_missing();
-        let replacement = replacement.with_workgroups("s", [2, 3, 4]).with_workgroups("l", [9, 9, 9]);
-        let options = ReplayOptions::default().substitutions(vec![Substitution::new(selector, replacement)]);
-        let plan = Arc::new(Plan::compile(bytes.clone(), PlanOptions::default()).unwrap());
-        let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
-        let replay = Replay::new(plan.clone(), &group, &options).unwrap();
-        assert!(replay.plan().is_of_same_records(&plan));
-        let mut counts = Vec::new();
-        let visited = replay.plan().dispatches(|it| {
-            counts.push((String::from_utf8_lossy(it.name).into_owned(), it.workgroup_count.unwrap()));
-            Ok(())
-        });
-        visited.unwrap();
-        counts
-    };
-    let captured = counts(Selector::Name("r".into()));
-    let changed = |name: &str, count: [u32; 3]| {
-        let of = |(function, captured): &(String, [u32; 3])| {
-            (function.clone(), if function == name { count } else { *captured })
-        };
-        captured.iter().map(of).collect::<Vec<_>>()
-    };
-    assert_eq!(captured.iter().map(|it| it.0.as_str()).collect::<Vec<_>>(), ["l", "r", "s"]);
-    assert!(captured.iter().all(|it| it.1 != [2, 3, 4] && it.1 != [9, 9, 9]));
-    assert_eq!(counts(Selector::Name("s".into())), changed("s", [2, 3, 4]));
-    assert_eq!(counts(Selector::Id(right)), changed("s", [2, 3, 4]));
-    let mut all = changed("s", [2, 3, 4]);
-    all[0].1 = [9, 9, 9];
-    assert_eq!(counts(Selector::All), all);
+    let functions = ["r", "s", "l"].map(|name| function(name, 0, 1));
+    let plain = Replacement::bytes(code("new", 20, &functions).encode()).keep_missing();
+    let counted = plain.clone().with_workgroups("s", [2, 3, 4]).with_workgroups("l", [9, 9, 9]);
+    let one = [1; 3];
+    for (substitutions, expected) in [
+        (vec![(named("r"), counted.clone())], [one, one, one]),
+        (vec![(named("s"), counted.clone())], [one, one, [2, 3, 4]]),
+        (vec![(Selector::Id(right), counted.clone())], [one, one, [2, 3, 4]]),
+        (vec![(named("right"), counted.clone())], [one, one, [2, 3, 4]]),
+        (vec![(Selector::All, counted.clone())], [[9, 9, 9], one, [2, 3, 4]]),
+        // The code that runs for a function decides, whatever the order.
+        (vec![(named("right"), counted.clone()), (named("s"), plain.clone())], [one; 3]),
+        (vec![(named("s"), plain.clone()), (named("right"), counted.clone())], [one; 3]),
+        (vec![(named("right"), plain), (named("s"), counted.clone())], [one, one, [2, 3, 4]]),
+    ] {
+        let options = replacing(substitutions);
+        assert_eq!(workgroups(&bytes, &options).unwrap(), expected, "{:?}", options.substitutions);
+    }
+    // What a program chooses by itself needs its workgroups, too.
+    let substitute: Substitute =
+        Arc::new(
+            move |candidate: &Candidate<'_>| Ok((candidate.record.id == right).then(|| counted.clone())),
+        );
+    let options = ReplayOptions::default().substitute(Some(substitute));
+    assert_eq!(workgroups(&bytes, &options).unwrap(), [one, one, [2, 3, 4]]);
+}
+
+#[test]
+fn workgroups_follow_the_names_of_dumped_files() {
+    const FUNCTION: &str = "main_dispatch_3_matmul";
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("old", 1, &[function(FUNCTION, 0, 1)]));
+    let buffer = capture.buffer(1);
+    capture.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), &[], &[whole(buffer)]);
+    let bytes = capture.finish();
+    let code = code("new", 7, &[function(FUNCTION, 0, 1)]).encode();
+    let replacement = Replacement::bytes(code).with_workgroups(FUNCTION, [2, 3, 4]);
+    for name in [FUNCTION, "main_dispatch_3", "configured_module_main_dispatch_3", "old"] {
+        let options = replacing([(named(name), replacement.clone())]);
+        assert_eq!(workgroups(&bytes, &options).unwrap(), [[2, 3, 4]], "{name}");
+    }
+}
+
+/// Captures of version 1.0 have no names of functions: those of the replacement count.
+#[test]
+fn workgroups_are_known_without_captured_names() {
+    let mut capture = CaptureBuilder::new();
+    capture.version_major = 1;
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("old", 1, &[function("a", 0, 1), function("b", 0, 1)]));
+    for ordinal in [0, 1] {
+        let buffer = capture.buffer(1);
+        capture.dispatch(&CaptureBuilder::kernel(executable, ordinal, [1; 3]), &[], &[whole(buffer)]);
+    }
+    let bytes = capture.finish();
+    let code = code("new", 7, &[function("x", 0, 1), function("y", 0, 1)]).encode();
+    let replacement = Replacement::bytes(code).with_workgroups("y", [2, 3, 4]);
+    let options = replacing([(Selector::Id(executable), replacement)]);
+    assert_eq!(workgroups(&bytes, &options).unwrap(), [[1; 3], [2, 3, 4]]);
+}
+
+#[test]
+fn workgroups_of_no_function_are_an_error() {
+    let (capture, [left, _]) = capture();
+    let bytes = capture.finish();
+    let code = code("new", 20, &[function("l", 0, 1)]).encode();
+    let replacement = Replacement::bytes(code).named("best.mlir").with_workgroups("other", [2, 3, 4]);
+    for selector in [named("l"), named("left"), Selector::Id(left)] {
+        let error = set_up(&bytes, &replacing([(selector, replacement.clone())])).unwrap_err();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error:?}");
+        assert_eq!(
+            error.message(),
+            "substitute 'best.mlir' needs 2x3x4 workgroups for function 'other', which its code does not have"
+        );
+    }
 }
 
 #[test]
