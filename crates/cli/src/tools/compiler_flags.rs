@@ -138,6 +138,22 @@ impl SubstituteCompiler {
         self.compile(&mut resolved.substitutions)
     }
 
+    /// The same for a program or a module, which keeps its workgroup counts: notes those that sources need.
+    pub(crate) fn build_for_program(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
+        self.build(resolved)?;
+        for Substitution { replacement, .. } in &resolved.substitutions {
+            let source = replacement.name.as_deref().unwrap_or("the replacement");
+            for (function, [x, y, z]) in &replacement.workgroup_counts {
+                output::note(&format!(
+                    "note: '{source}' needs {x}x{y}x{z} workgroups for '{function}', and the program \
+                     dispatches with its own count: if they differ, the results are wrong. Use rehal compile \
+                     --substitute if the source was tiled differently"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Compiles the sources.
     pub(crate) fn compile(&self, substitutions: &mut [Substitution]) -> Result<()> {
         if !substitutions.is_empty() {

@@ -434,6 +434,15 @@ fn dumped_dispatches_replace_captured_executables() {
     let flag = format!("--executable=my_double_dispatch_0=d/{file}");
     let ran = work.run(&["rehal", "substitute", "p.vmfb", &flag, "-o", "new.vmfb"]);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    // Both say which workgroups the source needs: those of the program stay.
+    let note =
+        format!("note: 'd/{file}' needs 1x1x1 workgroups for '{function}', and the program dispatches");
+    assert!(ran.stderr.contains(&note), "{}", ran.stderr);
+    let flag = format!("--executable_substitution={DOUBLE}=d/{file}");
+    let words = ["iree-run-module", "--device=local-sync", "--module=p.vmfb", "--function=double"];
+    let ran = work.run(&[&words[..], &["--input=4x8xf32=3", &flag]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&note), "{}", ran.stderr);
     assert!(nine(&["--module=new.vmfb"]));
     let ran = run(&format!("--replay_executable_substitution={function}=p.mlir"));
     assert!(
