@@ -45,6 +45,12 @@ def test_a_program_chooses_the_points(mlp: Path, space: Path, tmp_path: Path) ->
     assert lines[0]["header"]["schema"] == "rehal.tune.trial/1"
     with pytest.raises(rehal.Error, match="closed"):
         tuner.run({"RESULT": "nothing"})
+    # The last trial that a limit permits is known.
+    limited = rehal.Tuner(mlp, FUNCTION, space, device="local-sync", trials=1)
+    assert limited.run({"RESULT": "nothing"}).outcome == "failed"
+    with pytest.raises(rehal.Error, match="the search has ended"):
+        limited.run({"RESULT": "return 0;"})
+    assert limited.close().trial_count == 1
     # Nothing is tried again.
     again = rehal.tune(mlp, FUNCTION, space, **given)
     assert again.trial_count == 2 and len(output.read_text().splitlines()) == 2

@@ -49,8 +49,8 @@ pub trait SearchHost {
     /// Whether to stop.
     fn is_interrupted(&self) -> bool;
 
-    /// Called with each trial, in the order of the sampler. `is_new` says whether its result was not known
-    /// before.
+    /// Called with each trial, in the order of the sampler, and again with a best one that turns out to be
+    /// wrong. `is_new` says whether its result was not known before.
     fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()>;
 }
 
@@ -321,7 +321,7 @@ impl<'s, H: SearchHost> Search<'s, H> {
     /// Tries the points of a sampler.
     pub fn run(&mut self, sampler: &mut dyn Sampler) -> Result<SearchStop> {
         let begun = Instant::now();
-        let (mut count, mut last) = (0, None);
+        let mut count = 0;
         loop {
             if self.host.is_interrupted() {
                 return Ok(SearchStop::Interrupted);
@@ -332,12 +332,12 @@ impl<'s, H: SearchHost> Search<'s, H> {
             if self.options.max_time.is_some_and(|limit| begun.elapsed() >= limit) {
                 return Ok(SearchStop::Time);
             }
-            let trial = last.map(|index: usize| &self.trials[index]);
-            let Some(point) = sampler.next(self.space, trial)? else { return Ok(SearchStop::Points) };
-            last = self.try_point(point)?;
-            if last.is_none() {
-                return Ok(SearchStop::Interrupted);
-            }
+            let Some(point) = sampler.next(self.space, &|| self.host.is_interrupted())? else {
+                let is_interrupted = self.host.is_interrupted();
+                return Ok(if is_interrupted { SearchStop::Interrupted } else { SearchStop::Points });
+            };
+            let Some(index) = self.try_point(point)? else { return Ok(SearchStop::Interrupted) };
+            sampler.told(&self.trials[index])?;
             count += 1;
         }
     }
@@ -352,7 +352,12 @@ impl<'s, H: SearchHost> Search<'s, H> {
         }
         let begun = Instant::now();
         let (mut trial, mut code, mut is_new) = match self.known.remove(&key) {
-            Some(trial) => (Trial { is_best: false, ..trial }, None, false),
+            Some(trial) => {
+                // Axes may have been renamed since.
+                let values = self.space.values(&point);
+                let command = self.host.command(&values);
+                (Trial { is_best: false, point: values, command, ..trial }, None, false)
+            }
             None => {
                 let Some((trial, code)) = self.measure(&source, &point, key)? else { return Ok(None) };
                 (trial, code, true)
@@ -364,7 +369,9 @@ impl<'s, H: SearchHost> Search<'s, H> {
             is_new |= self.promote(&mut trial, &source, &mut code)?;
         }
         if is_new {
-            trial.elapsed_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let elapsed_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            // A comparison that an earlier search did not get to continues the trial.
+            trial.elapsed_ns = trial.elapsed_ns.saturating_add(elapsed_ns);
         }
         self.host.finished(&trial, is_new)?;
         let index = self.trials.len();
@@ -495,6 +502,9 @@ impl<'s, H: SearchHost> Search<'s, H> {
             if !measured.outcome.is_right() {
                 let trial = &mut self.trials[best];
                 (trial.outcome, trial.error, trial.is_best) = (measured.outcome, measured.error, false);
+                (trial.ratio, trial.ratio_interval, trial.timings) = (None, None, None);
+                (trial.captured_ns, trial.candidate_ns, trial.against_best) = (None, None, None);
+                self.host.finished(trial, true)?;
                 self.best = self.ranked().first().copied();
                 continue;
             }

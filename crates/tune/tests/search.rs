@@ -16,8 +16,10 @@ struct Host {
     /// What was done, in order.
     done: Vec<String>,
     lines: Vec<String>,
-    /// Interrupted after so many comparisons.
+    /// The comparison after so many has no answer.
     limit: Option<usize>,
+    /// Interrupted from then on.
+    is_interrupted: bool,
     /// A candidate that is wrong when it is measured once more.
     flaky: Option<&'static str>,
     /// A candidate that seems to take no time in trials.
@@ -65,6 +67,7 @@ impl SearchHost for Host {
         self.done.push(format!("{candidate} with {against} {effort}"));
         if self.limit.is_some_and(|limit| self.done.iter().filter(|it| it.contains(" with ")).count() > limit)
         {
+            self.is_interrupted = true;
             return Ok(None);
         }
         if effort == "well" && self.flaky == Some(candidate.as_str()) {
@@ -81,7 +84,9 @@ impl SearchHost for Host {
             0.99..1.01 => TrialOutcome::CannotTell,
             _ => TrialOutcome::Slower,
         };
-        Ok(Some(Measured::timed(outcome, Some(ratio))))
+        let mut measured = Measured::timed(outcome, Some(ratio));
+        measured.ratio_interval = Some([0.9 * ratio, 1.1 * ratio]);
+        Ok(Some(measured))
     }
 
     fn command(&self, values: &Map<String, Value>) -> String {
@@ -89,7 +94,7 @@ impl SearchHost for Host {
     }
 
     fn is_interrupted(&self) -> bool {
-        false
+        self.is_interrupted
     }
 
     fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()> {
@@ -212,6 +217,15 @@ fn a_search_is_resumed_at_what_it_does_not_know() {
     let space = work.space(&["1.2", "wrong", "0.5", "0.2", "0.3", "0.9"]);
     let (_, _, fifth) = search(&space, Host::default(), known(&lines));
     assert_eq!(fifth.lines.len(), 1);
+    // An axis may get another name.
+    let path = work.path().join("space.toml");
+    let text = std::fs::read_to_string(&path).unwrap().replace("[[axis]]", "[[axis]]\nname = \"renamed\"");
+    std::fs::write(&path, text).unwrap();
+    let space = SearchSpace::read(&path).unwrap();
+    let (_, result, _) = search(&space, Host::default(), known(&lines));
+    let best = &result.trials[result.best.unwrap()];
+    assert_eq!((&best.point["renamed"], &*best.command), (&"0.2".into(), r#"{"renamed":"0.2"}"#));
+    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base\n");
     // A base that has changed is another one.
     std::fs::write(work.path().join("k.c"), "// another\n").unwrap();
     let (_, _, sixth) = search(&work.space(&["0.2"]), Host::default(), known(&lines));
@@ -222,13 +236,36 @@ fn a_search_is_resumed_at_what_it_does_not_know() {
 fn a_best_one_that_is_wrong_once_more_gives_way() {
     let work = Work::new();
     let space = work.space(&["0.5", "0.2"]);
-    let (_, result, _) =
+    let (_, result, host) =
         search(&space, Host { flaky: Some("0.2"), ..Host::default() }, SearchOptions::default());
     assert_eq!(result.trials[result.best.unwrap()].point["M"], "0.5");
     assert_eq!(names(&result, TrialOutcome::Wrong), ["0.2"]);
     assert_eq!((result.second, result.against_captured.unwrap().ratio), (None, Some(0.5)));
+    // That is known when the search is resumed.
+    let mut options = SearchOptions::default();
+    options.known = host.lines.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(options.known.len(), 3);
+    let last = &options.known[2];
+    assert_eq!((last.trial, last.outcome, last.ratio), (2, TrialOutcome::Wrong, None));
+    assert!(last.against_best.is_none() && last.error.as_deref() == Some("flaky"));
+    let (_, result, resumed) = search(&space, Host::default(), options);
+    assert_eq!((result.best, resumed.lines.len()), (Some(0), 0));
     let (_, result, _) = search(&work.space(&["wrong"]), Host::default(), SearchOptions::default());
     assert!(result.best.is_none() && result.against_captured.is_none());
+}
+
+#[test]
+fn what_is_far_faster_is_best_if_that_was_not_compared() {
+    let work = Work::new();
+    for (second, expected) in [("0.3", 1), ("0.45", 0)] {
+        let space = work.space(&["0.5", second, "0.1"]);
+        let interrupted = Host { limit: Some(2), ..Host::default() };
+        let (stop, result, host) = search(&space, interrupted, SearchOptions::default());
+        assert_eq!((stop, result.best), (SearchStop::Interrupted, Some(expected)), "{second}");
+        assert_eq!((result.trials.len(), host.lines.len()), (2, 2));
+        // Nothing is measured once more.
+        assert!(result.against_captured.is_none() && !host.done.iter().any(|it| it.ends_with(" well")));
+    }
 }
 
 /// The best of many noisy measurements was lucky, too.
@@ -268,7 +305,7 @@ fn samplers_have_each_point_once() {
     let space = work.space(&["a", "b", "c", "d", "e"]);
     let points = |sampler: &mut dyn Sampler| {
         let mut found = Vec::new();
-        while let Some(point) = sampler.next(&space, None).unwrap() {
+        while let Some(point) = sampler.next(&space, &|| false).unwrap() {
             found.push(space.values(&point)["M"].as_str().unwrap().to_owned());
         }
         found
@@ -296,6 +333,16 @@ fn samplers_have_each_point_once() {
     let space = SearchSpace::read(&path).unwrap();
     assert_eq!(space.size(), 1_000_000);
     let mut sampler = RandomSampler::with_seed(1);
-    let drawn: Vec<_> = (0..500).map(|_| sampler.next(&space, None).unwrap().unwrap()).collect();
+    let drawn: Vec<_> = (0..500).map(|_| sampler.next(&space, &|| false).unwrap().unwrap()).collect();
     assert_eq!(drawn.iter().collect::<std::collections::HashSet<_>>().len(), 500);
+    assert!(RandomSampler::with_seed(1).next(&space, &|| true).unwrap().is_none());
+    // The first millions of points of a space may be excluded.
+    let text =
+        format!("base = \"k.c\"\n{}{}{}{}[[exclude]]\nA = 0\n", axis("A"), axis("B"), axis("C"), axis("D"));
+    std::fs::write(&path, text).unwrap();
+    let space = SearchSpace::read(&path).unwrap();
+    let asked = std::cell::Cell::new(0);
+    let is_interrupted = || asked.replace(asked.get() + 1) == 3;
+    assert!(GridSampler::default().next(&space, &is_interrupted).unwrap().is_none());
+    assert!(RandomSampler::with_seed(1).next(&space, &|| false).unwrap().is_some());
 }

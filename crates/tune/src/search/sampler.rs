@@ -8,9 +8,17 @@ use super::{SearchPoint, SearchSpace, Trial};
 
 /// Chooses the points of a search.
 pub trait Sampler {
-    /// The next point; `None` ends the search. `last` is the trial of the point before.
-    fn next(&mut self, space: &SearchSpace, last: Option<&Trial>) -> Result<Option<SearchPoint>>;
+    /// The next point; `None` ends the search. If it takes long to find one, `is_interrupted` is asked
+    /// whether to stop.
+    fn next(&mut self, space: &SearchSpace, is_interrupted: &dyn Fn() -> bool)
+    -> Result<Option<SearchPoint>>;
+
+    /// Called with the trial of each point, before limits of the search may end it.
+    fn told(&mut self, trial: &Trial) -> Result<()>;
 }
+
+/// Points that are skipped between two questions whether to stop.
+const UNINTERRUPTED: u64 = 1 << 12;
 
 /// All points, in order: the last axis changes first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,14 +27,25 @@ pub struct GridSampler {
 }
 
 impl Sampler for GridSampler {
-    fn next(&mut self, space: &SearchSpace, _: Option<&Trial>) -> Result<Option<SearchPoint>> {
+    fn next(
+        &mut self,
+        space: &SearchSpace,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<SearchPoint>> {
         while self.next < space.size() {
+            if self.next.is_multiple_of(UNINTERRUPTED) && is_interrupted() {
+                return Ok(None);
+            }
             self.next += 1;
             if let Some(point) = space.point(self.next - 1) {
                 return Ok(Some(point));
             }
         }
         Ok(None)
+    }
+
+    fn told(&mut self, _: &Trial) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -52,7 +71,11 @@ impl RandomSampler {
 }
 
 impl Sampler for RandomSampler {
-    fn next(&mut self, space: &SearchSpace, _: Option<&Trial>) -> Result<Option<SearchPoint>> {
+    fn next(
+        &mut self,
+        space: &SearchSpace,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<SearchPoint>> {
         let size = space.size();
         if size <= Self::MAX_SHUFFLED {
             let random = &mut self.random;
@@ -68,7 +91,10 @@ impl Sampler for RandomSampler {
             }
             return Ok(None);
         }
-        for _ in 0..Self::MAX_DRAWN {
+        for count in 0..Self::MAX_DRAWN {
+            if count.is_multiple_of(UNINTERRUPTED) && is_interrupted() {
+                return Ok(None);
+            }
             let index = self.random.u64(..size);
             if self.seen.insert(index)
                 && let Some(point) = space.point(index)
@@ -77,6 +103,10 @@ impl Sampler for RandomSampler {
             }
         }
         Ok(None)
+    }
+
+    fn told(&mut self, _: &Trial) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -94,7 +124,11 @@ impl ListSampler {
 }
 
 impl Sampler for ListSampler {
-    fn next(&mut self, _: &SearchSpace, _: Option<&Trial>) -> Result<Option<SearchPoint>> {
+    fn next(&mut self, _: &SearchSpace, _: &dyn Fn() -> bool) -> Result<Option<SearchPoint>> {
         Ok(self.points.next())
+    }
+
+    fn told(&mut self, _: &Trial) -> Result<()> {
+        Ok(())
     }
 }

@@ -166,7 +166,7 @@ impl SearchSpace {
             let excluded = this.exclusion(excluded, &text)?;
             this.excluded.push(excluded);
         }
-        if this.first().is_none() {
+        if this.is_empty() {
             return Err(text
                 .error(raw.exclude[0].span(), "exclude: all points are excluded")
                 .advise("exclude fewer combinations"));
@@ -382,8 +382,9 @@ impl SearchSpace {
         (index == 0 && !self.excluded.iter().any(is_excluded)).then_some(SearchPoint(point))
     }
 
-    fn first(&self) -> Option<SearchPoint> {
-        (0..self.size().min(MAX_SCANNED)).find_map(|index| self.point(index))
+    /// Whether all points are excluded. A space that is too large to be searched for one is taken to have one.
+    fn is_empty(&self) -> bool {
+        self.size() <= MAX_SCANNED && (0..self.size()).all(|index| self.point(index).is_none())
     }
 
     /// The point with these values, by the names of axes.

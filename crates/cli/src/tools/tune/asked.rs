@@ -10,6 +10,8 @@ use crate::report::FailureError;
 /// Asks the process that started a worker for points, and tells it what became of each.
 pub(super) struct AskedSampler {
     asker: Asker,
+    /// What it answered to the last trial.
+    answer: Option<Answer>,
 }
 
 /// What it asks: for the next point, with what it says about the one before.
@@ -33,7 +35,7 @@ enum Answer {
 impl AskedSampler {
     pub(super) fn new(worker: &Worker) -> Result<Self> {
         let asker = worker.asker().map_err(|error| Error::io("asking for points", &error))?;
-        Ok(Self { asker })
+        Ok(Self { asker, answer: None })
     }
 
     fn ask(&mut self, question: &Question<'_>) -> Result<Answer> {
@@ -42,11 +44,11 @@ impl AskedSampler {
 }
 
 impl Sampler for AskedSampler {
-    fn next(&mut self, space: &SearchSpace, last: Option<&Trial>) -> Result<Option<SearchPoint>> {
-        let mut answer = self.ask(&match last {
-            None => Question::Axes(space.axes()),
-            Some(trial) => Question::Trial(trial),
-        })?;
+    fn next(&mut self, space: &SearchSpace, _: &dyn Fn() -> bool) -> Result<Option<SearchPoint>> {
+        let mut answer = match self.answer.take() {
+            Some(answer) => answer,
+            None => self.ask(&Question::Axes(space.axes()))?,
+        };
         loop {
             let Answer::Point(values) = answer else { return Ok(None) };
             match space.parse_point(&values) {
@@ -54,5 +56,10 @@ impl Sampler for AskedSampler {
                 Err(error) => answer = self.ask(&Question::Refused(FailureError::new(&error)))?,
             }
         }
+    }
+
+    fn told(&mut self, trial: &Trial) -> Result<()> {
+        self.answer = Some(self.ask(&Question::Trial(trial))?);
+        Ok(())
     }
 }
