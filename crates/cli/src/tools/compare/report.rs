@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use rehal_base::Error;
+use rehal_base::{Error, StatusCode};
 use rehal_session::Comparison;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +53,9 @@ pub(in crate::tools) struct CandidateReport {
     pub text: String,
     /// As an element of the JSON report.
     pub object: Value,
+    /// Whether it has no result for a reason that is not known to be its own: its process was ended, or the
+    /// machine lacks something.
+    pub says_nothing: bool,
 }
 
 impl CandidateReport {
@@ -66,13 +69,19 @@ impl CandidateReport {
             summary: print::summary(comparison),
             text,
             object: print::row(candidate, comparison),
+            says_nothing: false,
         }
     }
 
     pub(super) fn failed(candidate: &Candidate, error: &Error) -> Self {
         // The messages of a compiler have many lines.
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
-        Self::without_result(Outcome::Failed, candidate, &first, advice::report(error))
+        let says_nothing = matches!(
+            error.code(),
+            StatusCode::Unavailable | StatusCode::PermissionDenied | StatusCode::ResourceExhausted
+        );
+        let report = Self::without_result(Outcome::Failed, candidate, &first, advice::report(error));
+        Self { says_nothing, ..report }
     }
 
     /// A replacement that ended its process: `how`, and what was printed on standard error.
@@ -88,7 +97,7 @@ impl CandidateReport {
             true => printed.to_owned(),
             false => format!("{}: {how}\n{printed}", print::name(candidate)).trim_end().to_owned(),
         };
-        Self::without_result(Outcome::Failed, candidate, how, text)
+        Self { says_nothing: true, ..Self::without_result(Outcome::Failed, candidate, how, text) }
     }
 
     /// A replacement that was ended after `limit`, while it was checked or timed.
@@ -102,7 +111,7 @@ impl CandidateReport {
         let name = print::name(candidate);
         let object = print::row_without_result(&name, outcome, &text);
         let summary = format!("{}: {why}", outcome.name().replace('_', " "));
-        Self { outcome, is_slower: None, ratio: None, name, summary, text, object }
+        Self { outcome, is_slower: None, ratio: None, name, summary, text, object, says_nothing: false }
     }
 
     /// Right ones by their ratio, then the others by outcome.

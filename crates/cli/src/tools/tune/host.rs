@@ -37,7 +37,15 @@ const FAR: f64 = 2.0;
 pub(super) fn compiler(flags: &Flags, space: &SearchSpace) -> Result<Option<Compiler>> {
     match space.kind() {
         BaseKind::Dispatch => compiler_flags::compiler(flags).map(Some),
-        BaseKind::Kernel(_) => Ok(None),
+        BaseKind::Kernel(_) => {
+            let is_ignored = |name: &str| super::COMPILATION.flags.iter().any(|it| it.spec().name == name);
+            let Some(flag) = flags.settings(is_ignored).into_iter().next() else { return Ok(None) };
+            let base = space.base().display();
+            Err(Error::invalid_argument(format!(
+                "{flag} is for dispatches, and '{base}' is the source of a kernel"
+            ))
+            .advise("leave it out; CC and RUSTC in the environment name the compilers of sources"))
+        }
     }
 }
 
@@ -49,6 +57,9 @@ pub(super) struct TuneHost<'i> {
     file: Option<TrialFile>,
     interrupted: Arc<AtomicBool>,
     progress: Progress,
+    /// Whether the last comparison says nothing about the candidate. Its trial is not kept: a search that is
+    /// resumed tries it again.
+    says_nothing: bool,
     /// Number of trials that are finished, and of all.
     finished: u64,
     total: u64,
@@ -69,7 +80,18 @@ impl<'i> TuneHost<'i> {
             Some(_) => Progress::silent(),
             None => Progress::new("tuning"),
         };
-        Ok(Self { engine, compiler, space, limits, file, interrupted, progress, finished: 0, total })
+        Ok(Self {
+            engine,
+            compiler,
+            space,
+            limits,
+            file,
+            interrupted,
+            progress,
+            says_nothing: false,
+            finished: 0,
+            total,
+        })
     }
 
     fn code(&self, source: &PointSource) -> Result<(ReadCode, String)> {
@@ -123,6 +145,7 @@ impl SearchHost for TuneHost<'_> {
 
     fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<ReadCode>> {
         self.progress.set(self.finished, self.total);
+        self.says_nothing = false;
         self.space.check_base()?;
         match self.code(source) {
             Ok((code, messages)) => {
@@ -160,7 +183,10 @@ impl SearchHost for TuneHost<'_> {
             }
         };
         match self.engine.compare(&name, codes, self.limits, effort, watch) {
-            Ok(report) => Ok(Some(measured(report))),
+            Ok(report) => {
+                self.says_nothing = report.says_nothing;
+                Ok(Some(measured(report)))
+            }
             Err(error) if error.code() == StatusCode::Cancelled => Ok(None),
             Err(error) => Err(error),
         }
@@ -184,7 +210,7 @@ impl SearchHost for TuneHost<'_> {
             output::note(&format!("trial {number}: {point}: {outcome}{ratio}{best}"));
         }
         match &self.file {
-            Some(file) if is_new => file.append(trial),
+            Some(file) if is_new && !self.says_nothing => file.append(trial),
             _ => Ok(()),
         }
     }
