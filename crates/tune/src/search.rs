@@ -259,6 +259,8 @@ pub enum SearchStop {
     Time,
     /// [`SearchHost::is_interrupted`].
     Interrupted,
+    /// An error of a host or a sampler.
+    Error,
 }
 
 /// What a search found.
@@ -289,6 +291,8 @@ pub struct Search<'s, H: SearchHost> {
     best: Option<usize>,
     /// The code of the best, if it was built.
     best_code: Option<H::Code>,
+    against_captured: Option<Measured>,
+    against_second: Option<Measured>,
     next_number: u64,
 }
 
@@ -309,6 +313,8 @@ impl<'s, H: SearchHost> Search<'s, H> {
             points: Vec::new(),
             best: None,
             best_code: None,
+            against_captured: None,
+            against_second: None,
             next_number,
         }
     }
@@ -487,8 +493,8 @@ impl<'s, H: SearchHost> Search<'s, H> {
 
     /// Compares the best with the captured kernel once more, and with the second. A best one that turns out
     /// to be wrong gives way to the next, and one that is proved to be slower than the second to that one.
-    pub fn finish(mut self) -> Result<(SearchResult, H)> {
-        let (mut against_captured, mut against_second, mut is_swapped) = (None, None, false);
+    pub fn finish(&mut self) -> Result<()> {
+        let mut is_swapped = false;
         if self.host.is_interrupted()
             && let (Some(best), Some(first)) = (self.best, self.ranked().first().copied())
             && is_far_faster(&self.trials[first], &self.trials[best])
@@ -508,23 +514,33 @@ impl<'s, H: SearchHost> Search<'s, H> {
                 self.best = self.ranked().first().copied();
                 continue;
             }
-            against_captured = Some(measured);
+            self.against_captured = Some(measured);
             let Some(second) = self.second() else { break };
             let Some(other) = self.built_trial(second)? else { break };
             let measured = self.host.compare(&code, Some(&other), SearchEffort::Result)?;
             let is_slower = measured.as_ref().is_some_and(|it| it.outcome == TrialOutcome::Slower);
             if is_slower && !is_swapped {
                 (self.best, self.best_code, is_swapped) = (Some(second), Some(other), true);
-                against_captured = None;
+                self.against_captured = None;
                 continue;
             }
-            against_second = measured;
+            self.against_second = measured;
             break;
         }
+        Ok(())
+    }
+
+    /// What is known, also if it has not finished, and the program that ran it.
+    pub fn into_result(self) -> (SearchResult, H) {
         let second = self.second();
-        let result =
-            SearchResult { best: self.best, second, against_captured, against_second, trials: self.trials };
-        Ok((result, self.host))
+        let result = SearchResult {
+            trials: self.trials,
+            best: self.best,
+            second,
+            against_captured: self.against_captured,
+            against_second: self.against_second,
+        };
+        (result, self.host)
     }
 
     /// The trials that are right, those of the lowest ratio first.

@@ -129,7 +129,8 @@ impl Work {
 fn search(space: &SearchSpace, host: Host, options: SearchOptions) -> (SearchStop, SearchResult, Host) {
     let mut search = Search::new(space, host, options);
     let stop = search.run(&mut GridSampler::default()).unwrap();
-    let (result, host) = search.finish().unwrap();
+    search.finish().unwrap();
+    let (result, host) = search.into_result();
     (stop, result, host)
 }
 
@@ -294,9 +295,12 @@ fn limits_and_errors_end_a_search() {
     options.max_time = Some(std::time::Duration::ZERO);
     let (stop, result, _) = search(&space, Host::default(), options);
     assert_eq!((stop, result.trials.len()), (SearchStop::Time, 0));
-    let space = work.space(&["full"]);
+    let space = work.space(&["1", "full"]);
     let mut search = Search::new(&space, Host::default(), SearchOptions::default());
     assert_eq!(search.run(&mut GridSampler::default()).unwrap_err().message(), "no space");
+    // What is known by then is not lost.
+    let (result, _) = search.into_result();
+    assert_eq!((result.trials.len(), result.best), (1, Some(0)));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureBytes, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions, SearchPoint,
-    SearchSpace, capture_digest,
+    BaseKind, CaptureBytes, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions, SearchPoint,
+    SearchSpace, SearchStop, capture_digest, kernel_compiler_version,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -40,7 +40,8 @@ pub const TUNE: Tool = Tool {
             with the second once more. With --output, each trial is a line of a file, at which the same search resumes. Ctrl-C \
             ends a search, and prints what is known.\n\n\
             Exit status 0 if the best is proved to be faster than the captured kernel, 3 if it is slower, 4 if that cannot be \
-            told, 2 if no variant is right, 1 for an error.\n\n\
+            told or nothing was tried, 2 if no variant is right and one is wrong or crashes, 1 if all variants fail or time out, or \
+            for an error.\n\n\
             A variant is machine code that runs with your privileges, like a capture: tune only what you would also execute.",
     operands: Operands::One {
         what: "capture",
@@ -197,11 +198,9 @@ const REPLAYS: Group = Group {
 
 /// Whether a flag changes what becomes of a trial.
 fn changes_trials(flag: &str) -> bool {
-    const OTHERS: [&str; 17] = [
+    const OTHERS: [&str; 15] = [
         "best",
         "compiler",
-        "compiler_memory",
-        "compiler_timeout",
         "dispatch",
         "flagfile",
         "format",
@@ -266,7 +265,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.max_trials = flags.get(&TRIALS);
     options.max_time = flags.get(&MAX_TIME);
     options.inputs = vec![hex::encode(capture_digest(&capture)), engine.function.clone()];
-    options.inputs.extend(compiler.as_ref().map(|it| it.version().text.clone()));
+    options.inputs.push(match (&compiler, space.kind()) {
+        (Some(compiler), _) => compiler.version().text.clone(),
+        (None, BaseKind::Kernel(language)) => kernel_compiler_version(language)?,
+        (None, BaseKind::Dispatch) => String::new(),
+    });
     options.inputs.extend(flags.settings(changes_trials));
     options.known = file.as_ref().map(|it| it.known.clone()).unwrap_or_default();
     let function = engine.function.clone();
@@ -276,10 +279,19 @@ fn run(invocation: &Invocation) -> Result<()> {
         count => count as u64,
     });
     let host = TuneHost::new(engine, compiler, &space, file, interrupted, total)?;
+    let has_all_points = points.is_empty() && invocation.worker.is_none();
+    let mut sampler = sampler(invocation, points)?;
     let mut search = Search::new(&space, host, options);
-    let stop = search.run(&mut *sampler(invocation, points)?)?;
-    let (result, _host) = search.finish()?;
-    let mut tuned = Tuned::new(&function, &path, &result, stop);
+    let stop = search.run(&mut *sampler).and_then(|stop| search.finish().map(|()| stop));
+    let (result, _host) = search.into_result();
+    let mut tuned = Tuned::new(&function, &path, &result, *stop.as_ref().unwrap_or(&SearchStop::Error));
+    tuned.has_all_points = has_all_points;
+    if let Err(error) = stop {
+        if invocation.worker.is_none() && !result.trials.is_empty() {
+            invocation.print(&tuned, flags.get(&FORMAT), subject)?;
+        }
+        return Err(error);
+    }
     let status = tuned.status();
     if let (Some(output), Some(file)) = (&best, result.best_file(&space)?.filter(|_| status != print::SLOWER))
     {

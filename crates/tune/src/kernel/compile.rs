@@ -131,6 +131,17 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     Ok(KernelLibrary { bytes, messages })
 }
 
+/// The compiler of sources in a language that the environment selects: its command, and what it says about
+/// its version.
+pub fn kernel_compiler_version(language: KernelLanguage) -> Result<String> {
+    let options = CompilerOptions::default();
+    let (mut job, name) = compiler(language, &options)?;
+    job.arguments.push("--version".into());
+    let outcome = options.runner.run(&job, &mut |_| ControlFlow::Continue(()));
+    let outcome = outcome.map_err(|error| no_compiler(language, &name, &error))?;
+    Ok(format!("{name} {:?}\n{}", job.arguments, messages(&outcome.stdout)))
+}
+
 /// Whether a compiler failed because the disk is full, or the quota is used up: by its messages, or because
 /// it still is.
 fn is_full(directory: &Path, messages: &str) -> bool {

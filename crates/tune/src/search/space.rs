@@ -519,7 +519,7 @@ fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
         return Err(Error::invalid_argument(format!("'{shown}' is not a regular file")).advise("name a file"));
     }
     if metadata.len() > max_bytes {
-        return Err(Error::invalid_argument(format!("'{shown}' is longer than {max_bytes} bytes"))
+        return Err(Error::invalid_argument(format!("'{shown}' is longer than {} MiB", max_bytes >> 20))
             .advise("name a shorter file"));
     }
     std::fs::read(path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))

@@ -32,6 +32,9 @@ pub(super) struct Tuned<'a> {
     trials: &'a [Trial],
     #[serde(skip)]
     result: &'a SearchResult,
+    /// Whether the sampler has all points of the space.
+    #[serde(skip)]
+    pub has_all_points: bool,
 }
 
 /// How the best compares.
@@ -87,6 +90,7 @@ impl<'a> Tuned<'a> {
             against_second: result.against_second.as_ref().map(Pair::new),
             trials: &result.trials,
             result,
+            has_all_points: true,
         }
     }
 
@@ -186,10 +190,12 @@ impl Report for Tuned<'_> {
             ]);
         }
         let stopped = match self.stopped {
-            SearchStop::Points => "all points were tried",
+            SearchStop::Points if self.has_all_points => "all points were tried",
+            SearchStop::Points => "no more points",
             SearchStop::Trials => "stopped by --trials",
             SearchStop::Time => "stopped by --max_time",
             SearchStop::Interrupted => "interrupted",
+            SearchStop::Error => "ended by an error",
         };
         let count = plural(self.trial_count as u64, "trial");
         let head = format!("{count} of {}; {stopped}\n", escaped(self.function));

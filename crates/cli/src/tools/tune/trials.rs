@@ -64,8 +64,8 @@ fn read(path: &Path) -> Result<Vec<Trial>> {
         return Err(Error::invalid_argument("it is not a regular file").advise("name a file"));
     }
     if metadata.len() > MAX_BYTES {
-        return Err(Error::invalid_argument(format!("it is longer than {MAX_BYTES} bytes"))
-            .advise("name another file"));
+        return Err(Error::invalid_argument(format!("it is longer than {} MiB", MAX_BYTES >> 20))
+            .advise("keep only the lines of this capture, or name another file"));
     }
     let text = fs::read(path).map_err(reading)?;
     let (mut known, mut skipped) = (Vec::new(), Vec::new());
