@@ -17,7 +17,10 @@ use std::path::Path;
 use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 
-pub use compile::{CompilerOptions, KernelLibrary, build_kernel, build_substitutes, kernel_compiler_version, substitute_sources};
+pub use compile::{
+    CompilerOptions, KernelLibrary, build_kernel, build_substitutes, kernel_compiler_version,
+    substitute_sources,
+};
 pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;
 pub use temporary_file::TemporaryFile;

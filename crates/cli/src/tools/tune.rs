@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    BaseKind, CaptureBytes, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions, SearchPoint,
-    SearchSpace, SearchStop, capture_digest, kernel_compiler_version,
+    BaseKind, CaptureBytes, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions,
+    SearchPoint, SearchSpace, SearchStop, capture_digest, kernel_compiler_version,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -157,6 +157,7 @@ fn what_cannot_be_searched_is_an_error() {
     assert!(failed(&["--function=nothing"]).contains("the capture has no function 'nothing'"));
     assert!(failed(&["--point={\"N\": 1}"]).contains("no axis has the name 'N'"));
     assert!(failed(&["--point={\"M\": 2}"]).contains("its values are 1"));
+    assert!(failed(&["--compiler_timeout=1s"]).contains("--compiler_timeout=1s is for dispatches"));
     assert!(failed(&["--point=M"]).contains("invalid value 'M' for --point"));
     assert!(failed(&["--output=-"]).contains("not to standard output"));
     let other = scratch.file("other.txt", "text\n");

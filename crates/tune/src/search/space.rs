@@ -382,7 +382,8 @@ impl SearchSpace {
         (index == 0 && !self.excluded.iter().any(is_excluded)).then_some(SearchPoint(point))
     }
 
-    /// Whether all points are excluded. A space that is too large to be searched for one is taken to have one.
+    /// Whether all points are excluded. One that is too large to be searched is taken
+    /// to have others.
     fn is_empty(&self) -> bool {
         self.size() <= MAX_SCANNED && (0..self.size()).all(|index| self.point(index).is_none())
     }
