@@ -221,7 +221,7 @@ pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
         let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
         for (number, line) in code.enumerate() {
             // Arguments of a child process are not messages.
-            let is_argument = line.trim_start().starts_with(".arg");
+            let is_argument = line.trim_start().starts_with(".arg") || line.contains(".arguments.");
             if !line.trim_start().starts_with("//") && !is_argument && names_flag(line) {
                 problems.push(Problem::new(path, number + 1, "a library names a flag: advise a `Remedy`"));
             }
