@@ -165,8 +165,11 @@ impl ProcessCopy {
             let process = self.process.iter().map(|it| PollFd::new(it, PollFlags::IN));
             let signals = self.signals.iter().map(|it| PollFd::new(it.receiver(), PollFlags::IN));
             // A signal interrupts it as well.
-            let _ =
+            let polled =
                 poll(&mut process.chain(signals).collect::<Vec<_>>(), Timespec::try_from(step).ok().as_ref());
+            if self.process.is_some() && polled == Ok(0) {
+                return false;
+            }
             for signal in self.signals.iter_mut().flat_map(PassedOn::take) {
                 let _ = Signal::from_named_raw(signal).map(|signal| kill_process(self.id, signal));
             }
@@ -191,10 +194,13 @@ impl ProcessCopy {
         /// How long until it is killed: it removes its temporary files.
         const MOST: Duration = Duration::from_secs(10);
         let stuck = loop {
+            let Some(black_box) = black_box else {
+                let _ = self.ends_within(Duration::MAX);
+                return None;
+            };
             if self.ends_within(STEP) {
                 return None;
             }
-            let Some(black_box) = black_box else { continue };
             let has_ended =
                 |it: &RunningThread| has_ended(&format!("{}/task/{}", self.id.as_raw_pid(), it.thread));
             if let Some(stuck) = black_box.running().into_iter().find(has_ended) {

@@ -164,7 +164,7 @@ impl ExecutableNames {
     /// What to do about a name that means nothing.
     pub fn advice(&self, name: &str) -> String {
         let all = || self.listed.iter().map(String::as_str);
-        let functions = self.functions.keys().map(String::as_str);
+        let functions = || self.functions.keys().map(String::as_str);
         let listed: Vec<_> = all().take(MAX_LISTED).map(|it| it.escape_debug().to_string()).collect();
         let more = match all().count() - listed.len() {
             0 => String::new(),
@@ -175,7 +175,10 @@ impl ExecutableNames {
             false => format!("it has {}{more}", listed.join(", ")),
         };
         let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
-        match nearest(plain, all().chain(functions)) {
+        // In order, so that of equally similar ones it is always the same.
+        let similar: BTreeSet<_> =
+            all().chain(functions()).chain(functions().filter_map(dispatch_of)).collect();
+        match nearest(plain, similar.into_iter()) {
             Some(meant) => format!("did you mean {}? {has}", meant.escape_debug()),
             None => has,
         }

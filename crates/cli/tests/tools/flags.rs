@@ -329,6 +329,7 @@ const TAKE_ANYTHING: &[&str] = &[
     "against",
     "against_capture",
     "baseline",
+    "best",
     "benchmark_out",
     "benchmarks_to",
     "binaries_to",
