@@ -48,6 +48,7 @@ pub unsafe extern "C" fn rehal_fast_forward_create(
     guard(|| unsafe {
         let out = out(fast_forward)?;
         let (replay, scope) = (handle::get(replay)?, scope.bytes()?);
+        replay.check_capture()?;
         let made = observed(observer, |observers| replay.fast_forward(scope, observers))?;
         *out = handle::new(Repeated(Mutex::new(Some(made))));
         Ok(())

@@ -272,6 +272,7 @@ pub unsafe extern "C" fn rehal_replay_run(
     // SAFETY: as above.
     guard(|| unsafe {
         let replay = handle::get(replay)?;
+        replay.check_capture()?;
         observed(observer, |observers| replay.run(observers))
     })
 }

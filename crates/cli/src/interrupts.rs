@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::Builder;
 
 use rehal_base::{Error, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -43,16 +43,18 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     }
 });
 
-/// While it lives, these signals do not end the process, which passes them on to its child.
+/// While it lives, these signals do not end the process, which passes them on to its child, and hears of the
+/// child's end.
 pub(crate) struct PassedOn(SignalDelivery<UnixStream, WithOrigin>);
 
 impl PassedOn {
     pub(crate) fn new() -> io::Result<Self> {
         let (receiver, sender) = UnixStream::pair()?;
-        Ok(Self(SignalDelivery::with_pipe(receiver, sender, WithOrigin::default(), handled())?))
+        let signals = handled().chain([SIGCHLD]);
+        Ok(Self(SignalDelivery::with_pipe(receiver, sender, WithOrigin::default(), signals)?))
     }
 
-    /// It is readable if there are signals to take.
+    /// It is readable if there are signals to take, or if a child has ended.
     pub(crate) fn receiver(&self) -> &UnixStream {
         self.0.get_read()
     }
@@ -60,7 +62,8 @@ impl PassedOn {
     /// The signals since the last call that the child does not get as well: Ctrl-C on a terminal is sent by
     /// the kernel to all processes in the foreground.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = c_int> {
-        let is_of_child_alone = |it: &Origin| it.signal != SIGINT || it.cause != Cause::Kernel;
+        let is_of_child_alone =
+            |it: &Origin| it.signal != SIGCHLD && (it.signal != SIGINT || it.cause != Cause::Kernel);
         self.0.pending().filter(is_of_child_alone).map(|it| it.signal)
     }
 }

@@ -16,7 +16,7 @@ use rehal_session::{JobEnd, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, pidfd_open,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
     set_parent_process_death_signal, setrlimit, waitid,
 };
 use signal_hook::low_level::emulate_default_handler;
@@ -115,8 +115,7 @@ fn fork() -> io::Result<Option<Pid>> {
 /// Waits for the copy, which begins when `ready` is closed.
 fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'static BlackBox>) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
-    let process = pidfd_open(child, PidfdFlags::empty()).ok();
-    let mut copy = ProcessCopy { id: child, process, signals: PassedOn::new().ok() };
+    let mut copy = ProcessCopy { id: child, signals: PassedOn::new().map_err(cannot)? };
     drop(ready);
     let stuck = copy.await_stuck(black_box);
     let Some(ended) = copy.wait(WaitIdOptions::EXITED).map_err(cannot)? else {
@@ -138,10 +137,7 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
 /// The copy of this process, until it has been waited for: another process may get its id then.
 struct ProcessCopy {
     id: Pid,
-    /// `None` if the system has no descriptors of processes.
-    process: Option<OwnedFd>,
-    /// `None` if signals end this process.
-    signals: Option<PassedOn>,
+    signals: PassedOn,
 }
 
 impl ProcessCopy {
@@ -154,32 +150,27 @@ impl ProcessCopy {
         }
     }
 
-    /// Whether it ends within this time. Passes signals on to it meanwhile.
+    /// Whether it has ended, or cannot be waited for: the last wait says why.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        self.wait(options).map_or(true, |ended| ended.is_some())
+    }
+
+    /// Whether it ends within this time, if it had not ended before signals were received. Passes signals on
+    /// to it meanwhile.
     fn ends_within(&mut self, time: Duration) -> bool {
-        /// How often it is looked at if it has no descriptor.
-        const STEP: Duration = Duration::from_millis(10);
         let start = Instant::now();
         loop {
-            let left = time.saturating_sub(start.elapsed());
-            let step = if self.process.is_some() { left } else { left.min(STEP) };
-            let process = self.process.iter().map(|it| PollFd::new(it, PollFlags::IN));
-            let signals = self.signals.iter().map(|it| PollFd::new(it.receiver(), PollFlags::IN));
+            let left = Timespec::try_from(time.saturating_sub(start.elapsed())).ok();
             // A signal interrupts it as well.
-            let polled =
-                poll(&mut process.chain(signals).collect::<Vec<_>>(), Timespec::try_from(step).ok().as_ref());
-            if self.process.is_some() && polled == Ok(0) {
+            if poll(&mut [PollFd::new(self.signals.receiver(), PollFlags::IN)], left.as_ref()) == Ok(0) {
                 return false;
             }
-            for signal in self.signals.iter_mut().flat_map(PassedOn::take) {
+            for signal in self.signals.take() {
                 let _ = Signal::from_named_raw(signal).map(|signal| kill_process(self.id, signal));
             }
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-            // If it cannot be waited for, the last wait says why.
-            if self.wait(options).map_or(true, |ended| ended.is_some()) {
+            if self.has_ended() {
                 return true;
-            }
-            if left.is_zero() {
-                return false;
             }
         }
     }
@@ -193,14 +184,16 @@ impl ProcessCopy {
         const END: Duration = Duration::from_secs(5);
         /// How long until it is killed: it removes its temporary files.
         const MOST: Duration = Duration::from_secs(10);
+        // It may have been killed before its signal could be received.
+        if self.has_ended() {
+            return None;
+        }
+        let step = if black_box.is_some() { STEP } else { Duration::MAX };
         let stuck = loop {
-            let Some(black_box) = black_box else {
-                let _ = self.ends_within(Duration::MAX);
-                return None;
-            };
-            if self.ends_within(STEP) {
+            if self.ends_within(step) {
                 return None;
             }
+            let Some(black_box) = black_box else { continue };
             let has_ended =
                 |it: &RunningThread| has_ended(&format!("{}/task/{}", self.id.as_raw_pid(), it.thread));
             if let Some(stuck) = black_box.running().into_iter().find(has_ended) {

@@ -119,6 +119,7 @@ pub fn replay_here(
         let (mut dialogue, mut interrupts) =
             (dialogue, Interrupts { signals: signals.clone(), cancellation });
         dialogue.begin(replay.plan())?;
+        replay.check_capture()?;
         replay.run(&mut [&mut interrupts, &mut dialogue])?;
         dialogue.finish()
     });

@@ -274,12 +274,17 @@ impl Replay {
         Ok(entries.iter().map(|entry| schedule.order_wait_count(entry.begin..entry.end)).sum())
     }
 
-    /// Runs the plan once, creating and releasing all of its objects. Fails if the capture's file has been
-    /// truncated since it was opened; if that happens during the run, the system ends the process (SIGBUS).
+    /// Runs the plan once, creating and releasing all of its objects. The system ends the process (SIGBUS) if
+    /// the capture's file is truncated: [`Replay::check_capture`] says whether it has been.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
-        self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))?;
         let mut run = Run::new(self, observers, State::new(&self.plan), None);
         run.all(0..self.plan.steps.len() as u32).map_err(|error| self.plan.in_file(error))
+    }
+
+    /// Fails if the file of the capture has been truncated since it was opened. It costs a system call, so runs
+    /// do not ask.
+    pub fn check_capture(&self) -> Result<()> {
+        self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))
     }
 
     /// Evicts from the CPU's caches the data of the capture that a run reads: all that exists before it.
@@ -297,7 +302,6 @@ impl Replay {
         scope: &[u8],
         observers: &mut [&mut dyn Observer],
     ) -> Result<FastForward> {
-        self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))?;
         FastForward::new(self.clone(), scope, observers).map_err(|error| self.plan.in_file(error))
     }
 
